@@ -1,0 +1,134 @@
+"""What an encoder is: its architecture as a frozen, validated dataclass stored as `config.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+from errors import InputError
+
+TOKEN_MIXERS = ("attention", "mixed", "convolution")
+CONVOLUTIONS = ("static", "dynamic", "span")
+CONFIG_FILE = "config.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """Architecture of an encoder. BERT's and ELECTRA's names where they have one.
+
+    Attributes:
+        vocab_size: V, number of word pieces.
+        embedding_size: E, width of the embeddings; projected to D when it differs.
+        hidden_size: D, width of the hidden states.
+        num_hidden_layers: number of layers.
+        num_attention_heads: N, heads before the bottleneck divides them by `head_ratio`. Table 1 of
+            the ConvBERT supplement lists the number after it.
+        intermediate_size: inner width of the feed-forward block.
+        hidden_act: activation of the feed-forward block; "gelu" is the exact (erf) one.
+        hidden_dropout_prob: dropout of embeddings, block outputs.
+        attention_probs_dropout_prob: dropout of the attention probabilities.
+        max_position_embeddings: longest sequence.
+        type_vocab_size: number of segment ids.
+        initializer_range: standard deviation of the truncated normal initialiser.
+        token_mixer: "attention" (BERT, ELECTRA), "mixed" (ConvBERT) or "convolution" alone.
+        convolution: kernel of the mixing convolution: "span" (ConvBERT: from a span of tokens),
+            "dynamic" (from the token alone) or "static" (one learned depthwise kernel).
+        conv_kernel_size: K, odd.
+        head_ratio: γ of the ConvBERT paper; attention and convolution get N/γ heads each, of width
+            D/N.
+        linear_groups: G, groups of the feed-forward block (equation 1 of the authors' response).
+        share_layers: one set of layer weights used by every layer (ALBERT, ALE).
+        mask_padding: zero the convolution's inputs at padding, so that outputs do not depend on how
+            far a batch was padded. The original code does not; its checkpoints carry False.
+    """
+
+    vocab_size: int = 30522
+    embedding_size: int = 128
+    hidden_size: int = 256
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 4
+    intermediate_size: int = 1024
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    token_mixer: str = "mixed"
+    convolution: str = "span"
+    conv_kernel_size: int = 9
+    head_ratio: int = 2
+    linear_groups: int = 1
+    share_layers: bool = False
+    mask_padding: bool = True
+
+    def __post_init__(self) -> None:
+        for name, choices in (("token_mixer", TOKEN_MIXERS), ("convolution", CONVOLUTIONS)):
+            _check(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", self)
+        for field in dataclasses.fields(self):
+            if field.type == "int":
+                _check(getattr(self, field.name) >= 1, field.name, "at least 1", self)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            _check(0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)", self)
+        _check(self.conv_kernel_size % 2 == 1, "conv_kernel_size", "odd", self)
+        n, ratio = self.num_attention_heads, self.head_ratio
+        _check(self.hidden_size % n == 0, "hidden_size", f"divisible by {n} heads", self)
+        _check(
+            n % ratio == 0 or ratio > n,
+            "head_ratio",
+            f"a divisor of num_attention_heads ({n}), or greater (then one head is left)",
+            self,
+        )
+        for name in ("hidden_size", "intermediate_size"):
+            groups = self.linear_groups
+            _check(getattr(self, name) % groups == 0, name, f"divisible by {groups} groups", self)
+
+    @property
+    def num_heads(self) -> int:
+        """N' = N / γ: heads of the attention, and as many of the convolution; at least one."""
+        return max(1, self.num_attention_heads // self.head_ratio)
+
+    @property
+    def head_size(self) -> int:
+        """H = D / N: width of one head, untouched by the bottleneck."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def mixer_size(self) -> int:
+        """A = N' · H: width that queries, keys and values are projected to."""
+        return self.num_heads * self.head_size
+
+    def replace(self, **changes: Any) -> EncoderConfig:
+        """A copy with some fields changed, validated again."""
+        return dataclasses.replace(self, **changes)
+
+    def save(self, folder: str) -> None:
+        """Writes `config.json` into `folder`."""
+        path = os.path.join(folder, CONFIG_FILE)
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(self), file, indent=2)
+            file.write("\n")
+        os.replace(path + ".tmp", path)
+
+    @classmethod
+    def load(cls, folder: str) -> EncoderConfig:
+        """Reads `config.json` of `folder`; raises InputError when it is missing or does not fit."""
+        path = os.path.join(folder, CONFIG_FILE)
+        try:
+            with open(path, encoding="utf-8") as file:
+                values = json.load(file)
+        except OSError as error:
+            raise InputError(f"{path}: no encoder configuration here ({error.strerror})") from error
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+        unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
+        if unknown:
+            raise InputError(f"{path}: unknown fields {', '.join(unknown)}")
+        return cls(**values)
+
+
+def _check(condition: bool, name: str, expectation: str, config: EncoderConfig) -> None:
+    if not condition:
+        raise InputError(f"`{name}` should be {expectation}. Received: {getattr(config, name)!r}")

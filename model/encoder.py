@@ -1,0 +1,149 @@
+"""The encoder: embeddings, a stack of mixing and feed-forward blocks, and what it returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from model.config import EncoderConfig
+from model.layers import Embeddings, GroupedDense, dense, dropout, layer_norm
+from model.mixer import TokenMixer, attention_bias
+
+
+class EncoderOutput(NamedTuple):
+    """What an encoder returns.
+
+    Attributes:
+        sequence: [B, S, D], the last layer's hidden states.
+        pooled: [B, D], the first token's, without a further layer (ELECTRA).
+        embedding_output: [B, S, D], what enters the first layer.
+        hidden_states: one [B, S, D] per layer.
+        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty.
+    """
+
+    sequence: tf.Tensor
+    pooled: tf.Tensor
+    embedding_output: tf.Tensor
+    hidden_states: tuple[tf.Tensor, ...]
+    attention_probs: tuple[tf.Tensor, ...]
+
+
+class EncoderLayer(tf_keras.layers.Layer):
+    """One post-norm Transformer layer whose attention is a `TokenMixer`."""
+
+    def __init__(self, config: EncoderConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = config.hidden_dropout_prob
+        self.mixer = TokenMixer(config, name="mixer")
+        self.mixer_output = dense(config, config.hidden_size, "mixer_output")
+        self.mixer_norm = layer_norm("mixer_norm")
+        self.intermediate = _feed_forward(
+            config, config.intermediate_size, "intermediate", config.hidden_act
+        )
+        self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
+        self.output_norm = layer_norm("output_norm")
+
+    def call(self, hidden, bias, token_mask, seeds=(None, None, None)):
+        """[B, S, D] -> [B, S, D] and the attention probabilities; `seeds` are for dropout."""
+        mixed, probabilities = self.mixer(hidden, bias, token_mask, seed=seeds[0])
+        mixed = dropout(self.mixer_output(mixed), self.rate, seeds[1])
+        mixed = self.mixer_norm(mixed + hidden)
+        output = dropout(self.output_dense(self.intermediate(mixed)), self.rate, seeds[2])
+        return self.output_norm(output + mixed), probabilities
+
+
+def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
+    if config.linear_groups == 1:
+        return dense(config, units, name, activation=activation)
+    return GroupedDense(config, units, config.linear_groups, activation=activation, name=name)
+
+
+class Encoder(tf_keras.layers.Layer):
+    """ConvBERT, ELECTRA, BERT or ALE, as its configuration says.
+
+    Example:
+        encoder = Encoder(named_size("convbert-small"))
+        output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
+        output.sequence  # [B, S, 256]
+
+    Args:
+        config: the architecture.
+        embeddings: an `Embeddings` layer to share (a generator shares the discriminator's).
+    """
+
+    def __init__(
+        self, config: EncoderConfig, embeddings: Embeddings | None = None, name: str = "encoder"
+    ):
+        super().__init__(name=name)
+        self.config = config
+        self.embeddings = embeddings or Embeddings(config, name="embeddings")
+        width = self.embeddings.config.embedding_size
+        self.embeddings_project = None
+        if width != config.hidden_size:
+            self.embeddings_project = dense(config, config.hidden_size, "embeddings_project")
+        distinct = 1 if config.share_layers else config.num_hidden_layers
+        self.encoder_layers = [EncoderLayer(config, name=f"layer_{i}") for i in range(distinct)]
+
+    def call(
+        self, features, training: bool = False, seed=None, output_attentions: bool = False
+    ) -> EncoderOutput:
+        """Encodes a batch.
+
+        Args:
+            features: `input_ids` int32 [B, S]; optionally `input_mask` (1 for tokens, 0 for
+                padding; default all 1) and `segment_ids` (default all 0) of the same shape. B and S
+                may be dynamic; S is at most `max_position_embeddings`.
+            training: whether dropout is on.
+            seed: int32 [2]; dropout is a function of it. When training without one, it is drawn
+                from TensorFlow's global generator.
+            output_attentions: whether to return the attention probabilities.
+
+        Returns:
+            An EncoderOutput.
+        """
+        config = self.config
+        ids = features["input_ids"]
+        mask = features.get("input_mask", tf.ones_like(ids))
+        seeds = _dropout_seeds(config, seed) if training else [None] * _num_seeds(config)
+
+        embedded = self.embeddings(
+            ids, features.get("segment_ids", tf.zeros_like(ids)), seed=seeds[-1]
+        )  # [B, S, E]
+        if self.embeddings_project is not None:
+            embedded = self.embeddings_project(embedded)  # [B, S, D]
+        bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
+        token_mask = None
+        if config.mask_padding:
+            token_mask = tf.cast(mask, embedded.dtype)[:, :, None]  # [B, S, 1]
+
+        hidden, hidden_states, attention_probs = embedded, [], []
+        for i in range(config.num_hidden_layers):
+            layer = self.encoder_layers[0 if config.share_layers else i]
+            hidden, probabilities = layer(hidden, bias, token_mask, seeds=seeds[3 * i : 3 * i + 3])
+            hidden_states.append(hidden)
+            if output_attentions and probabilities is not None:
+                attention_probs.append(probabilities)
+        return EncoderOutput(
+            hidden, hidden[:, 0], embedded, tuple(hidden_states), tuple(attention_probs)
+        )
+
+
+def build_encoder(
+    config: EncoderConfig, embeddings: Embeddings | None = None, name: str = "encoder"
+) -> Encoder:
+    """An encoder whose variables exist already."""
+    encoder = Encoder(config, embeddings, name)
+    encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
+    return encoder
+
+
+def _num_seeds(config: EncoderConfig) -> int:
+    return 3 * config.num_hidden_layers + 1  # three dropouts a layer, one after the embeddings
+
+
+def _dropout_seeds(config: EncoderConfig, seed: tf.Tensor | None) -> list[tf.Tensor]:
+    if seed is None:
+        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    return tf.unstack(tf.random.split(seed, _num_seeds(config)))

@@ -1,0 +1,93 @@
+"""How tokens exchange information: self-attention, convolution, or both side by side (ConvBERT)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tf_keras
+
+from model.config import EncoderConfig
+from model.convolution import Convolution
+from model.layers import dense, dropout
+
+# Added to the scores of padding keys; the original's value, finite in bfloat16 too.
+PADDING_SCORE = -10000.0
+
+
+def attention_bias(input_mask: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """What is added to attention scores: [B, S] mask of 1 and 0 -> [B, 1, 1, S]."""
+    return (1.0 - tf.cast(input_mask, dtype)[:, None, None, :]) * PADDING_SCORE
+
+
+class SelfAttention(tf_keras.layers.Layer):
+    """Multi-head scaled dot-product attention over N' heads of width H."""
+
+    def __init__(self, config: EncoderConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.key = dense(config, config.mixer_size, "key")
+        self.value = dense(config, config.mixer_size, "value")
+
+    def call(self, hidden, query, bias, seed=None):
+        """Attends.
+
+        Args:
+            hidden: [B, S, D].
+            query: [B, S, A].
+            bias: [B, 1, 1, S], added to the scores.
+            seed: int32 [2] for dropout, or None.
+
+        Returns:
+            The context [B, S, A] and the attention probabilities [B, N', S, S].
+        """
+        B, S = tf.shape(hidden)[0], tf.shape(hidden)[1]
+        N, H = self.config.num_heads, self.config.head_size
+
+        def split_heads(projected):  # [B, S, A] -> [B, N, S, H]
+            return tf.transpose(tf.reshape(projected, [B, S, N, H]), [0, 2, 1, 3])
+
+        query, key = split_heads(query), split_heads(self.key(hidden))
+        scores = tf.matmul(query, key, transpose_b=True) * H**-0.5 + bias  # [B, N, S, S]
+        probabilities = dropout(
+            tf.nn.softmax(scores), self.config.attention_probs_dropout_prob, seed
+        )
+        context = tf.matmul(probabilities, split_heads(self.value(hidden)))  # [B, N, S, H]
+        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [B, S, N * H]), probabilities
+
+
+class TokenMixer(tf_keras.layers.Layer):
+    """`token_mixer`: "attention", "convolution", or "mixed", which concatenates the two.
+
+    Both halves have A = N' · H channels and share the query, so that mixed attention is
+    Cat(Self-Attn(Q, K, V), SDConv(Q, K_s, V)) of the ConvBERT paper.
+    """
+
+    def __init__(self, config: EncoderConfig, **kwargs):
+        super().__init__(**kwargs)
+        attends = config.token_mixer != "convolution"
+        convolves = config.token_mixer != "attention"
+        uses_query = attends or config.convolution == "span"
+        self.query = dense(config, config.mixer_size, "query") if uses_query else None
+        self.attention = SelfAttention(config, name="self_attention") if attends else None
+        self.convolution = Convolution(config, name="convolution") if convolves else None
+
+    def call(self, hidden, bias, token_mask, seed=None):
+        """Mixes.
+
+        Args:
+            hidden: [B, S, D].
+            bias: [B, 1, 1, S], added to the attention scores.
+            token_mask: [B, S, 1] or None, for the convolution.
+            seed: int32 [2] for dropout, or None.
+
+        Returns:
+            The mixed tokens, [B, S, A] or for "mixed" [B, S, 2A], and the attention probabilities
+            [B, N', S, S] (None without attention).
+        """
+        query = self.query(hidden) if self.query is not None else None
+        mixed, probabilities = [], None
+        if self.attention is not None:
+            context, probabilities = self.attention(hidden, query, bias, seed=seed)
+            mixed.append(context)
+        if self.convolution is not None:
+            mixed.append(self.convolution(hidden, query, token_mask))
+        return tf.concat(mixed, axis=-1), probabilities
