@@ -1,4 +1,4 @@
-"""The one exception that means "the user can mend this", and how a command ends with it."""
+"""Errors that end a command with one clear sentence, and how a command ends with them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import sys
 from collections.abc import Callable
 
 
-class InputError(ValueError):
-    """Bad input: a file, a flag or a value. Its message is one sentence that names what and where.
+class CommandError(Exception):
+    """Something that the user can understand and mend: the message is one sentence saying what.
 
-    A command that meets one prints the sentence and exits with status 1, without a traceback;
-    any other exception is a bug of ours and keeps its traceback.
+    A command that meets one prints the sentence and exits with status 1, without a traceback; any
+    other exception is a bug of ours and keeps its traceback.
     """
 
 
+class InputError(CommandError, ValueError):
+    """Bad input: a file, a flag or a value, which the message names."""
+
+
+class TrainingStopped(CommandError, RuntimeError):
+    """Training cannot go on: a loss that is not finite, a checkpoint that cannot be written."""
+
+
 def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """Wraps an absl `main` so that an `InputError` ends the command with its sentence and status 1."""
+    """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1."""
 
     def wrapped(argv: list[str]) -> None:
         try:
             main(argv)
-        except InputError as error:
+        except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
 

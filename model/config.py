@@ -11,7 +11,10 @@ from errors import InputError
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
 CONVOLUTIONS = ("static", "dynamic", "span")
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
+
+_TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +68,15 @@ class EncoderConfig:
     mask_padding: bool = True
 
     def __post_init__(self) -> None:
-        for name, choices in (("token_mixer", TOKEN_MIXERS), ("convolution", CONVOLUTIONS)):
+        for field in dataclasses.fields(self):
+            value, expected = getattr(self, field.name), _TYPES[field.type]
+            fits = isinstance(value, expected) and isinstance(value, bool) == (field.type == "bool")
+            _check(fits, field.name, f"of type {field.type}", self)
+        for name, choices in (
+            ("token_mixer", TOKEN_MIXERS),
+            ("convolution", CONVOLUTIONS),
+            ("hidden_act", ACTIVATIONS),
+        ):
             _check(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", self)
         for field in dataclasses.fields(self):
             if field.type == "int":
@@ -123,10 +134,15 @@ class EncoderConfig:
             raise InputError(f"{path}: no encoder configuration here ({error.strerror})") from error
         except json.JSONDecodeError as error:
             raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: should hold a JSON object. Received: {values!r}")
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise InputError(f"{path}: unknown fields {', '.join(unknown)}")
-        return cls(**values)
+        try:
+            return cls(**values)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
 
 
 def _check(condition: bool, name: str, expectation: str, config: EncoderConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
+from errors import InputError
 from model.config import EncoderConfig
 
 LAYER_NORM_EPSILON = 1e-12  # of the original's contrib layer norm; not Keras' 1e-3
@@ -35,9 +36,11 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor
     """
     if seed is None or rate == 0.0:
         return inputs
-    # Drawn in float32 even for bfloat16 inputs: a bfloat16 uniform has 128 values and would drop
-    # 13/128 of the elements where 1/10 is asked for, which is why the library's is not used.
-    keep = tf.random.stateless_uniform(tf.shape(inputs), seed) >= rate
+    # Whole random words, compared with the rate as a share of their range. Uniform floats would make
+    # XLA change the result (it takes other bits of the same word), and bfloat16 ones have 128 values
+    # and would drop 13/128 of the elements where 1/10 is asked for.
+    words = tf.random.stateless_uniform(tf.shape(inputs), seed, None, None, tf.int32)
+    keep = words >= round(rate * 2**32) - 2**31
     return tf.where(keep, inputs / (1.0 - rate), tf.zeros([], inputs.dtype))
 
 
@@ -91,6 +94,12 @@ class Embeddings(tf_keras.layers.Layer):
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
 
     def call(self, input_ids, segment_ids, seed=None):
+        longest = self.config.max_position_embeddings
+        if (input_ids.shape[1] or 0) > longest:
+            raise InputError(
+                f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
+                f" Received: {input_ids.shape[1]}"
+            )
         S = tf.shape(input_ids)[1]
         embedded = (
             tf.gather(self.word_embeddings, input_ids)

@@ -37,7 +37,6 @@ SIZES: dict[str, EncoderConfig] = {
         num_hidden_layers=4,
         num_attention_heads=4,
         intermediate_size=512,
-        max_position_embeddings=128,
     ),
 }
 

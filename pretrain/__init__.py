@@ -1,0 +1,1 @@
+"""What is learned from raw text: objectives, masking, their configuration."""

@@ -1,0 +1,228 @@
+"""Every setting of pre-training, under ELECTRA's and ConvBERT's names where they have one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from errors import InputError
+from model import EncoderConfig, named_size
+from training.hyperparameters import field_names, refuse_unknown, replace_checked
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingHParams:
+    """Settings that change results. Defaults are the original ConvBERT code's.
+
+    None means "as the model size says": see `SIZE_DEFAULTS` for training and `model.sizes` for the
+    architecture. `resolve_hparams` replaces every None.
+    """
+
+    # Objective.
+    electra_objective: bool = True  # replaced-token detection; False: masked language modelling
+    gen_weight: float = 1.0  # weight of the generator's masked-LM loss
+    disc_weight: float = 50.0  # weight of the discriminator's loss
+    mask_prob: float = 0.15  # share of the tokens that is predicted
+    mask_token_prob: float = 0.85  # of those, share shown as [MASK] (BERT, SCRIPT: 0.8)
+    random_token_prob: float = 0.0  # of those, share shown as a random token (BERT, SCRIPT: 0.1)
+    mask_with_replacement: bool = False  # the original's colliding draws; see docs/deviations.md
+
+    # Optimization.
+    optimizer: str = "adam"  # "adam" (ELECTRA's) or "lamb"
+    learning_rate: float | None = None  # peak
+    lr_decay_power: float = 1.0
+    weight_decay_rate: float = 0.01
+    num_warmup_steps: int = 10_000
+    num_train_steps: int = 1_000_000
+    train_batch_size: int | None = None  # over all devices
+    max_seq_length: int = 128
+
+    # Model.
+    model_size: str = "medium-small"
+    model_hparam_overrides: dict = dataclasses.field(default_factory=dict)  # EncoderConfig fields
+    vocab_size: int | None = None  # by default, that of the data's vocabulary
+    embedding_size: int | None = None
+    conv_type: str | None = None  # "sdconv" (mixed attention) or "noconv" (attention only)
+    conv_kernel_size: int | None = None
+    linear_groups: int | None = None
+    head_ratio: int | None = None
+    do_lower_case: bool | None = None  # by default, as the data's vocabulary says
+
+    # Generator.
+    generator_layers: float = 1.0  # share of the discriminator's layers
+    generator_hidden_size: float | None = None  # share of its width, inner width and heads
+    untied_generator: bool = True  # False: the discriminator is its own generator
+    untied_generator_embeddings: bool = False
+    uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
+    disallow_correct: bool = False  # the generator may not sample the right token
+    temperature: float = 1.0  # of the generator's sampling (ALE report: 0.8)
+
+    # Set from flags, kept here because they change results.
+    seed: int = 0
+    precision: str = "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """Settings that must not change what is learned, only how fast and what is kept of it."""
+
+    strategy: str = "one_device"
+    xla: bool = False
+    iterations_per_loop: int = 20  # steps between two looks at the metrics
+    save_checkpoints_steps: int = 1000
+    keep_checkpoint_max: int = 5
+    num_eval_steps: int = 100
+    eval_batch_size: int | None = None  # by default, train_batch_size
+
+
+# Keys of the original's configuration that choose hardware or file locations. They are accepted,
+# reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
+IGNORED_NAMES = (
+    "debug",
+    "do_train",
+    "do_eval",
+    "use_tpu",
+    "num_tpu_cores",
+    "tpu_job_name",
+    "tpu_name",
+    "tpu_zone",
+    "gcp_project",
+    "model_name",
+    "pretrain_tfrecords",
+    "vocab_file",
+    "model_dir",
+    "results_txt",
+    "results_pkl",
+)
+UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective")
+
+# Learning rate, batch and generator multiplier: Table 1 of the ConvBERT supplement; for ELECTRA,
+# Table 6 of its paper; for BERT and ALE, Table V of the ALE report and Table 4 of SCRIPT.
+SIZE_DEFAULTS = {
+    "small": {"learning_rate": 5e-4, "train_batch_size": 128, "generator_hidden_size": 1 / 4},
+    "convbert-small": {"learning_rate": 3e-4},
+    "base": {"learning_rate": 2e-4, "train_batch_size": 256, "generator_hidden_size": 1 / 3},
+}
+
+
+def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
+    """Sorts a JSON object's keys into hyper-parameters, run settings, and ignored names.
+
+    Raises:
+        InputError: an unknown name (the nearest valid one is suggested), or one that asks for
+            something that does not exist here.
+    """
+    hparam_names, run_names = field_names(PretrainingHParams), field_names(RunSettings)
+    known = [*hparam_names, *run_names, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
+    refuse_unknown(values, known)
+    for name in UNSUPPORTED_NAMES:
+        if values.get(name):
+            raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
+    hparams = {name: values[name] for name in hparam_names if name in values}
+    run = {name: values[name] for name in run_names if name in values}
+    return hparams, run, [name for name in values if name in IGNORED_NAMES]
+
+
+def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
+    """Hyper-parameters with every None replaced by what the model size and the data say.
+
+    Args:
+        values: a JSON object of PretrainingHParams fields.
+        vocab_size: of the data's vocabulary.
+
+    Raises:
+        InputError: a value that does not exist, or that contradicts the data.
+    """
+    hparams = replace_checked(PretrainingHParams(), values)
+    encoder = encoder_config(hparams, vocab_size)
+    name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
+    defaults = dict(SIZE_DEFAULTS["base" if name.endswith("-base") else "small"])
+    defaults.update(SIZE_DEFAULTS.get(name, {}))
+    defaults.update(
+        vocab_size=encoder.vocab_size,
+        embedding_size=encoder.embedding_size,
+        conv_type={"attention": "noconv", "mixed": "sdconv"}.get(encoder.token_mixer, "convonly"),
+        conv_kernel_size=encoder.conv_kernel_size,
+        linear_groups=encoder.linear_groups,
+        head_ratio=encoder.head_ratio,
+    )
+    unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
+    hparams = dataclasses.replace(hparams, **unset)
+    _validate(hparams, encoder, vocab_size)
+    return hparams
+
+
+def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: int) -> None:
+    def check(condition: bool, name: str, expectation: str) -> None:
+        if not condition:
+            received = getattr(hparams, name)
+            raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
+
+    check(hparams.vocab_size == vocab_size, "vocab_size", f"{vocab_size}, that of the vocabulary")
+    check(
+        hparams.max_seq_length <= encoder.max_position_embeddings,
+        "max_seq_length",
+        f"at most max_position_embeddings ({encoder.max_position_embeddings})",
+    )
+    check(hparams.optimizer in ("adam", "lamb"), "optimizer", "adam or lamb")
+    check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
+    check(0 < hparams.mask_prob < 1, "mask_prob", "in (0, 1)")
+    check(hparams.mask_token_prob >= 0, "mask_token_prob", "at least 0")
+    check(
+        0 <= hparams.random_token_prob <= 1 - hparams.mask_token_prob + 1e-9,
+        "random_token_prob",
+        f"at least 0 and at most 1 - mask_token_prob ({1 - hparams.mask_token_prob:g})",
+    )
+    check(hparams.temperature > 0, "temperature", "greater than 0")
+    for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
+        check(getattr(hparams, name) >= 1, name, "at least 1")
+
+
+def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:
+    """The encoder that is pre-trained: the named size, then the overrides.
+
+    As in the original, overriding `hidden_size` alone also sets the number of heads and the inner
+    width that go with it.
+    """
+    config = named_size(hparams.model_size)
+    overrides = dict(hparams.model_hparam_overrides)
+    hidden_size = overrides.get("hidden_size")
+    if hidden_size is not None and hidden_size != config.hidden_size:
+        head_size = config.hidden_size // config.num_attention_heads
+        overrides.setdefault("num_attention_heads", max(1, hidden_size // head_size))
+        overrides.setdefault("intermediate_size", 4 * hidden_size)
+        if config.embedding_size == config.hidden_size:
+            overrides.setdefault("embedding_size", hidden_size)
+    for name in ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio"):
+        if getattr(hparams, name) is not None:
+            overrides.setdefault(name, getattr(hparams, name))
+    mixers = {None: None, "sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}
+    if hparams.conv_type not in mixers:
+        raise InputError(f"`conv_type` should be sdconv or noconv. Received: {hparams.conv_type!r}")
+    if mixers[hparams.conv_type]:
+        overrides.setdefault("token_mixer", mixers[hparams.conv_type])
+    overrides.setdefault("vocab_size", hparams.vocab_size or vocab_size)
+    return replace_checked(config, overrides)
+
+
+def generator_config(hparams: PretrainingHParams, config: EncoderConfig) -> EncoderConfig:
+    """The generator: the discriminator scaled by `generator_hidden_size` and `generator_layers`.
+
+    Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width, since
+    they are shared.
+    """
+    multiplier = hparams.generator_hidden_size
+    hidden_size = round(config.hidden_size * multiplier)
+    # Rounded where the original truncates: 12 heads times 0.33333 are 4 heads, not 3.
+    heads = max(1, round(config.num_attention_heads * multiplier))
+    return config.replace(
+        hidden_size=hidden_size,
+        num_hidden_layers=max(1, round(config.num_hidden_layers * hparams.generator_layers)),
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden_size,
+    )
+
+
+def max_predictions(hparams: PretrainingHParams) -> int:
+    """P, masked slots per example."""
+    return max(1, int((hparams.mask_prob + 0.005) * hparams.max_seq_length))

@@ -1,0 +1,68 @@
+"""Masked language modelling: BERT's objective with dynamic masking, without next sentences."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from model import EncoderConfig, MaskedLMHead, build_encoder
+from model.encoder import Encoder
+from pretrain.hparams import PretrainingHParams
+from pretrain.masking import mask_tokens
+from training import metrics
+from training.objective import Objective
+
+
+def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The features of a prepared batch as an encoder is to see them: masked."""
+    return {
+        "input_ids": batch["masked_input_ids"],
+        "input_mask": batch["input_mask"],
+        "segment_ids": batch["segment_ids"],
+    }
+
+
+def masked_lm_loss(
+    logits: tf.Tensor, batch: dict[str, tf.Tensor], normalizer: tf.Tensor
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Cross entropy of the masked tokens: sum(weight * nll) / (sum(weight) + 1e-6).
+
+    Args:
+        logits: float32 [B, P, V].
+        batch: `masked_lm_ids`, `masked_lm_weights` [B, P].
+        normalizer: sum of the weights over the global batch.
+
+    Returns:
+        The loss and the sums of `masked_lm_loss` and `masked_lm_accuracy`.
+    """
+    ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)  # [B, P]
+    loss = tf.reduce_sum(nll * weights) / (normalizer + 1e-6)
+    predictions = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    return loss, {
+        "masked_lm_loss": metrics.mean(nll, weights),
+        "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
+    }
+
+
+class MaskedLM(Objective):
+    """BERT's objective. Its own encoder predicts the masked tokens."""
+
+    def __init__(self, hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict):
+        super().__init__(name="masked_lm")
+        self.hparams, self.special_ids = hparams, special_ids
+        self.encoder: Encoder = build_encoder(config)
+        self.head = MaskedLMHead(config, self.encoder.embeddings, name="generator_predictions")
+        self.head(tf.zeros([1, 1, config.hidden_size]), tf.zeros([1, 1], tf.int32))
+
+    def prepare(self, features, seed):
+        return mask_tokens(features, self.hparams, self.special_ids, seed)
+
+    def normalizers(self, batch):
+        return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
+
+    def loss(self, batch, normalizers, dropout_seed):
+        encoded = self.encoder(
+            masked_features(batch), training=dropout_seed is not None, seed=dropout_seed
+        )
+        logits = self.head(encoded.sequence, batch["masked_lm_positions"])
+        return masked_lm_loss(logits, batch, normalizers["masked_lm"])

@@ -1,0 +1,124 @@
+"""Dynamic masking, and drawing replacement tokens from a generator."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from pretrain.hparams import PretrainingHParams, max_predictions
+from training.randomness import uniform_for_batch
+
+
+def mask_tokens(
+    features: dict[str, tf.Tensor],
+    hparams: PretrainingHParams,
+    special_ids: dict[str, int],
+    seed: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+    """Chooses the tokens to predict and hides them.
+
+    Per example max(1, min(P, round(mask_prob * length))) positions are drawn among the tokens that
+    are not [CLS], [SEP], [MASK] or padding. They are distinct, unless `mask_with_replacement`.
+
+    Args:
+        features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], unmasked.
+        hparams: `mask_prob`, `mask_token_prob`, `random_token_prob`, `mask_with_replacement`.
+        special_ids: the ids `cls`, `sep`, `mask`.
+        seed: int32 [2].
+
+    Returns:
+        `features` (original ids) and, in addition, `masked_input_ids` int32 [B, S],
+        `masked_lm_positions` and `masked_lm_ids` int32 [B, P], `masked_lm_weights` float32 [B, P]:
+        unused slots have position, id and weight 0.
+    """
+    ids, mask = features["input_ids"], features["input_mask"]
+    B = tf.shape(ids)[0]
+    P = min(max_predictions(hparams), ids.shape[1] or max_predictions(hparams))
+    position_seed, token_seed = tf.unstack(tf.random.split(seed, 2))
+
+    candidates = tf.cast(mask, tf.bool)
+    for name in ("cls", "sep", "mask"):
+        candidates &= ids != special_ids[name]
+    wanted = tf.round(tf.cast(tf.reduce_sum(mask, -1), tf.float32) * hparams.mask_prob)
+    wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
+    if hparams.mask_with_replacement:
+        positions = _draw_with_replacement(candidates, P, position_seed)
+        available = tf.reduce_any(candidates, -1, keepdims=True)
+    else:
+        noise = uniform_for_batch(position_seed, B, [tf.shape(ids)[1]])
+        noise = tf.where(candidates, noise, -1.0)  # [B, S]
+        noise, positions = tf.math.top_k(noise, P)  # [B, P]
+        available = noise >= 0.0  # a short example may have fewer candidates than are wanted
+    used = tf.sequence_mask(wanted, P) & available  # [B, P]
+    positions = tf.where(used, positions, 0)
+    chosen_ids = tf.where(used, tf.gather(ids, positions, batch_dims=1), 0)
+
+    choice, token = tf.unstack(uniform_for_batch(token_seed, B, [P, 2]), axis=-1)  # [B, P]
+    vocab_size = hparams.vocab_size
+    random_ids = tf.minimum(tf.cast(token * vocab_size, tf.int32), vocab_size - 1)
+    to_mask = choice < hparams.mask_token_prob
+    to_random = ~to_mask & (choice < hparams.mask_token_prob + hparams.random_token_prob)
+    shown = tf.where(to_mask, special_ids["mask"], random_ids)
+    hidden = tf.where(to_mask | to_random, positions, 0)
+    return {
+        **features,
+        "masked_input_ids": replace_tokens(ids, hidden, shown),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": chosen_ids,
+        "masked_lm_weights": tf.cast(used, tf.float32),
+    }
+
+
+def _draw_with_replacement(candidates: tf.Tensor, P: int, seed: tf.Tensor) -> tf.Tensor:
+    """P positions per example, each uniform over the candidates, as the original draws them."""
+    uniform = uniform_for_batch(seed, tf.shape(candidates)[0], [P])
+    return _inverse_cdf(tf.cast(candidates, tf.float32)[:, None, :], uniform)
+
+
+def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
+    """`ids` [B, S] with `updates` [B, P] written at `positions` [B, P], except at position 0.
+
+    Where positions collide, the mean of the updates (rounded down) is written. That is what the
+    original does, and a wrong token when the updates differ; it only happens with
+    `mask_with_replacement`.
+    """
+    B, S, P = tf.shape(ids)[0], tf.shape(ids)[1], tf.shape(positions)[1]
+    rows = tf.repeat(tf.range(B)[:, None], P, axis=1)  # [B, P]
+    where = tf.stack([rows, positions], axis=-1)  # [B, P, 2]
+    count = tf.scatter_nd(where, tf.ones_like(positions), [B, S])
+    total = tf.scatter_nd(where, updates, [B, S])
+    written = (count > 0) & (tf.range(S) > 0)
+    return tf.where(written, total // tf.maximum(count, 1), ids)
+
+
+def sample_tokens(logits: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Draws from softmax(logits) by inverting its distribution function.
+
+    The same distribution as adding Gumbel noise and taking the largest, for two random numbers per
+    draw instead of V. First a block of about sqrt(V) tokens is drawn, then a token of the block, so
+    that sums stay short and exact enough in float32.
+
+    Args:
+        logits: float32 [B, P, V].
+        uniform: float32 [B, P, 2] in [0, 1).
+
+    Returns:
+        Token ids, int32 [B, P].
+    """
+    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
+    width = math.isqrt(V - 1) + 1
+    weights = tf.exp(logits - tf.reduce_max(logits, axis=-1, keepdims=True))
+    weights = tf.pad(weights, [[0, 0], [0, 0], [0, width * width - V]])
+    weights = tf.reshape(weights, [B, P, width, width])
+    block = _inverse_cdf(tf.reduce_sum(weights, axis=-1), uniform[..., 0])  # [B, P]
+    token = _inverse_cdf(tf.gather(weights, block, batch_dims=2), uniform[..., 1])
+    return block * width + token
+
+
+def _inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Index i with probability weights[..., i] / sum; an index of weight 0 is never returned."""
+    cumulative = tf.cumsum(weights, axis=-1)
+    threshold = uniform * cumulative[..., -1]
+    passed = cumulative <= threshold[..., None]
+    return tf.reduce_sum(tf.cast(passed, tf.int32), axis=-1)

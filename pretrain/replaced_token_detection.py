@@ -1,0 +1,122 @@
+"""Replaced-token detection: ELECTRA's objective, with which ConvBERT is pre-trained."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_encoder
+from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
+from pretrain.masked_lm import masked_features, masked_lm_loss
+from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
+from training import metrics
+from training.objective import Objective
+from training.randomness import uniform_for_batch
+
+
+class ReplacedTokenDetection(Objective):
+    """A small generator fills in masked tokens; the encoder says of every token whether it did.
+
+    loss = gen_weight * masked-LM loss + disc_weight * binary cross entropy over all tokens.
+    No gradient passes through the sampled tokens. A sampled token equal to the original is labelled
+    "original" (0).
+    """
+
+    def __init__(self, hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict):
+        super().__init__(name="replaced_token_detection")
+        self.hparams, self.special_ids = hparams, special_ids
+        self.encoder = build_encoder(config)
+        self.head = DiscriminatorHead(config, name="discriminator_predictions")
+        self.head(tf.zeros([1, 1, config.hidden_size]))
+        self.generator = self.generator_head = None
+        if hparams.uniform_generator:
+            return
+        if hparams.untied_generator:
+            shared = None if hparams.untied_generator_embeddings else self.encoder.embeddings
+            scaled = generator_config(hparams, config)
+            self.generator = build_encoder(scaled, shared, name="generator")
+        else:
+            self.generator = self.encoder
+        scaled, embeddings = self.generator.config, self.generator.embeddings
+        self.generator_head = MaskedLMHead(scaled, embeddings, name="generator_predictions")
+        self.generator_head(tf.zeros([1, 1, scaled.hidden_size]), tf.zeros([1, 1], tf.int32))
+
+    def prepare(self, features, seed):
+        mask_seed, sample_seed = tf.unstack(tf.random.split(seed, 2))
+        batch = mask_tokens(features, self.hparams, self.special_ids, mask_seed)
+        shape = [max_predictions(self.hparams), 2]
+        uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], shape)
+        P = tf.shape(batch["masked_lm_positions"])[1]  # fewer where S itself is smaller
+        return {**batch, "sampling_noise": uniform[:, :P]}
+
+    def normalizers(self, batch):
+        return {
+            "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
+            "disc": tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32),
+        }
+
+    def loss(self, batch, normalizers, dropout_seed):
+        gen_seed, disc_seed = None, None
+        if dropout_seed is not None:
+            gen_seed, disc_seed = tf.unstack(tf.random.split(dropout_seed, 2))
+        logits = self.generator_logits(batch, gen_seed)
+        gen_loss, gen_sums = masked_lm_loss(logits, batch, normalizers["masked_lm"])
+        sampled = self.sample(logits, batch)
+        ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+        disc_loss, disc_sums = self.discriminator_loss(ids, batch, normalizers["disc"], disc_seed)
+        loss = self.hparams.gen_weight * gen_loss + self.hparams.disc_weight * disc_loss
+        accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
+        return loss, {**gen_sums, "sampled_masked_lm_accuracy": accuracy, **disc_sums}
+
+    def generator_logits(self, batch, seed=None) -> tf.Tensor:
+        """The generator's logits of the masked slots, float32 [B, P, V]."""
+        if self.generator is None:
+            B, P = tf.unstack(tf.shape(batch["masked_lm_positions"]))
+            return tf.zeros([B, P, self.encoder.config.vocab_size])
+        encoded = self.generator(masked_features(batch), training=seed is not None, seed=seed)
+        return self.generator_head(encoded.sequence, batch["masked_lm_positions"])
+
+    def sample(self, logits, batch) -> tf.Tensor:
+        """Replacement tokens drawn from the generator, int32 [B, P]."""
+        logits = tf.stop_gradient(logits) / self.hparams.temperature
+        if self.hparams.disallow_correct:
+            logits -= 1000.0 * tf.one_hot(batch["masked_lm_ids"], logits.shape[-1])
+        return sample_tokens(logits, batch["sampling_noise"])
+
+    def discriminator_loss(self, corrupted_ids, batch, normalizer, seed=None):
+        """Binary cross entropy of "was replaced", averaged over non-padding tokens.
+
+        Args:
+            corrupted_ids: int32 [B, S].
+            batch: `input_ids` (the originals), `input_mask`, `segment_ids`.
+            normalizer: number of non-padding tokens of the global batch.
+            seed: int32 [2] for dropout, or None.
+
+        Returns:
+            The loss and the sums of the `disc_*` metrics.
+        """
+        features = {**batch, "input_ids": corrupted_ids}
+        encoded = self.encoder(features, training=seed is not None, seed=seed)
+        logits = self.head(encoded.sequence)  # [B, S]
+        labels = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
+        mask = batch["input_mask"]
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
+        loss = tf.reduce_sum(entropy * tf.cast(mask, tf.float32)) / (normalizer + 1e-6)
+        predictions = tf.cast(logits > 0, tf.int32)
+        correct = predictions == labels
+        return loss, {
+            "disc_loss": metrics.mean(entropy, mask),
+            "disc_auc": metrics.auc(tf.sigmoid(logits), labels, mask),
+            "disc_accuracy": metrics.mean(correct, mask),
+            "disc_precision": metrics.mean(correct, predictions * mask),
+            "disc_recall": metrics.mean(correct, labels * mask),
+        }
+
+
+def build_objective(
+    hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict[str, int]
+) -> Objective:
+    """The objective that `electra_objective` asks for, with its networks."""
+    from pretrain.masked_lm import MaskedLM
+
+    cls = ReplacedTokenDetection if hparams.electra_objective else MaskedLM
+    return cls(hparams, config, special_ids)

@@ -1,0 +1,1 @@
+"""How anything is trained: loop, optimizer, distribution, checkpoints. Knows no model."""

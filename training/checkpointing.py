@@ -1,0 +1,149 @@
+"""The model directory: what is written into it, and going on from what is there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+from typing import Any
+
+import tensorflow as tf
+
+from errors import InputError, TrainingStopped
+from training.hyperparameters import differences, read_json_object, write_json
+
+CHECKPOINT_FOLDER = "checkpoints"
+HPARAMS_FILE = "hparams.json"
+_PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
+
+
+class CheckpointManager(tf.train.CheckpointManager):
+    """TensorFlow's, but a checkpoint that cannot be written ends training with a sentence.
+
+    TensorFlow writes a checkpoint under temporary names and updates the list of checkpoints last,
+    so a run killed while saving goes on from the checkpoint before.
+    """
+
+    def save(self, checkpoint_number=None, check_interval=True, options=None):
+        """See tf.train.CheckpointManager.save; raises TrainingStopped when it cannot write."""
+        try:
+            return super().save(checkpoint_number, check_interval, options)
+        except (tf.errors.OpError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            last = self.latest_checkpoint or "none"
+            raise TrainingStopped(
+                f"{self.directory}: cannot write the checkpoint of step {checkpoint_number}"
+                f" ({reason}); the last good one is {last}"
+            ) from error
+
+
+def create_manager(
+    checkpoint: tf.train.Checkpoint,
+    model_dir: str,
+    *,
+    step: tf.Variable,
+    interval: int,
+    max_to_keep: int | None,
+    continue_from: str | None = None,
+) -> CheckpointManager:
+    """A manager of the checkpoints in `model_dir`.
+
+    Args:
+        checkpoint: everything that training changes.
+        model_dir: the model directory.
+        step: the training step.
+        interval: steps between checkpoints.
+        max_to_keep: how many to keep; 0 or None keeps all.
+        continue_from: another model directory, whose last checkpoint (weights, optimizer and step)
+            is where training starts when `model_dir` has none yet.
+    """
+
+    def start() -> None:
+        if continue_from:
+            checkpoint.restore(latest_checkpoint(continue_from)).assert_consumed()
+
+    return CheckpointManager(
+        checkpoint,
+        os.path.join(model_dir, CHECKPOINT_FOLDER),
+        max_to_keep=max_to_keep or None,
+        checkpoint_name="model.ckpt",
+        step_counter=step,
+        checkpoint_interval=interval,
+        init_fn=start,
+    )
+
+
+def latest_checkpoint(model_dir: str) -> str:
+    """Prefix of the last checkpoint of a model directory; InputError when there is none."""
+    folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
+    path = tf.train.latest_checkpoint(folder)
+    if path is None:
+        raise InputError(f"{folder}: there is no checkpoint")
+    return path
+
+
+def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
+    """Writes `hparams.json`, or refuses when the directory holds a run of other hyper-parameters.
+
+    Args:
+        model_dir: the model directory; created when missing.
+        hparams: the resolved settings that change results.
+        run_settings: those that do not; recorded, not compared.
+
+    Raises:
+        InputError: the directory was made with other hyper-parameters; shows the differences.
+    """
+    path = os.path.join(model_dir, HPARAMS_FILE)
+    if os.path.exists(path):
+        saved = read_json_object(path).get("hparams", {})
+        changed = differences(saved, hparams)
+        if changed:
+            raise InputError(
+                f"{model_dir} holds a run of another configuration:\n  "
+                + "\n  ".join(changed)
+                + "\nChoose another --model_dir (and --continue_from this one to go on from its"
+                " weights)."
+            )
+    make_directory(model_dir)
+    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    record = {
+        "hparams": hparams,
+        "run_settings": run_settings,
+        "versions": versions,
+        "git_commit": git_commit(),
+    }
+    try:
+        write_json(path, record)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def make_directory(path: str) -> None:
+    """Creates a directory; InputError when that cannot be done."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be created ({error.strerror})") from error
+
+
+def copy_into(source: str, folder: str) -> None:
+    """Copies a file into a folder under its own name; it appears whole or not at all."""
+    target = os.path.join(folder, os.path.basename(source))
+    shutil.copyfile(source, target + ".tmp")
+    os.replace(target + ".tmp", target)
+
+
+def git_commit() -> str | None:
+    """Commit of this code, with "-dirty" when files differ from it; None outside a repository."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=os.path.dirname(os.path.abspath(__file__)),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()

@@ -1,0 +1,47 @@
+"""Devices: which strategy a flag names, and sums over its replicas."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from errors import InputError
+
+
+def create_strategy(name: str) -> tf.distribute.Strategy:
+    """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
+
+    Args:
+        name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs; on a machine without
+            one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
+
+    Raises:
+        InputError: another name, or more devices than there are.
+    """
+    kind, _, count = name.partition(":")
+    if kind not in ("one_device", "mirrored") or (count and not count.isdigit()):
+        raise InputError(
+            f"--strategy should be one_device, mirrored or mirrored:N. Received: {name!r}"
+        )
+    if kind == "one_device":
+        if count:
+            raise InputError(f"--strategy one_device takes no number. Received: {name!r}")
+        return tf.distribute.get_strategy()
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = int(count) if count else len(gpus) or 2
+    if not gpus:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(wanted)]
+        )
+    devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
+    if not 1 <= wanted <= len(devices):
+        raise InputError(f"--strategy {name}: there are {len(devices)} devices")
+    return tf.distribute.MirroredStrategy([device.name for device in devices[:wanted]])
+
+
+def sum_over_replicas(tensors):
+    """Sums a nest of tensors over the replicas, from inside a replica."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return tensors
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)

@@ -1,0 +1,163 @@
+"""What happens in a step and in a loop of steps: the inner half of orbit's Controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import orbit
+import tensorflow as tf
+
+from errors import TrainingStopped
+from training import metrics
+from training.distribution import sum_over_replicas
+from training.objective import Objective
+from training.optimizer import apply_gradients, clip
+from training.randomness import replica_seed, step_seed
+
+NO_STEP = -1
+EVAL_SALT = 0x5EED  # evaluation masks the same tokens at every checkpoint, others than training
+
+
+class Trainer(orbit.AbstractTrainer):
+    """Runs training steps of an objective.
+
+    A step is a function of the variables and (seed, step) alone. With `xla` it is compiled whole on
+    one device; with several, all but the sums over replicas and the update are.
+
+    Args:
+        objective: what is learned.
+        optimizer: a Keras optimizer, built; its `iterations` is the step.
+        create_dataset: returns the dataset of training batches from a given step on.
+        seed: of masking, sampling and dropout.
+        strategy: of the devices.
+        xla: whether to compile the step.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimizer,
+        create_dataset: Callable[[int], tf.data.Dataset],
+        *,
+        seed: int,
+        strategy: tf.distribute.Strategy,
+        xla: bool = False,
+    ):
+        self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
+        self.seed = seed
+        self._create_dataset = create_dataset
+        self._iterator = None
+        self._variables = objective.trainable_variables
+        whole = xla and strategy.num_replicas_in_sync == 1
+        self._replica_step = tf.function(self._replica_step_eager, jit_compile=whole)
+        self._gradients = self._gradients_eager
+        if xla and not whole:
+            self._gradients = tf.function(self._gradients_eager, jit_compile=True)
+        self._run = tf.function(self._run_eager)
+
+    def train(self, num_steps: tf.Tensor) -> dict[str, float]:
+        """Trains `num_steps` steps and returns their mean metrics.
+
+        Raises:
+            TrainingStopped: a loss or gradient that is not finite; names the first such step.
+        """
+        if self._iterator is None:  # now, because the step has been restored since construction
+            dataset = self._create_dataset(int(self.optimizer.iterations))
+            self._iterator = iter(distribute(dataset, self.strategy))
+        sums, first_bad_step = self._run(self._iterator, num_steps)
+        if int(first_bad_step) != NO_STEP:
+            raise TrainingStopped(
+                f"the loss or its gradient is not finite (NaN or infinite) at step "
+                f"{int(first_bad_step)}; nothing after the last checkpoint was kept"
+            )
+        rate = self.optimizer.learning_rate
+        rate = rate(self.optimizer.iterations) if callable(rate) else rate
+        return {**metrics.summarize(sums), "learning_rate": float(rate)}
+
+    def _run_eager(self, iterator, num_steps):
+        sums, first_bad_step = self._step(iterator, tf.constant(NO_STEP, tf.int64))
+        for _ in tf.range(num_steps - 1):
+            more, first_bad_step = self._step(iterator, first_bad_step)
+            sums = tf.nest.map_structure(tf.add, sums, more)
+        return sums, first_bad_step
+
+    def _step(self, iterator, first_bad_step):
+        sums = self.strategy.run(self._replica_step, args=(next(iterator),))
+        if self.strategy.num_replicas_in_sync > 1:
+            reduce_op = tf.distribute.ReduceOp.SUM
+            sums = {k: self.strategy.reduce(reduce_op, v, axis=None) for k, v in sums.items()}
+        bad = ~tf.math.is_finite(sums["loss"][0] + sums["gradient_norm"][0])
+        step = tf.cast(self.optimizer.iterations, tf.int64)
+        return sums, tf.where(bad & (first_bad_step == NO_STEP), step, first_bad_step)
+
+    def _replica_step_eager(self, features):
+        seed = step_seed(self.seed, self.optimizer.iterations)
+        data_seed, dropout_seed = tf.unstack(tf.random.split(seed, 2))
+        batch = self.objective.prepare(features, data_seed)
+        normalizers = sum_over_replicas(self.objective.normalizers(batch))
+        loss, sums, gradients = self._gradients(batch, normalizers, replica_seed(dropout_seed))
+        gradients, norm = clip(sum_over_replicas(gradients))
+        apply_gradients(self.optimizer, gradients, self._variables)
+        share = 1.0 / self.strategy.num_replicas_in_sync
+        return {
+            "loss": tf.stack([loss, share]),  # the replicas' losses add up to the batch's
+            "gradient_norm": tf.stack([norm * share, share]),
+            **sums,
+        }
+
+    def _gradients_eager(self, batch, normalizers, dropout_seed):
+        with tf.GradientTape() as tape:
+            loss, sums = self.objective.loss(batch, normalizers, dropout_seed)
+        gradients = tape.gradient(loss, self._variables)
+        return loss, sums, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+class Evaluator(orbit.AbstractEvaluator):
+    """Measures an objective on held-out batches, always with the same masks.
+
+    Args:
+        objective: what is measured.
+        create_dataset: returns the batches of one pass.
+        seed: of the masking.
+        strategy: of the devices.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        create_dataset: Callable[[], tf.data.Dataset],
+        *,
+        seed: int,
+        strategy: tf.distribute.Strategy,
+    ):
+        self.objective, self.strategy, self.seed = objective, strategy, seed
+        self._create_dataset = create_dataset
+        self._run = tf.function(
+            lambda features, number: strategy.run(self._replica_step, args=(features, number))
+        )
+
+    def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
+        """Mean metrics over the first `num_steps` batches; -1: all of them."""
+        limit, totals = int(num_steps), {}
+        for number, features in enumerate(distribute(self._create_dataset(), self.strategy)):
+            if number == limit:
+                break
+            sums = self._run(features, tf.constant(number, tf.int64))
+            for name, value in sums.items():  # in float64, where any number of tokens adds up
+                parts = self.strategy.experimental_local_results(value)
+                totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
+        return metrics.summarize(totals)
+
+    def _replica_step(self, features, number):
+        batch = self.objective.prepare(features, step_seed(self.seed ^ EVAL_SALT, number))
+        normalizers = sum_over_replicas(self.objective.normalizers(batch))
+        loss, sums = self.objective.loss(batch, normalizers, None)
+        return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
+
+
+def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy):
+    """Splits global batches over the replicas; the dataset itself on one device."""
+    if strategy.num_replicas_in_sync == 1:
+        return dataset
+    return strategy.experimental_distribute_dataset(dataset)

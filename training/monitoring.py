@@ -1,0 +1,156 @@
+"""What a person sees of a run: progress bar, `metrics.jsonl`, curves, a clean way to interrupt."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tqdm
+
+METRICS_FILE = "metrics.jsonl"
+CURVES_FILE = "curves.png"
+
+
+class MetricsLog:
+    """Appends one JSON object per line to `metrics.jsonl`: step, split, time, and the metrics.
+
+    Args:
+        model_dir: the model directory.
+        step: the training step. Lines of later steps, which a killed run left behind its last
+            checkpoint, are dropped: they will be written again.
+    """
+
+    def __init__(self, model_dir: str, step: tf.Variable):
+        self._path, self._step = os.path.join(model_dir, METRICS_FILE), step
+        kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step)]
+        with open(self._path + ".tmp", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in kept)
+        os.replace(self._path + ".tmp", self._path)
+
+    def action(self, split: str):
+        """An orbit action that logs what it is given as metrics of `split`."""
+
+        def log(values: dict[str, float]) -> None:
+            row = {"step": int(self._step), "split": split, "time": round(time.time(), 3), **values}
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+        return log
+
+
+def read_metrics(model_dir: str) -> list[dict]:
+    """The rows of `metrics.jsonl`; a last line that a killed run left unfinished is dropped."""
+    rows = []
+    try:
+        with open(os.path.join(model_dir, METRICS_FILE), encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    rows.append(json.loads(line))
+    except FileNotFoundError:
+        pass
+    return rows
+
+
+class ProgressBar:
+    """An orbit action: a live bar with step, chosen metrics, examples per second and ETA.
+
+    Args:
+        total_steps: where training ends.
+        step: the training step.
+        batch_size: examples per step.
+        names: metrics to show, as {name: label}; those absent are left out.
+    """
+
+    def __init__(self, total_steps: int, step: tf.Variable, batch_size: int, names: dict[str, str]):
+        self._step, self._batch_size, self._names = step, batch_size, names
+        self._bar = tqdm.tqdm(
+            total=total_steps,
+            initial=int(step),
+            unit="step",
+            file=sys.stderr,
+            mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
+            dynamic_ncols=True,
+            bar_format="{percentage:3.0f}%|{bar:20}| step {n_fmt}/{total_fmt}{postfix}"
+            " [{elapsed}, ETA {remaining}]",
+        )
+        self._time = time.monotonic()
+
+    def __call__(self, values: dict[str, float]) -> None:
+        now, done = time.monotonic(), int(self._step) - self._bar.n
+        shown = {label: values[name] for name, label in self._names.items() if name in values}
+        postfix = [f"{label} {value:.3f}" for label, value in shown.items()]
+        postfix.append(f"{done * self._batch_size / (now - self._time):.0f} examples/s")
+        self._bar.set_postfix_str(", ".join(postfix), refresh=False)
+        self._bar.update(done)
+        self._time = now
+
+    def close(self) -> None:
+        """Draws the bar a last time."""
+        self._bar.close()
+
+
+class Interrupted(Exception):
+    """The user asked to stop; raised between two loops of steps."""
+
+
+class InterruptBetweenLoops:
+    """An orbit action: after SIGINT or SIGTERM, raises Interrupted at the end of the current loop.
+
+    A second signal stops the process at once.
+    """
+
+    def __init__(self):
+        self._asked = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number, frame) -> None:
+        self._asked = True
+        print("\nstopping after this loop of steps; once more to stop at once", file=sys.stderr)
+        signal.signal(number, signal.SIG_DFL)
+
+    def __call__(self, values: dict[str, float]) -> None:
+        if self._asked:
+            raise Interrupted
+
+
+def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:
+    """Draws `curves.png` from `metrics.jsonl`: one panel per metric, training and held-out.
+
+    Returns:
+        The picture's path, or None when none of the metrics was logged.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = read_metrics(model_dir)
+    names = [name for name in names if any(name in row for row in rows)]
+    if not names:
+        return None
+    columns = min(3, len(names))
+    lines = -(-len(names) // columns)
+    figure, axes = pyplot.subplots(
+        lines, columns, figsize=(4.5 * columns, 3.2 * lines), squeeze=False, layout="constrained"
+    )
+    for axis, name in zip(axes.flat, names):
+        for split, style in (("train", "-"), ("heldout", "o-")):
+            points = [(r["step"], r[name]) for r in rows if r["split"] == split and name in r]
+            if points:
+                axis.plot(*zip(*points), style, label=split, markersize=4, linewidth=1.2)
+        axis.set(title=name, xlabel="step")
+        axis.grid(alpha=0.3)
+        axis.legend()
+    for axis in axes.flat[len(names) :]:
+        axis.axis("off")
+    path = os.path.join(model_dir, CURVES_FILE)
+    figure.savefig(path + ".tmp", format="png", dpi=110)
+    os.replace(path + ".tmp", path)
+    pyplot.close(figure)
+    return path

@@ -1,0 +1,50 @@
+"""The interface between what is learned and the loop that trains it."""
+
+from __future__ import annotations
+
+import abc
+
+import tensorflow as tf
+
+
+class Objective(tf.Module, abc.ABC):
+    """Owns its networks and turns a batch of plain text into a loss.
+
+    A training step calls, in this order,
+
+        batch = objective.prepare(features, seed)          # all that chance decides
+        normalizers = objective.normalizers(batch)         # summed over replicas by the loop
+        loss, sums = objective.loss(batch, normalizers, dropout_seed)
+
+    so that the loop can sum `normalizers` over the replicas in between: losses are means over the
+    global batch, whatever the number of devices. Subclasses add no variables of their own besides
+    those of their networks.
+
+    Attributes:
+        encoder: the network that fine-tuning takes.
+    """
+
+    encoder: tf.Module
+
+    @abc.abstractmethod
+    def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Masks and draws noise: int32 [B, S] features to whatever `loss` needs, all [B, ...]."""
+
+    @abc.abstractmethod
+    def normalizers(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """What each loss is divided by, as scalars of this replica's part of the batch."""
+
+    @abc.abstractmethod
+    def loss(
+        self,
+        batch: dict[str, tf.Tensor],
+        normalizers: dict[str, tf.Tensor],
+        dropout_seed: tf.Tensor | None,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """This replica's share of the loss, and its metrics as sums (see training.metrics).
+
+        Args:
+            batch: from `prepare`.
+            normalizers: from `normalizers`, summed over replicas.
+            dropout_seed: int32 [2]; None for evaluation.
+        """

@@ -1,0 +1,143 @@
+"""BERT's and ELECTRA's optimizer, its learning-rate schedule, and clipping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras
+
+CLIP_NORM = 1.0
+
+
+class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
+
+    Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, where
+    tf-models-official's schedule would ramp up to the rate at the end of warm-up. The first step
+    (step 0) has rate 0.
+    """
+
+    def __init__(self, peak: float, total_steps: int, warmup_steps: int, power: float = 1.0):
+        super().__init__()
+        self.peak, self.power = peak, power
+        self.total_steps, self.warmup_steps = total_steps, warmup_steps
+
+    def __call__(self, step):
+        step = tf.cast(step, tf.float32)
+        progress = tf.minimum(step / self.total_steps, 1.0)
+        warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
+        return self.peak * (1.0 - progress) ** self.power * warmup
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "power": self.power,
+        }
+
+
+def decays(variable: tf.Variable) -> bool:
+    """Whether weight decay applies: to matrices and convolutions, not to layer norms and biases."""
+    return variable.shape.rank > 1
+
+
+class AdamWeightDecay(tf_keras.optimizers.Optimizer):
+    """Adam without bias correction, with decoupled weight decay.
+
+    m <- β1 m + (1 - β1) g;  v <- β2 v + (1 - β2) g²
+    w <- w - rate * scale(w) * (m / (sqrt(v) + ε) + decay * w)
+
+    Source: model/optimization.py of ELECTRA. Keras' and tf-models-official's AdamW correct the
+    bias, which takes larger first steps.
+
+    Args:
+        learning_rate: a float or schedule.
+        weight_decay_rate: applied where `decays` says so.
+        scales: per-variable factors of the learning rate (layer-wise decay), in the order of the
+            variables; 1 by default.
+    """
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate: float = 0.0,
+        scales: Sequence[float] | None = None,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        name: str = "AdamWeightDecay",
+    ):
+        super().__init__(name=name, jit_compile=False)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.decay_rate, self.scales = weight_decay_rate, scales
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+
+    def build(self, var_list):
+        """Creates the slots m and v of every variable."""
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._m = [self.add_variable_from_reference(var, "m") for var in var_list]
+        self._v = [self.add_variable_from_reference(var, "v") for var in var_list]
+        self._built = True
+
+    def update_step(self, gradient, variable):
+        """Updates one variable with its (dense) gradient."""
+        index = self._index_dict[self._var_key(variable)]
+        m, v = self._m[index], self._v[index]
+        rate = self.learning_rate * (self.scales[index] if self.scales is not None else 1.0)
+        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
+        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
+        update = m / (tf.sqrt(v) + self.epsilon)
+        if self.decay_rate and decays(variable):
+            update += self.decay_rate * variable
+        variable.assign_sub(rate * update)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
+            "weight_decay_rate": self.decay_rate,
+            "scales": self.scales,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
+
+
+def create_optimizer(
+    name: str, learning_rate, weight_decay_rate: float, variables: Sequence[tf.Variable]
+):
+    """ "adam": AdamWeightDecay. "lamb": tf-models-official's LAMB, same exclusions from decay."""
+    if name == "adam":
+        optimizer = AdamWeightDecay(learning_rate, weight_decay_rate)
+        optimizer.build(variables)
+        return optimizer
+    from official.modeling.optimization import lamb
+
+    # It knows variables by name only, so the exclusions are spelled out.
+    excluded = [re.escape(v.name.split(":")[0]) + "$" for v in variables if not decays(v)]
+    optimizer = lamb.LAMB(
+        learning_rate=learning_rate,
+        weight_decay_rate=weight_decay_rate,
+        exclude_from_weight_decay=excluded,
+    )
+    optimizer._create_all_weights(variables)  # so that a checkpoint restores them at once
+    return optimizer
+
+
+def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Clips to global norm 1; returns the dense gradients and the norm before."""
+    return tf.clip_by_global_norm([tf.convert_to_tensor(g) for g in gradients], CLIP_NORM)
+
+
+def apply_gradients(optimizer, gradients: Sequence[tf.Tensor], variables) -> None:
+    """Applies gradients that are already summed over the replicas."""
+    if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
+        skip = {"experimental_aggregate_gradients": False}
+    else:
+        skip = {"skip_gradients_aggregation": True}
+    optimizer.apply_gradients(zip(gradients, variables), **skip)

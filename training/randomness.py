@@ -1,0 +1,33 @@
+"""Randomness as a function of (seed, step): no state to save, nothing that depends on devices."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def step_seed(seed: int, step: tf.Tensor) -> tf.Tensor:
+    """The int32 [2] seed of a training step."""
+    return tf.random.fold_in(tf.constant([seed, 0], tf.int32), tf.cast(step, tf.int32))
+
+
+def replica_seed(seed: tf.Tensor) -> tf.Tensor:
+    """A seed of this replica's own, for noise that may differ between layouts (dropout)."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return seed
+    return tf.random.fold_in(seed, context.replica_id_in_sync_group)
+
+
+def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf.Tensor:
+    """Uniform noise [batch_size, *shape] in [0, 1) for this replica's part of the global batch.
+
+    Drawn for the global batch and cut, so that an example's noise does not depend on the number of
+    replicas. Meant for small noise: every replica draws all of it.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync if context is not None else 1
+    noise = tf.random.stateless_uniform([replicas * batch_size, *shape], seed)
+    if replicas == 1:
+        return noise
+    first = context.replica_id_in_sync_group * batch_size
+    return noise[first : first + batch_size]
