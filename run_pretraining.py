@@ -16,7 +16,7 @@ import sys
 import orbit
 import tensorflow as tf
 import tf_keras
-from absl import app, flags
+from absl import app, flags, logging
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
@@ -29,6 +29,7 @@ from pretrain.hparams import (
     resolve_hparams,
     split_hparams,
 )
+from pretrain.load import special_ids
 from pretrain.replaced_token_detection import build_objective
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
@@ -59,6 +60,7 @@ def main(argv: list[str]) -> None:
     """Flags -> hyper-parameters -> objective -> training loop."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     hparam_values, run_values = read_settings()
     model_dir = FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
     vocabulary = load_vocabulary(FLAGS.data_dir, hparam_values.get("do_lower_case"))
@@ -72,9 +74,8 @@ def main(argv: list[str]) -> None:
     write_model_directory(model_dir, hparams, run, config, vocabulary)
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
-    special_ids = {"cls": vocabulary.cls_id, "sep": vocabulary.sep_id, "mask": vocabulary.mask_id}
     with strategy.scope():
-        objective = build_objective(hparams, config, special_ids)
+        objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
     run_controller(hparams, run, objective, optimizer, strategy, model_dir)
 

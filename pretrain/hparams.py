@@ -71,7 +71,7 @@ class RunSettings:
     iterations_per_loop: int = 20  # steps between two looks at the metrics
     save_checkpoints_steps: int = 1000
     keep_checkpoint_max: int = 5
-    num_eval_steps: int = 100
+    num_eval_steps: int = 100  # -1: all held-out batches
     eval_batch_size: int | None = None  # by default, train_batch_size
 
 

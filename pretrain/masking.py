@@ -7,7 +7,7 @@ import math
 import tensorflow as tf
 
 from pretrain.hparams import PretrainingHParams, max_predictions
-from training.randomness import uniform_for_batch
+from training.randomness import split_seed, uniform_for_batch
 
 
 def mask_tokens(
@@ -35,7 +35,7 @@ def mask_tokens(
     ids, mask = features["input_ids"], features["input_mask"]
     B = tf.shape(ids)[0]
     P = min(max_predictions(hparams), ids.shape[1] or max_predictions(hparams))
-    position_seed, token_seed = tf.unstack(tf.random.split(seed, 2))
+    position_seed, token_seed = split_seed(seed, 2)
 
     candidates = tf.cast(mask, tf.bool)
     for name in ("cls", "sep", "mask"):

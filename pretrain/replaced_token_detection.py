@@ -6,11 +6,11 @@ import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_encoder
 from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
-from pretrain.masked_lm import masked_features, masked_lm_loss
+from pretrain.masked_lm import MaskedLM, masked_features, masked_lm_loss
 from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
 from training import metrics
 from training.objective import Objective
-from training.randomness import uniform_for_batch
+from training.randomness import split_seed, uniform_for_batch
 
 
 class ReplacedTokenDetection(Objective):
@@ -41,7 +41,7 @@ class ReplacedTokenDetection(Objective):
         self.generator_head(tf.zeros([1, 1, scaled.hidden_size]), tf.zeros([1, 1], tf.int32))
 
     def prepare(self, features, seed):
-        mask_seed, sample_seed = tf.unstack(tf.random.split(seed, 2))
+        mask_seed, sample_seed = split_seed(seed, 2)
         batch = mask_tokens(features, self.hparams, self.special_ids, mask_seed)
         shape = [max_predictions(self.hparams), 2]
         uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], shape)
@@ -57,7 +57,7 @@ class ReplacedTokenDetection(Objective):
     def loss(self, batch, normalizers, dropout_seed):
         gen_seed, disc_seed = None, None
         if dropout_seed is not None:
-            gen_seed, disc_seed = tf.unstack(tf.random.split(dropout_seed, 2))
+            gen_seed, disc_seed = split_seed(dropout_seed, 2)
         logits = self.generator_logits(batch, gen_seed)
         gen_loss, gen_sums = masked_lm_loss(logits, batch, normalizers["masked_lm"])
         sampled = self.sample(logits, batch)
@@ -116,7 +116,5 @@ def build_objective(
     hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict[str, int]
 ) -> Objective:
     """The objective that `electra_objective` asks for, with its networks."""
-    from pretrain.masked_lm import MaskedLM
-
     cls = ReplacedTokenDetection if hparams.electra_objective else MaskedLM
     return cls(hparams, config, special_ids)

@@ -13,10 +13,9 @@ from training import metrics
 from training.distribution import sum_over_replicas
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
-from training.randomness import replica_seed, step_seed
+from training.randomness import replica_seed, split_seed, step_seed
 
 NO_STEP = -1
-EVAL_SALT = 0x5EED  # evaluation masks the same tokens at every checkpoint, others than training
 
 
 class Trainer(orbit.AbstractTrainer):
@@ -93,7 +92,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _replica_step_eager(self, features):
         seed = step_seed(self.seed, self.optimizer.iterations)
-        data_seed, dropout_seed = tf.unstack(tf.random.split(seed, 2))
+        data_seed, dropout_seed = split_seed(seed, 2)
         batch = self.objective.prepare(features, data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums, gradients = self._gradients(batch, normalizers, replica_seed(dropout_seed))
@@ -150,10 +149,15 @@ class Evaluator(orbit.AbstractEvaluator):
         return metrics.summarize(totals)
 
     def _replica_step(self, features, number):
-        batch = self.objective.prepare(features, step_seed(self.seed ^ EVAL_SALT, number))
+        batch = self.objective.prepare(features, evaluation_seed(self.seed, number))
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums = self.objective.loss(batch, normalizers, None)
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
+
+
+def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
+    """Seed of evaluation batch `number`: the same at every checkpoint, unlike any of training."""
+    return step_seed(seed ^ 0x5EED, number)
 
 
 def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy):

@@ -15,8 +15,8 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
 
     Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, where
-    tf-models-official's schedule would ramp up to the rate at the end of warm-up. The first step
-    (step 0) has rate 0.
+    tf-models-official's schedule would ramp up to the rate at the end of warm-up. Steps count from 1
+    there: the first one, which a Keras optimizer calls 0, already has a rate.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int, power: float = 1.0):
@@ -25,7 +25,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
 
     def __call__(self, step):
-        step = tf.cast(step, tf.float32)
+        step = tf.cast(step, tf.float32) + 1.0
         progress = tf.minimum(step / self.total_steps, 1.0)
         warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
         return self.peak * (1.0 - progress) ** self.power * warmup

@@ -7,7 +7,16 @@ import tensorflow as tf
 
 def step_seed(seed: int, step: tf.Tensor) -> tf.Tensor:
     """The int32 [2] seed of a training step."""
-    return tf.random.fold_in(tf.constant([seed, 0], tf.int32), tf.cast(step, tf.int32))
+    folded = tf.random.fold_in(tf.constant([seed, 0], tf.int32), tf.cast(step, tf.int32))
+    return folded & tf.int32.max
+
+
+def split_seed(seed: tf.Tensor, parts: int) -> list[tf.Tensor]:
+    """Several independent int32 [2] seeds from one.
+
+    Their sign bits are cleared: XLA and TensorFlow's own kernels read negative seeds differently.
+    """
+    return tf.unstack(tf.random.split(seed, parts) & tf.int32.max)
 
 
 def replica_seed(seed: tf.Tensor) -> tf.Tensor:
@@ -15,7 +24,7 @@ def replica_seed(seed: tf.Tensor) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return seed
-    return tf.random.fold_in(seed, context.replica_id_in_sync_group)
+    return tf.random.fold_in(seed, context.replica_id_in_sync_group) & tf.int32.max
 
 
 def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf.Tensor:

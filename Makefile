@@ -1,0 +1,42 @@
+# Two commands: `make quickstart` and `make test`. Each makes its own environment in .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+QUICKSTART := runs/quickstart
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+export MPLBACKEND ?= Agg
+
+.PHONY: quickstart test test-slow lint clean
+
+# Reads real text that every machine has after installation (the documentation inside the installed
+# packages), pre-trains a small ConvBERT on it, and says what was learned. Interrupt it whenever you
+# like and run it again: it goes on.
+quickstart: .venv/installed
+	$(BIN)/python build_pretraining_data.py --corpus_format installed_documentation \
+	    --vocab_size 8192 --output_dir $(QUICKSTART)
+	$(BIN)/python run_pretraining.py --data_dir $(QUICKSTART) --model_name convbert-tiny \
+	    --recipe configs/quickstart.json --do_eval
+	$(BIN)/python -m analysis.learned --data_dir $(QUICKSTART) \
+	    --model_dir $(QUICKSTART)/models/convbert-tiny
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:
+	rm -rf .venv runs
+
+.venv/installed: requirements.txt constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -r requirements.txt -c constraints.txt
+	touch $@
+
+.venv/installed-dev: .venv/installed requirements-dev.txt
+	$(BIN)/python -m pip install --quiet -r requirements-dev.txt -c constraints.txt
+	touch $@

@@ -1,0 +1,51 @@
+"""From a model directory back to the networks in it; nobody repeats the architecture."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from model import Encoder, EncoderConfig, build_encoder
+from pretrain.hparams import PretrainingHParams
+from pretrain.replaced_token_detection import build_objective
+from training.checkpointing import HPARAMS_FILE, latest_checkpoint
+from training.hyperparameters import read_json_object, replace_checked
+from training.objective import Objective
+
+
+def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
+    """The ids an objective must know: `cls`, `sep`, `mask`."""
+    return {"cls": vocabulary.cls_id, "sep": vocabulary.sep_id, "mask": vocabulary.mask_id}
+
+
+def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
+    """The hyper-parameters and the run settings a model directory was trained with."""
+    path = os.path.join(model_dir, HPARAMS_FILE)
+    if not os.path.exists(path):
+        raise InputError(f"{path}: there is no such file, so this is no model directory")
+    saved = read_json_object(path)
+    values = {name: value for name, value in saved["hparams"].items() if name != "vocabulary"}
+    return replace_checked(PretrainingHParams(), values), saved["run_settings"]
+
+
+def load_objective(model_dir: str) -> Objective:
+    """The whole pre-training graph of a model directory, with its last checkpoint's weights."""
+    hparams, _ = load_hparams(model_dir)
+    vocabulary = Vocabulary.load(model_dir)
+    objective = build_objective(hparams, EncoderConfig.load(model_dir), special_ids(vocabulary))
+    checkpoint = tf.train.Checkpoint(objective=objective)
+    checkpoint.restore(latest_checkpoint(model_dir)).expect_partial()  # the optimizer is left out
+    return objective
+
+
+def load_encoder(model_dir: str) -> Encoder:
+    """The pre-trained encoder of a model directory; what fine-tuning and serving start from."""
+    encoder = build_encoder(EncoderConfig.load(model_dir))
+    checkpoint = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
+    status = checkpoint.restore(latest_checkpoint(model_dir))
+    status.assert_existing_objects_matched().expect_partial()
+    return encoder

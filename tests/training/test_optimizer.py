@@ -1,0 +1,110 @@
+"""The optimizer against the trajectories of the original code, and its parts."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from training.optimizer import (
+    AdamWeightDecay,
+    WarmupTimesDecay,
+    apply_gradients,
+    clip,
+    create_optimizer,
+)
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "optimizer"
+
+
+def layerwise_scale(name: str, settings: dict) -> float:
+    """The original's layer-wise decay: even the top layer is scaled by decay ** 2."""
+    decay, layers = settings["layerwise_lr_decay_power"], settings["n_transformer_layers"]
+    if name.startswith("task_specific"):
+        return 1.0
+    if "/layer_" in name:
+        layer = int(name.split("/layer_")[1].split("/")[0])
+        return decay ** (layers + 2 - (layer + 1))
+    return decay ** (layers + 2)
+
+
+@pytest.mark.parametrize("stage", ["pretraining", "finetuning"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_trajectory_of_the_original(stage, compiled):
+    settings = json.loads((GOLDEN / f"{stage}.json").read_text())
+    golden = np.load(GOLDEN / f"{stage}.npz")
+    names = [key.removeprefix("initial/") for key in golden.files if key.startswith("initial/")]
+    assert len(names) == 10
+    variables = [tf.Variable(golden[f"initial/{name}"]) for name in names]
+    steps = settings["num_train_steps"]
+    warmup = settings.get("warmup_steps", int(steps * settings.get("warmup_proportion", 0)))
+    scales = None
+    if stage == "finetuning":
+        scales = [layerwise_scale(name, settings) for name in names]
+    schedule = WarmupTimesDecay(settings["learning_rate"], steps, warmup)
+    optimizer = AdamWeightDecay(schedule, settings["weight_decay_rate"], scales)
+    optimizer.build(variables)
+
+    @tf.function(jit_compile=compiled)
+    def step(gradients):
+        apply_gradients(optimizer, clip(gradients)[0], variables)
+
+    moved = 0.0
+    for t in range(settings["steps"]):
+        step([tf.constant(golden[f"gradient/{t}/{name}"]) for name in names])
+        for name, variable in zip(names, variables):
+            expected = golden[f"value/{t}/{name}"]
+            np.testing.assert_allclose(variable.numpy(), expected, rtol=0, atol=1e-6)
+            moved = max(moved, np.abs(expected - golden[f"initial/{name}"]).max())
+    assert moved > 1e-4  # the trajectory does go somewhere
+
+
+def test_warmup_multiplies_the_decayed_rate():
+    schedule = WarmupTimesDecay(peak=2.0, total_steps=100, warmup_steps=10)
+    np.testing.assert_allclose(schedule(0), 2.0 * 0.99 * 0.1, rtol=1e-6)
+    np.testing.assert_allclose(schedule(4), 2.0 * 0.95 * 0.5, rtol=1e-6)
+    np.testing.assert_allclose(schedule(49), 1.0, rtol=1e-6)
+    assert schedule(99) == 0.0
+    np.testing.assert_allclose(WarmupTimesDecay(2.0, 100, 0)(0), 2.0 * 0.99)
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb"])
+def test_weight_decay_spares_layer_norms_and_biases(name):
+    layer = tf_keras.layers.Dense(3, name="dense")
+    layer.build([None, 3])
+    norm = tf_keras.layers.LayerNormalization(name="norm")
+    norm.build([None, 3])
+    variables = [*layer.trainable_variables, *norm.trainable_variables]
+    for variable in variables:
+        variable.assign(tf.ones_like(variable))
+    optimizer = create_optimizer(name, 0.1, 0.5, variables)
+    apply_gradients(optimizer, [tf.zeros_like(v) for v in variables], variables)
+    kernel, *others = variables
+    assert (kernel.numpy() < 1.0).all()
+    for variable in others:
+        np.testing.assert_array_equal(variable.numpy(), 1.0)
+
+
+def test_gradients_are_clipped_to_global_norm_one():
+    gradients, norm = clip([tf.constant([3.0, 0.0]), tf.constant([[4.0]])])
+    np.testing.assert_allclose(norm, 5.0)
+    np.testing.assert_allclose(tf.linalg.global_norm(gradients), 1.0, rtol=1e-6)
+    small, _ = clip([tf.constant([0.3])])
+    np.testing.assert_allclose(small[0], [0.3])
+
+
+def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened(tmp_path):
+    def run(steps, restore=None, save=None):
+        variable = tf.Variable([1.0, 2.0])
+        optimizer = create_optimizer("lamb", 0.1, 0.01, [variable])
+        checkpoint = tf.train.Checkpoint(variable=variable, optimizer=optimizer)
+        if restore:
+            checkpoint.read(restore).assert_consumed()
+        for _ in range(steps):
+            apply_gradients(optimizer, [variable * 2.0], [variable])
+        return checkpoint.write(str(tmp_path / save)) if save else variable.numpy()
+
+    whole = run(6)
+    np.testing.assert_array_equal(run(3, restore=run(3, save="half")), whole)
