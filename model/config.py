@@ -127,15 +127,7 @@ class EncoderConfig:
     def load(cls, folder: str) -> EncoderConfig:
         """Reads `config.json` of `folder`; raises InputError when it is missing or does not fit."""
         path = os.path.join(folder, CONFIG_FILE)
-        try:
-            with open(path, encoding="utf-8") as file:
-                values = json.load(file)
-        except OSError as error:
-            raise InputError(f"{path}: no encoder configuration here ({error.strerror})") from error
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
-        if not isinstance(values, dict):
-            raise InputError(f"{path}: should hold a JSON object. Received: {values!r}")
+        values = read_fields(path)
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise InputError(f"{path}: unknown fields {', '.join(unknown)}")
@@ -143,6 +135,20 @@ class EncoderConfig:
             return cls(**values)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def read_fields(path: str) -> dict[str, Any]:
+    """The fields of a JSON file; raises InputError when it is missing or holds something else."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: no encoder configuration here ({error.strerror})") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: should hold a JSON object. Received: {fields!r}")
+    return fields
 
 
 def _check(condition: bool, name: str, expectation: str, config: EncoderConfig) -> None:

@@ -146,4 +146,6 @@ def _num_seeds(config: EncoderConfig) -> int:
 def _dropout_seeds(config: EncoderConfig, seed: tf.Tensor | None) -> list[tf.Tensor]:
     if seed is None:
         seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    return tf.unstack(tf.random.split(seed, _num_seeds(config)))
+    # The sign bit goes, before and after: XLA reads negative seeds as other numbers.
+    seed = tf.convert_to_tensor(seed, tf.int32) & tf.int32.max
+    return tf.unstack(tf.random.split(seed, _num_seeds(config)) & tf.int32.max)

@@ -36,9 +36,9 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor
     """
     if seed is None or rate == 0.0:
         return inputs
-    # Whole random words, compared with the rate as a share of their range. Uniform floats would make
-    # XLA change the result (it takes other bits of the same word), and bfloat16 ones have 128 values
-    # and would drop 13/128 of the elements where 1/10 is asked for.
+    # Whole random words, compared with the rate as a share of their range. Uniform floats would
+    # make XLA change the result (it takes other bits of the same word), and bfloat16 ones have 128
+    # values and would drop 13/128 of the elements where 1/10 is asked for.
     words = tf.random.stateless_uniform(tf.shape(inputs), seed, None, None, tf.int32)
     keep = words >= round(rate * 2**32) - 2**31
     return tf.where(keep, inputs / (1.0 - rate), tf.zeros([], inputs.dtype))

@@ -1,0 +1,1 @@
+"""Weights from elsewhere: files of the original TensorFlow 1 code."""

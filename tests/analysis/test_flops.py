@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import tensorflow as tf
+
+from analysis import flops
+from analysis.flops import TABLE_3, TABLE_4_ALE, hparams_of, reproduced
+from analysis.operations import (
+    ELECTRA,
+    EXECUTED,
+    Convention,
+    discriminator_head,
+    embedding,
+    encoder,
+    layer,
+    linear,
+    masked_lm_head,
+    pretraining,
+    token_mixer,
+    training_flops,
+)
+from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
+from model.convolution import dynamic_convolution
+from pretrain.hparams import encoder_config, resolve_hparams
+from pretrain.replaced_token_detection import build_objective
+from tests.model_support import TINY
+
+B, S = 3, 20
+IDS = tf.TensorSpec([B, S], tf.int32)
+PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv2D", "DepthwiseConv2dNative")
+
+
+def profiled(function, *signature) -> dict[str, int]:
+    """Operations by type, as TensorFlow's profiler counts those of a traced function."""
+    graph = tf.function(function).get_concrete_function(*signature).graph
+    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+    options["output"] = "none"
+    root = tf.compat.v1.profiler.profile(graph, cmd="op", options=options)
+    counts: dict[str, int] = {}
+    while True:  # one node per type, each the child of the one before
+        counts[root.name] = root.float_ops
+        if not root.children:
+            break
+        (root,) = root.children
+    # The profiler does not know Einsum: two operations per combination of its indices.
+    for op in graph.get_operations():
+        if op.type == "Einsum":
+            counts["Einsum"] = counts.get("Einsum", 0) + _einsum(op)
+    return counts
+
+
+def _einsum(op: tf.Operation) -> int:
+    sizes: dict[str, int] = {}
+    terms = op.get_attr("equation").decode().split("->")[0].split(",")
+    for letters, operand in zip(terms, op.inputs):
+        assert operand.shape.is_fully_defined()
+        sizes.update(zip(letters, operand.shape))
+    return 2 * math.prod(sizes.values())
+
+
+def products(counts: dict[str, int]) -> int:
+    return sum(counts.get(name, 0) for name in (*PRODUCTS, "Einsum"))
+
+
+CONFIGS = {
+    "mixed": TINY,
+    "mixed, ratio 4": TINY.replace(head_ratio=4),
+    "mixed, groups": TINY.replace(linear_groups=2),
+    "mixed, dynamic": TINY.replace(convolution="dynamic"),
+    "mixed, static": TINY.replace(convolution="static"),
+    "convolution": TINY.replace(token_mixer="convolution"),
+    "convolution, dynamic": TINY.replace(token_mixer="convolution", convolution="dynamic"),
+    "attention": TINY.replace(token_mixer="attention", head_ratio=1),
+    "attention, E = D": TINY.replace(token_mixer="attention", head_ratio=1, embedding_size=16),
+    "shared layers": TINY.replace(share_layers=True),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_encoder_products_are_the_profilers(name):
+    config = CONFIGS[name]
+    network = build_encoder(config)
+    counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
+    assert encoder(config, S, dense_lookup=False).matrix * B * S == products(counts) > 0
+
+
+def test_head_products_are_the_profilers():
+    P, network = 5, build_encoder(TINY)
+    hidden, positions = tf.TensorSpec([B, S, 16]), tf.TensorSpec([B, P], tf.int32)
+    masked = MaskedLMHead(TINY, network.embeddings)
+    counts = profiled(lambda h, p: masked(h, p), hidden, positions)
+    assert masked_lm_head(TINY).matrix * B * P == products(counts)
+    binary = DiscriminatorHead(TINY)
+    counts = profiled(lambda h: binary(h), hidden)
+    assert discriminator_head(TINY).matrix * B * S == products(counts)
+
+
+def test_dynamic_convolution_costs_two_operations_a_tap():
+    N, H, K = 2, 4, 5
+    values, kernels = tf.TensorSpec([B, S, N, H]), tf.TensorSpec([B, S, N, K])
+    counts = profiled(dynamic_convolution, values, kernels)
+    # K products and K - 1 sums; a multiply-add is counted as two.
+    assert counts["Mul"] + counts["AddN"] == (2 * K - 1) * B * S * N * H
+    static, dynamic = (TINY.replace(convolution=name) for name in ("static", "dynamic"))
+    kernels = linear(8, 2 * K).total + 5 * 2 * K  # A -> N' K, then the softmax
+    assert token_mixer(dynamic, S).total - token_mixer(static, S).total == kernels
+
+
+def _tiny_hparams(**changes):
+    values = {
+        "model_size": "convbert-tiny",
+        "model_hparam_overrides": {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 31},
+        "max_seq_length": S,
+        "train_batch_size": B,
+        "num_train_steps": 7,
+    }
+    return resolve_hparams({**values, **changes}, 31)
+
+
+def _loss_function(hparams, gradients: bool = False):
+    objective = build_objective(
+        hparams, encoder_config(hparams, 31), {"cls": 1, "sep": 2, "mask": 3}
+    )
+
+    def step(ids):
+        features = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+        features["segment_ids"] = tf.zeros_like(ids)
+        batch = objective.prepare(features, tf.constant([1, 2]))
+        with tf.GradientTape() as tape:
+            loss, _ = objective.loss(batch, objective.normalizers(batch), None)
+        if gradients:
+            return [
+                tf.convert_to_tensor(g) for g in tape.gradient(loss, objective.trainable_variables)
+            ]
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"electra_objective": False},
+        {"uniform_generator": True},
+        {"untied_generator": False},
+        {"generator_hidden_size": 0.5, "generator_layers": 0.5},
+    ],
+)
+def test_objective_products_are_the_profilers(changes):
+    hparams = _tiny_hparams(**changes)
+    counts = profiled(_loss_function(hparams), IDS)
+    assert pretraining(hparams, EXECUTED).matrix * B * S == pytest.approx(products(counts), abs=1)
+
+
+def test_backward_products_are_twice_the_forward_ones():
+    hparams = _tiny_hparams(electra_objective=False, conv_type="noconv")
+    counts = profiled(_loss_function(hparams, gradients=True), IDS)
+    forward = pretraining(hparams, EXECUTED).matrix * B * S
+    assert products(counts) == pytest.approx(forward * (1 + EXECUTED.backward), abs=1)
+
+
+def test_training_flops_are_those_of_all_tokens():
+    hparams = _tiny_hparams()
+    forward = pretraining(hparams, ELECTRA).total
+    assert training_flops(hparams) == forward * 2 * B * S * 7
+    thrice = training_flops(hparams, Convention("", backward=2.0, dense_lookup=True))
+    assert thrice == pytest.approx(1.5 * training_flops(hparams))
+
+
+def test_dense_lookup_is_a_product_with_every_row():
+    dense, sparse = embedding(TINY, S, True), embedding(TINY, S, False)
+    assert dense.matrix - sparse.matrix == 2 * 8 * (31 + 2 + S)
+    assert dense.other == sparse.other
+
+
+def test_shared_layers_cost_as_much_as_others():
+    shared = TINY.replace(share_layers=True)
+    assert encoder(shared, S, True) == encoder(TINY, S, True)
+    assert encoder(TINY, S, True).matrix > 2 * layer(TINY, S).matrix
+
+
+@pytest.mark.parametrize(
+    ("size", "steps", "length", "figure"),
+    [  # what ELECTRA's own flops_computation.py prints
+        ("bert-small", 1_450_000, 128, 1.42e18),
+        ("bert-base", 1_000_000, 512, 6.43e19),
+        ("electra-small", 1_000_000, 128, 1.29e18),
+        ("electra-base", 766_000, 512, 6.42e19),
+    ],
+)
+def test_the_convention_is_electras(size, steps, length, figure):
+    values = {"model_size": size, "num_train_steps": steps, "max_seq_length": length}
+    hparams = resolve_hparams({**values, "electra_objective": size[0] == "e"}, 30522)
+    assert training_flops(hparams) == pytest.approx(figure, rel=0.005)
+
+
+def test_which_rows_are_reproduced():
+    rows = (*TABLE_3, *TABLE_4_ALE)
+    missed = {
+        row.name for row in rows if not reproduced(training_flops(hparams_of(row)), row.flops)
+    }
+    assert missed == {
+        "BERT-base MLM 160G 500k",
+        "ConvBERT-base RTD 32G 1M",
+        "ConvBERT-base RTD 32G 4M",
+        *(row.name for row in TABLE_4_ALE),
+    }
+    assert len(TABLE_3) == 16
+    assert all(row.note for row in rows if row.name in missed)
+
+
+def test_what_the_notes_say_explains_the_figures():
+    explained = [row for row in TABLE_3 if row.explained_by]
+    assert len(explained) == 4
+    for row in explained:
+        counted = training_flops(hparams_of(row, **row.explained_by))
+        assert counted == pytest.approx(row.flops, rel=0.015)
+    without = hparams_of(TABLE_3[6], uniform_generator=True)  # ConvBERT-small has a generator
+    assert not reproduced(training_flops(without), TABLE_3[6].flops)
+
+
+def test_mixing_blocks_of_the_base_size():
+    mixed, plain = SIZES["convbert-base"], SIZES["electra-base"]
+    assert token_mixer(plain, 128).matrix == pytest.approx(5.1e6, rel=0.01)
+    assert token_mixer(mixed, 128).matrix == pytest.approx(4.4e6, rel=0.01)
+    assert flops.block_ratio(mixed, 128) == pytest.approx(0.86, abs=0.005)
+    assert flops.block_ratio(mixed, 512) == pytest.approx(0.79, abs=0.005)
+
+
+def test_printed_tables():
+    row = flops.Published("tiny", 1.9e6, 1.0, _tiny_hparams_settings(), "no paper has it")
+    lines = flops.comparison_table((row,)).splitlines()
+    assert lines[2].split()[:4] == ["tiny", "1.88M", "1.9M", "yes"]
+    assert lines[2].split()[-3] == "no"
+    assert lines[-1] == "(1) no paper has it."
+    assert "needs 1037 tokens" in flops.block_table().replace("\n", " ")
+    assert flops.block_table(markdown=True).startswith("| block")
+
+
+def _tiny_hparams_settings():
+    return {"model_size": "convbert-tiny", "vocab_size": 8192, "num_train_steps": 10}

@@ -1,0 +1,397 @@
+"""The builder on small corpora: what it writes, that it can be stopped, what bad input gets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import shutil
+import string
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import build, input_pipeline, shards
+from data.corpus import Document
+from data.manifest import read_manifest
+from data.tokenization import Tokenizer
+from data.vocabulary import Vocabulary
+from errors import InputError
+
+ROOT = Path(__file__).parents[2]
+LETTERS = string.ascii_lowercase
+VOCABULARY = Vocabulary(
+    ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *LETTERS, *(f"##{x}" for x in LETTERS))
+)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> build.BuildOptions:
+    """Options for 12 files of 10 documents of random words, and a vocabulary of letters."""
+    folder = tmp_path_factory.mktemp("given")
+    (folder / "corpus").mkdir()
+    choices = random.Random(0)
+
+    def sentence() -> str:
+        sizes = [choices.randrange(1, 9) for _ in range(choices.randrange(1, 30))]
+        return " ".join("".join(choices.choices(LETTERS, k=size)) for size in sizes) + "."
+
+    for i in range(12):
+        documents = [
+            "\n".join(sentence() for _ in range(choices.randrange(1, 6))) for _ in range(10)
+        ]
+        (folder / "corpus" / f"{i}.txt").write_text("\n\n".join(documents))
+    VOCABULARY.save(folder / "vocabulary")
+    return build.BuildOptions(
+        corpus=str(folder / "corpus"),
+        corpus_format="text",
+        output_dir="",
+        vocab=str(folder / "vocabulary"),
+        max_seq_length=32,
+        heldout_fraction=0.2,
+        seed=5,
+        num_shards=3,
+        num_processes=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def built(given, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "data"
+    build.build(replace(given, output_dir=str(folder)))
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def examples(folder: Path, split: str) -> list[dict[str, np.ndarray]]:
+    """All examples of a split, in the order of the files."""
+    dataset = input_pipeline.pretraining_dataset(
+        input_pipeline.record_files(str(folder), split),
+        batch_size=1,
+        max_seq_length=32,
+        seed=0,
+        shuffle=False,
+        repeat=False,
+        vocab_size=VOCABULARY.size,
+    )
+    return [{name: x[0] for name, x in b.items()} for b in dataset.as_numpy_iterator()]
+
+
+def text_pieces(example: dict[str, np.ndarray]) -> list[int]:
+    """The ids of an example without specials and padding."""
+    specials = {VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.pad_id}
+    return [i for i in example["input_ids"].tolist() if i not in specials]
+
+
+def test_layout_and_manifest(built):
+    names = {f"pretrain_data.tfrecord-{i:05d}-of-00003" for i in range(3)}
+    assert set(os.listdir(built)) == {
+        "vocab.txt", "tokenizer_config.json", "manifest.json",
+        "pretrain_tfrecords", "heldout_tfrecords",
+    }  # fmt: skip
+    assert set(os.listdir(built / "pretrain_tfrecords")) == names
+    assert set(os.listdir(built / "heldout_tfrecords")) == names
+    found = read_manifest(str(built))
+    assert found["vocabulary_digest"] == VOCABULARY.digest == Vocabulary.load(built).digest
+    for split in ("train", "heldout"):
+        counts = found["splits"][split]
+        listed = input_pipeline.count_records(input_pipeline.record_files(str(built), split))
+        found_examples = examples(built, split)
+        assert counts["examples"] == sum(listed.values()) == len(found_examples)
+        assert (
+            counts["tokens"]
+            == counts["tokens_kept"]
+            == sum(map(len, map(text_pieces, found_examples)))
+        )
+        masked = sum(int(example["input_mask"].sum()) for example in found_examples)
+        assert counts["padding_share"] == pytest.approx(1 - masked / (32 * len(found_examples)))
+    assert found["splits"]["train"]["documents"] + found["splits"]["heldout"]["documents"] == 120
+    assert 10 < found["splits"]["heldout"]["documents"] < 40  # 0.2 of 120
+
+
+def test_every_piece_of_text_is_there_once_on_its_side(built, given):
+    """The documents, cut into examples and put together again, are the documents."""
+    wanted = {"train": [], "heldout": []}
+    tokenizer = Tokenizer(VOCABULARY)
+    for path in Path(given.corpus).iterdir():
+        for text in path.read_text().split("\n\n"):
+            lines = text.split("\n")
+            heldout = shards.is_heldout(Document("", lines), 0.2, 5)
+            wanted["heldout" if heldout else "train"].append(tuple(tokenizer.tokenize(lines)[0]))
+    for split, documents in wanted.items():
+        pieces = {tuple(text_pieces(example)) for example in examples(built, split)}
+        for document in documents:
+            rest = document
+            while rest:  # the letters are random: the longest example that fits is the right one
+                fitting = [piece for piece in pieces if rest[: len(piece)] == piece]
+                assert fitting
+                rest = rest[len(max(fitting, key=len)) :]
+
+
+def test_examples_are_well_formed(built):
+    found = examples(built, "train")
+    for example in found:
+        ids, mask, segments = (example[name] for name in ("input_ids", "input_mask", "segment_ids"))
+        size = int(mask.sum())
+        assert mask.tolist() == [1] * size + [0] * (32 - size)
+        assert ids[0] == VOCABULARY.cls_id
+        assert ids[size - 1] == VOCABULARY.sep_id
+        ends = np.flatnonzero(ids == VOCABULARY.sep_id)
+        first_end, count = int(ends[0]), len(ends)
+        assert count in (1, 2)
+        expected = np.zeros([32], int)
+        expected[first_end + 1 : size] = 1
+        np.testing.assert_array_equal(segments, expected)
+        assert not ids[size:].any()
+    assert 0.05 < np.mean([not example["segment_ids"].any() for example in found]) < 0.9
+
+
+def test_same_bytes_from_two_processes(built, given, tmp_path):
+    build.build(replace(given, output_dir=str(tmp_path / "data"), num_processes=2))
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_seed_changes_split_and_order(built, given, tmp_path):
+    other = tmp_path / "data"
+    build.build(replace(given, output_dir=str(other), seed=6))
+    for split in ("train", "heldout"):
+        assert examples(other, split)[0]["input_ids"].tolist() not in [
+            example["input_ids"].tolist() for example in examples(built, split)[:1]
+        ]
+
+
+def test_the_heldout_split_looks_at_the_text_alone():
+    rng = random.Random(0)
+    texts = [[str(rng.random()), "more"] for _ in range(4000)]
+    heldout = [shards.is_heldout(Document(f"a{i}", t), 0.1, 3) for i, t in enumerate(texts)]
+    assert heldout == [shards.is_heldout(Document("b", t), 0.1, 3) for t in texts]
+    assert heldout != [shards.is_heldout(Document("b", t), 0.1, 4) for t in texts]
+    assert 0.08 < np.mean(heldout) < 0.12
+    # A larger share takes more documents, never others.
+    assert not any(
+        few and not shards.is_heldout(Document("", t), 0.3, 3) for few, t in zip(heldout, texts)
+    )
+    assert not any(shards.is_heldout(Document("", t), 0.0, 3) for t in texts)
+
+
+def test_nothing_held_out_when_not_wanted(given, tmp_path):
+    found = build.build(
+        replace(given, output_dir=str(tmp_path), heldout_fraction=0.0, num_shards=1)
+    )
+    assert list(found["splits"]) == ["train"]
+    assert not (tmp_path / "heldout_tfrecords").exists()
+
+
+# ---------------------------------------------------------------- stopping and going on
+
+
+def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monkeypatch, capsys):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    whole, calls = shards.build_shard, []
+
+    def stopping(index, *arguments):
+        calls.append(index)
+        if index == 2:
+            (tmp_path / "data/unfinished_build/pretrain_tfrecords/x.tmp-1").write_bytes(b"half")
+            raise KeyboardInterrupt
+        return whole(index, *arguments)
+
+    monkeypatch.setattr(shards, "build_shard", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    assert not (tmp_path / "data/pretrain_tfrecords").exists()
+    with pytest.raises(InputError, match=r"other settings \(seed=5 there, seed=9 now\)"):
+        build.build(replace(options, seed=9))
+
+    monkeypatch.setattr(shards, "build_shard", lambda i, *rest: calls.append(i) or whole(i, *rest))
+    build.build(options)
+    assert calls == [0, 1, 2, 2]
+    assert "2 of 3 shards are there already" in capsys.readouterr().out
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp_path, monkeypatch):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    real = build.manifest.write_json
+
+    def killed(path, value):
+        if path.endswith("manifest.json"):
+            raise KeyboardInterrupt
+        real(path, value)
+
+    monkeypatch.setattr(build.manifest, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    monkeypatch.setattr(shards, "build_shard", None)  # nothing is built again
+    build.build(options)
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_a_complete_folder_is_left_alone(built, given, capsys):
+    before = content(built)
+    options = replace(given, output_dir=str(built))
+    build.build(options)
+    assert "is complete" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"max_seq_length=32 there, max_seq_length=64 now"):
+        build.build(replace(options, max_seq_length=64))
+    assert content(built) == before
+
+
+def test_a_complete_folder_with_a_damaged_file_is_refused(built, given, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(built, folder)
+    (folder / "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003").write_bytes(b"")
+    with pytest.raises(InputError, match="00001-of-00003 is missing, or not as"):
+        build.build(replace(given, output_dir=str(folder)))
+
+
+def test_a_folder_of_another_origin_is_refused(given, tmp_path):
+    (tmp_path / "pretrain_tfrecords").mkdir()
+    with pytest.raises(InputError, match="already holds pretrain_tfrecords of another origin"):
+        build.build(replace(given, output_dir=str(tmp_path)))
+    assert content(tmp_path) == {}
+
+
+# ---------------------------------------------------------------- a learned vocabulary
+
+
+def test_the_vocabulary_is_learned_from_training_text_only(given, tmp_path, monkeypatch):
+    seen = []
+    real = build.learn_vocabulary
+
+    def spy(texts, *arguments, **switches):
+        seen.extend(texts)
+        return real(seen, *arguments, **switches)
+
+    monkeypatch.setattr(build, "learn_vocabulary", spy)
+    options = replace(given, output_dir=str(tmp_path / "data"), vocab=None, vocab_size=120)
+    found = build.build(options)
+    heldout, train = [], []
+    for path in Path(given.corpus).iterdir():
+        for text in path.read_text().split("\n\n"):
+            lines = text.split("\n")
+            (heldout if shards.is_heldout(Document("", lines), 0.2, 5) else train).extend(lines)
+    assert sorted(seen) == sorted(train)
+    assert not set(seen) & set(heldout)
+    assert found["settings"]["vocabulary"]["learned"]
+    assert Vocabulary.load(tmp_path / "data").digest == found["vocabulary_digest"]
+
+
+def test_the_vocabulary_sample_is_bounded(given):
+    corpus = build.open_corpus(given.corpus, "text")
+    everything = list(shards.sample_training_lines(corpus, 0.2, 5, 1 << 30))
+    few = list(shards.sample_training_lines(corpus, 0.2, 5, 3000))
+    assert 0 < len(few) < len(everything)
+    assert few == everything[: len(few)]
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@contextlib.contextmanager
+def full_disk(size: int):
+    """Lets no file of this process grow beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [100, 250, 4096])
+def test_a_full_disk(built, given, tmp_path, size):
+    folder = tmp_path / "data"
+    options = replace(given, output_dir=str(folder))
+    with full_disk(size), pytest.raises(InputError, match=r"cannot be written|must be writable"):
+        build.build(options)
+    assert not [name for name in content(folder) if "tfrecord" in name or "tmp" in name]
+    assert not (folder / "manifest.json").exists()
+    build.build(options)  # with room again
+    assert content(folder) == content(built)
+
+
+def test_bad_corpus_leaves_nothing_behind(given, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "a.txt").write_text("\n\n  \n")
+    for corpus in ("absent", "empty", "blank"):
+        with pytest.raises(InputError, match=corpus):
+            build.build(
+                replace(given, corpus=str(tmp_path / corpus), output_dir=str(tmp_path / "data"))
+            )
+    assert not (tmp_path / "data").exists()
+
+
+def test_undecodable_bytes(given, tmp_path):
+    (tmp_path / "corpus.txt").write_bytes(b"good text here\nbad \xff\xfe byte\n\nthe end\n")
+    options = replace(
+        given,
+        corpus=str(tmp_path / "corpus.txt"),
+        output_dir=str(tmp_path / "data"),
+        heldout_fraction=0,
+    )
+    with pytest.raises(InputError, match=r"corpus\.txt must be UTF-8"):
+        build.build(replace(options, strict=True))
+    assert not (tmp_path / "data" / "pretrain_tfrecords").exists()
+    assert build.build(options)["problems"] == {"undecodable_bytes": 2}
+
+
+def test_broken_vocabulary(given, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
+    with pytest.raises(InputError, match=r"vocab\.txt"):
+        build.build(
+            replace(given, vocab=str(tmp_path / "vocab.txt"), output_dir=str(tmp_path / "data"))
+        )
+    assert not (tmp_path / "data").exists()
+
+
+def test_unwritable_output(given, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match=r"file"):
+        build.build(replace(given, output_dir=str(tmp_path / "file" / "data")))
+    with pytest.raises(InputError, match="cannot be written"):
+        build.build(replace(given, output_dir="/proc/data"))
+
+
+def test_options_out_of_range(given):
+    for name, value in (
+        ("max_seq_length", 4), ("heldout_fraction", 1.0), ("num_shards", 0), ("num_processes", 0),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=name):
+            replace(given, **{name: value})
+
+
+def test_all_documents_held_out(given, tmp_path):
+    (tmp_path / "corpus.txt").write_text("one document only")
+    options = replace(
+        given,
+        corpus=str(tmp_path / "corpus.txt"),
+        output_dir=str(tmp_path / "data"),
+        heldout_fraction=0.9999,
+    )
+    with pytest.raises(InputError, match="no training document"):
+        build.build(options)
+    assert not (tmp_path / "data" / "pretrain_tfrecords").exists()
+
+
+def test_the_command_ends_with_one_sentence_and_status_1(tmp_path):
+    arguments = ["--corpus", str(tmp_path / "absent"), "--output_dir", str(tmp_path / "data")]
+    command = [sys.executable, str(ROOT / "build_pretraining_data.py"), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    (line,) = ended.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert "absent" in line
+    assert os.listdir(tmp_path) == []

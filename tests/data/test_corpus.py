@@ -1,0 +1,292 @@
+"""Every reader on small corpora, whole and in pieces, and what bad input gets."""
+
+import collections
+import gzip
+import io
+import json
+import lzma
+import pickle
+import random
+import tarfile
+
+import numpy as np
+import pytest
+
+from data.corpus import CORPUS_FORMATS, open_corpus
+from data.readers.text import TextCorpus, TextPerFileCorpus
+from data.readers.wikiextractor import WikiExtractorCorpus
+from errors import InputError
+
+
+def read(corpus, problems=None):
+    """All documents' lines, unit by unit."""
+    problems = collections.Counter() if problems is None else problems
+    return [d.lines for unit in corpus.units for d in corpus.documents(unit, problems)]
+
+
+def tar_of(files, compress=lambda raw: raw):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return compress(buffer.getvalue())
+
+
+def test_text_documents_end_at_blank_lines(tmp_path):
+    (tmp_path / "b.txt").write_text("one\n  two \n\n\n \nthree\n", encoding="utf-8")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "z.txt").write_bytes(b"\xef\xbb\xbffirst\r\n\r\nsecond")
+    (tmp_path / ".hidden").write_text("no")
+    (tmp_path / "empty.txt").write_text("")
+    corpus = open_corpus(str(tmp_path), "text")
+    assert [unit.name for unit in corpus.units] == ["a/z.txt", "b.txt"]
+    assert read(corpus) == [["first"], ["second"], ["one", "two"], ["three"]]
+    assert read(pickle.loads(pickle.dumps(corpus))) == read(corpus)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_text_is_decompressed(tmp_path, suffix):
+    opener = {"": open, ".gz": gzip.open, ".xz": lzma.open}[suffix]
+    path = tmp_path / f"text{suffix}"
+    with opener(path, "wb") as file:
+        file.write("Übung\n\nmacht".encode())
+    assert read(open_corpus(str(path), "text")) == [["Übung"], ["macht"]]
+
+
+def random_text(generator, pieces):
+    return "".join(generator.choice(pieces) for _ in range(60))
+
+
+@pytest.mark.parametrize("range_bytes", [1, 2, 3, 7, 50])
+def test_text_ranges_give_the_whole_file_once(tmp_path, monkeypatch, range_bytes):
+    generator = random.Random(range_bytes)
+    for trial in range(20):
+        path = tmp_path / f"{trial}.txt"
+        path.write_text(random_text(generator, ["\n", "\n\n", "a\n", "bé b\n", " \n", "c"]) + "x")
+        whole = read(TextCorpus(str(path)))
+        monkeypatch.setattr(TextCorpus, "range_bytes", range_bytes)
+        pieces = TextCorpus(str(path))
+        monkeypatch.undo()
+        assert len(pieces.units) > 1
+        assert read(pieces) == whole
+
+
+def test_text_per_file_is_one_document_per_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(TextPerFileCorpus, "files_per_unit", 2)
+    for name, text in {"c": "3\n\n3", "a": "1", "b": " \n", "d": "4"}.items():
+        (tmp_path / name).write_text(text)
+    problems = collections.Counter()
+    corpus = open_corpus(str(tmp_path), "text_per_file")
+    assert [unit.members for unit in corpus.units] == [("a", "b"), ("c", "d")]
+    assert read(corpus, problems) == [["1"], ["3", "3"], ["4"]]
+    assert problems == {"empty_documents": 1}
+    assert read(open_corpus(str(tmp_path / "c"), "text_per_file")) == [["3", "3"]]
+
+
+WIKI = """<doc id="1" url="?curid=1" title="A &quot;B&quot; C">
+A "B" C
+
+First <i>line</i>.
+Section.
+
+Second line.
+</doc>
+<doc id="2" url="?curid=2" title="Only title">
+Only title
+
+
+</doc>
+<doc id="3" url="?curid=3" title="Other">
+Kept, as it is not the title.
+</doc>
+"""
+WIKI_DOCUMENTS = [
+    ["First <i>line</i>.", "Section.", "Second line."],
+    ["Kept, as it is not the title."],
+]
+
+
+def test_wikiextractor_drops_titles_and_title_only_articles(tmp_path):
+    (tmp_path / "wiki_00").write_text(WIKI)
+    problems = collections.Counter()
+    corpus = open_corpus(str(tmp_path), "wikiextractor")
+    documents = list(corpus.documents(corpus.units[0], problems))
+    assert [d.lines for d in documents] == WIKI_DOCUMENTS
+    assert [d.name for d in documents] == ["wiki_00:1", "wiki_00:3"]
+    assert problems == {"title_only_documents": 1}
+
+
+def test_wikiextractor_json(tmp_path):
+    articles = [
+        {"id": "1", "url": "u", "title": 'A "B" C', "text": 'A "B" C\n\nFirst.\nSecond.'},
+        {"id": "2", "url": "u", "title": "Only", "text": "Only"},
+        {"id": "3", "url": "u", "title": "T", "text": "Lone \ud800 surrogate"},
+    ]
+    (tmp_path / "wiki_00").write_text("\n".join(map(json.dumps, articles)))
+    problems = collections.Counter()
+    corpus = open_corpus(str(tmp_path), "wikiextractor")
+    assert read(corpus, problems) == [["First.", "Second."], ["Lone ? surrogate"]]
+    assert problems == {"title_only_documents": 1}
+    (tmp_path / "wiki_00").write_text('{"id": "1", "title": "T", "text": "a"}\n{"id": 2}\n')
+    with pytest.raises(InputError, match=r"wiki_00 byte 39: .*\"text\""):
+        read(open_corpus(str(tmp_path), "wikiextractor"))
+
+
+@pytest.mark.parametrize("range_bytes", [1, 10, 100])
+def test_wikiextractor_ranges_give_the_whole_file_once(tmp_path, monkeypatch, range_bytes):
+    (tmp_path / "wiki_00").write_text(WIKI * 3)
+    monkeypatch.setattr(WikiExtractorCorpus, "range_bytes", range_bytes)
+    corpus = open_corpus(str(tmp_path), "wikiextractor")
+    problems = collections.Counter()
+    assert len(corpus.units) > 1
+    assert read(corpus, problems) == WIKI_DOCUMENTS * 3
+    assert problems == {"title_only_documents": 3}
+
+
+@pytest.mark.parametrize("text", [WIKI[:-10], WIKI.replace("</doc>", "", 1)])
+def test_wikiextractor_refuses_unfinished_articles(tmp_path, text):
+    (tmp_path / "wiki_00").write_text(text)
+    with pytest.raises(InputError, match=r"wiki_00 .*must end with </doc>"):
+        read(open_corpus(str(tmp_path), "wikiextractor"))
+
+
+OPENWEBTEXT = {
+    "urlsf_subset00-1_data.xz": {"0001-a.txt": b"one\n\nstill one\n", "0002-a.txt": b" \n"},
+    "urlsf_subset00-2_data.xz": {"0001-b.txt": "zwölf".encode(), "readme.md": b"no"},
+}
+
+
+def test_openwebtext_folder_of_archives(tmp_path):
+    for name, files in OPENWEBTEXT.items():
+        (tmp_path / name).write_bytes(tar_of(files, lzma.compress))
+    (tmp_path / "notes").write_text("not an archive")
+    problems = collections.Counter()
+    corpus = open_corpus(str(tmp_path), "openwebtext")
+    assert [unit.name for unit in corpus.units] == list(OPENWEBTEXT)
+    assert read(corpus, problems) == [["one", "still one"], ["zwölf"]]
+    assert problems == {"empty_documents": 1, "other_files": 1}
+
+
+@pytest.mark.parametrize("name", ["openwebtext.tar", "openwebtext.tar.xz"])
+def test_openwebtext_one_big_archive(tmp_path, name):
+    inner = {f"openwebtext/{k}": tar_of(v, lzma.compress) for k, v in OPENWEBTEXT.items()}
+    compress = lzma.compress if name.endswith("xz") else lambda raw: raw
+    (tmp_path / name).write_bytes(tar_of(inner, compress))
+    assert read(open_corpus(str(tmp_path / name), "openwebtext")) == [
+        ["one", "still one"],
+        ["zwölf"],
+    ]
+
+
+def test_truncated_archives_are_refused(tmp_path):
+    generator = random.Random(0)
+    files = {f"{i}.txt": generator.randbytes(3000).hex().encode() for i in range(30)}
+    whole = tar_of(files, lzma.compress)
+    path = tmp_path / "a.xz"
+    for kept in (len(whole) - 40, len(whole) // 2):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(InputError, match=r"a\.xz must be readable"):
+            read(open_corpus(str(path), "openwebtext"))
+    text = tmp_path / "t.gz"
+    text.write_bytes(gzip.compress(generator.randbytes(9000).hex().encode())[:-20])
+    with pytest.raises(InputError, match=r"t\.gz must be readable"):
+        read(open_corpus(str(text), "text"))
+    path.write_bytes(b"no archive at all")
+    with pytest.raises(InputError, match=r"a\.xz must be readable"):
+        open_corpus(str(path), "openwebtext")
+
+
+@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
+def test_bytes_that_are_not_utf8(tmp_path, corpus_format):
+    path = tmp_path / "t.txt"
+    path.write_bytes(b"good\nbad \xff\xfe caf\xe9\n")
+    problems = collections.Counter()
+    documents = read(open_corpus(str(path), corpus_format), problems)
+    assert documents == [["good", "bad \ufffd\ufffd caf\ufffd"]]
+    assert problems == {"undecodable_bytes": 3}
+    with pytest.raises(InputError, match=r"t\.txt must be UTF-8 text, but byte 9 is not.*xff"):
+        open_corpus(str(path), corpus_format, strict=True)
+
+
+@pytest.mark.parametrize("corpus_format", ["text", "text_per_file", "wikiextractor", "openwebtext"])
+def test_missing_and_empty_corpora_are_refused(tmp_path, corpus_format):
+    with pytest.raises(InputError, match=r"existing file or folder.*nowhere"):
+        open_corpus(str(tmp_path / "nowhere"), corpus_format)
+    with pytest.raises(InputError, match="at least one file"):
+        open_corpus(str(tmp_path), corpus_format)
+    content = tar_of({"a.txt": b" "}) if corpus_format == "openwebtext" else b" \n"
+    (tmp_path / "a.tar").write_bytes(content)
+    with pytest.raises(InputError, match=r"at least one document.*Received"):
+        open_corpus(str(tmp_path), corpus_format)
+
+
+def test_unknown_format_suggests_the_nearest():
+    with pytest.raises(InputError, match="Did you mean 'wikiextractor'"):
+        open_corpus("", "wiki_extractor")
+    assert len(CORPUS_FORMATS) == 6
+
+
+@pytest.fixture(scope="module")
+def tiny_dataset(tmp_path_factory):
+    tfds = pytest.importorskip("tensorflow_datasets")
+
+    class TinyProse(tfds.core.GeneratorBasedBuilder):
+        """Five texts and another text feature."""
+
+        # As if defined in a script: for classes of a package, tfds 4.9.10 needs
+        # importlib_resources, which it does not declare.
+        __module__ = "__main__"
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = {"text": tfds.features.Text(), "title": tfds.features.Text()}
+            features["n"] = tfds.features.Scalar(dtype=np.int64)
+            return tfds.core.DatasetInfo(
+                builder=self, features=tfds.features.FeaturesDict(features)
+            )
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples(5), "test": self._generate_examples(2)}
+
+        def _generate_examples(self, count):
+            for i in range(count):
+                text = f"text {i}\n\nmehr für {i}" if i != 3 else ""
+                yield i, {"text": text, "title": f"title {i}", "n": i}
+
+    data_dir = tmp_path_factory.mktemp("tfds")
+    config = tfds.download.DownloadConfig(num_shards=2)
+    TinyProse(data_dir=data_dir).download_and_prepare(download_config=config)
+    return data_dir
+
+
+def test_tfds_reads_any_text_feature_and_split(tiny_dataset, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
+    problems = collections.Counter()
+    corpus = pickle.loads(pickle.dumps(open_corpus("tiny_prose:1.0.0", "tfds")))
+    assert len(corpus.units) == 2
+    assert corpus.units[0].name == "tiny_prose/1.0.0#text@train:0-of-2"
+    documents = read(corpus, problems)
+    assert sorted(documents) == [[f"text {i}", f"mehr für {i}"] for i in (0, 1, 2, 4)]
+    assert documents == read(open_corpus("tiny_prose", "tfds"))
+    assert problems == {"empty_documents": 1}
+    titles = read(open_corpus("tiny_prose:1.0.0#title@test", "tfds"))
+    assert sorted(titles) == [["title 0"], ["title 1"]]
+    assert len(read(open_corpus("tiny_prose#title@train[:60%]", "tfds"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("tiny_prosa", "must know the dataset.*'tiny_prosa'.*Did you mean.*tiny_prose"),
+        ("lm1b:9.9.9", "must know the dataset.*'lm1b:9.9.9'.*only: 1.1.0"),
+        ("tiny_prose#n", "text features.*text, title.*Received: 'n'"),
+        ("tiny_prose@validation", "must have the split.*Received: 'validation'"),
+        ("#text", "NAME"),
+    ],
+)
+def test_tfds_mistakes(tiny_dataset, monkeypatch, path, message):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
+    with pytest.raises(InputError, match=message):
+        open_corpus(path, "tfds")

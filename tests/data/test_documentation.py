@@ -1,0 +1,141 @@
+"""Docstrings to prose, and the corpus of a folder of packages."""
+
+import collections
+
+import pytest
+
+from data.corpus import open_corpus
+from data.documentation import InstalledDocumentation, is_prose, prose_lines
+from errors import InputError
+
+DOCSTRING = """Summary of what it does,
+    wrapped over two lines.
+
+    Parameters
+    ----------
+    x : array_like
+        Input data that is
+        wrapped.
+    y: The second
+      value.
+
+    * First item of
+      a list.
+    * Second item.
+
+    Example::
+
+        code = that(is_left_out)
+
+    .. note:: a directive
+
+    >>> doctest()
+    "its output"
+    ===  ===
+
+    Last paragraph
+        goes deeper.
+    Then it comes back.
+
+    ```python
+    more = code
+
+    after_blank_line()
+    ```
+    """
+
+PROSE = (
+    "The quick brown fox of the story is in the habit of jumping over a lazy dog that is asleep, "
+    "and it will do so for as long as the dog can be found in the place where it was when the fox "
+    "first came by with its friends"
+)
+
+
+def test_prose_lines_keep_the_prose():
+    assert prose_lines(DOCSTRING) == [
+        "Summary of what it does, wrapped over two lines.",
+        "x : array_like Input data that is wrapped.",
+        "y: The second value.",
+        "* First item of a list.",
+        "* Second item.",
+        "Example::",
+        "Last paragraph goes deeper.",
+        "Then it comes back.",
+    ]
+
+
+def test_is_prose_refuses_short_texts_and_code():
+    assert is_prose([PROSE])
+    assert not is_prose([PROSE[:100]])
+    assert not is_prose(["x = y + f(z)"] * 50)
+
+
+@pytest.fixture
+def packages(tmp_path):
+    files = {
+        "b/__init__.py": f'"""{PROSE} one."""\n',
+        "b/code.py": (
+            f"def f():\n    '''{PROSE} two.'''\n"
+            f"try:\n    class C:\n        def g(self):\n            '''{PROSE} three.'''\n"
+            f"except ImportError:\n    async def h():\n        '''{PROSE} four.'''\n"
+            f"x = '''{PROSE} not a docstring.'''\n"
+            f"def again():\n    '''{PROSE}   one.'''\n"
+            f"def short():\n    '''Too short.'''\n"
+            f"def escape():\n    '''{PROSE} \\ud800.'''\n"
+        ),
+        "b/broken.py": "def '''",
+        "b/tests/case.py": f'"""{PROSE} tests."""',
+        "b/test_it.py": f'"""{PROSE} test file."""',
+        "b/_vendor/a.py": f'"""{PROSE} vendored."""',
+        "a.py": f'"""{PROSE} five."""',
+        "tf_keras/a.py": f'"""{PROSE} old Keras."""',
+    }
+    for name, source in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    return str(tmp_path)
+
+
+def test_documents_of_a_folder_of_packages(packages):
+    corpus = open_corpus(packages, "installed_documentation")
+    problems = collections.Counter()
+    documents = {d.name: d.lines for unit in corpus.units for d in corpus.documents(unit, problems)}
+    assert [unit.name for unit in corpus.units] == ["a.py@0", "b@0"]
+    endings = {name: lines[0].removeprefix(PROSE) for name, lines in documents.items()}
+    assert list(endings.items()) == [
+        ("a.py:1", " five."),
+        ("b/__init__.py:1", " one."),
+        ("b/code.py:1", " two."),
+        ("b/code.py:5", " three."),
+        ("b/code.py:8", " four."),
+        ("b/code.py:11", "   one."),
+        ("b/code.py:15", " ?."),
+    ]
+    assert problems == {"short_documents": 1, "unparsable_files": 1}
+
+
+def test_duplicates_within_a_unit_are_dropped(tmp_path):
+    for name in ("p/a.py", "p/b.py", "q/a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"def f():\n    '''{PROSE}.'''\n")
+    corpus = InstalledDocumentation(str(tmp_path))
+    problems = collections.Counter()
+    names = [d.name for unit in corpus.units for d in corpus.documents(unit, problems)]
+    assert names == ["p/a.py:1", "q/a.py:1"]
+    assert problems == {"duplicate_documents": 1}
+
+
+def test_the_running_environment_is_the_default():
+    corpus = open_corpus("", "installed_documentation")
+    by_name = {unit.name: unit for unit in corpus.units}
+    document = next(corpus.documents(by_name["numpy@0"], collections.Counter()))
+    assert document.name.startswith("numpy/")
+    assert is_prose(document.lines)
+
+
+def test_a_folder_without_packages_is_refused(tmp_path):
+    with pytest.raises(InputError, match="must hold Python packages"):
+        open_corpus(str(tmp_path), "installed_documentation")
+    with pytest.raises(InputError, match=r"must be in a folder.*nowhere"):
+        open_corpus(str(tmp_path / "nowhere"), "installed_documentation")

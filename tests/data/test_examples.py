@@ -1,0 +1,125 @@
+"""The example logic against a plain loop over lists of tokens, and the properties it promises."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from data.examples import ExamplePlanner, assemble
+
+
+def plain_examples(lines: list[list[int]], S: int, generator: random.Random):
+    """ELECTRA's procedure on lists of tokens, sentence by sentence, with leftovers carried over."""
+    waiting, target = [list(line) for line in lines if line], S
+    while waiting:
+        current = []
+        while waiting and sum(map(len, current)) < target:
+            current.append(waiting.pop(0))
+        half = 10**9 if generator.random() < 0.1 else (target - 3) // 2
+        first, second = [], []
+        for sentence in current:
+            in_first = not second and (
+                not first
+                or len(first) + len(sentence) < half
+                or (len(first) < half and generator.random() < 0.5)
+            )
+            if in_first:
+                first += sentence
+            else:
+                second += sentence
+        everything = first + second
+        first = first[: S - 2]
+        second = everything[len(first) :][: max(0, S - len(first) - 3)]
+        yield first, second
+        # Whatever was not taken goes back, cut where the lines were.
+        taken = len(first) + len(second)
+        for sentence in reversed(current):
+            rest = sentence[max(0, len(sentence) - (len(everything) - taken)) :]
+            everything = everything[: len(everything) - len(sentence)]
+            if rest and taken < len(everything) + len(sentence):
+                waiting.insert(0, rest if taken > len(everything) else sentence)
+            if taken >= len(everything):
+                break
+        target = S
+        if generator.random() < 0.05:
+            target = 5 + int(generator.random() * (S - 5 + 1))
+
+
+def random_document(rng: np.random.Generator, longest_line: int) -> list[list[int]]:
+    sizes = rng.integers(0, longest_line, rng.integers(1, 40))
+    ids = iter(range(10, 10**6))
+    return [[next(ids) for _ in range(size)] for size in sizes]
+
+
+def plan(lines, S, seed):
+    ends = np.cumsum([len(line) for line in lines]).tolist()
+    return list(ExamplePlanner(S, random.Random(seed)).plan(ends))
+
+
+@pytest.mark.parametrize(("S", "longest_line"), [(5, 3), (16, 6), (64, 30), (64, 300), (128, 20)])
+def test_equals_the_plain_procedure(S, longest_line):
+    rng = np.random.default_rng(S + longest_line)
+    for seed in range(60):
+        lines = random_document(rng, longest_line)
+        tokens = [token for line in lines for token in line]
+        got = [
+            (tokens[start : start + first], tokens[start + first : start + first + second])
+            for start, first, second in plan(lines, S, seed)
+        ]
+        assert got == list(plain_examples(lines, S, random.Random(seed)))
+
+
+def test_no_token_is_lost_repeated_or_out_of_order():
+    rng = np.random.default_rng(0)
+    for seed in range(50):
+        lines = random_document(rng, 400)
+        position = 0
+        for start, first, second in plan(lines, 128, seed):
+            assert start == position
+            assert first >= 1
+            assert first + second + (3 if second else 2) <= 128
+            position += first + second
+        assert position == sum(map(len, lines))
+
+
+def test_documents_without_tokens_give_no_examples():
+    planner = ExamplePlanner(16, random.Random(0))
+    assert list(planner.plan([])) == []
+    assert list(planner.plan([0, 0])) == []
+
+
+def test_shares_of_single_segments_and_short_examples():
+    ends = np.arange(1, 400_001).tolist()  # lines of one token: every rule can act
+    plans = np.array(list(ExamplePlanner(64, random.Random(1)).plan(ends)))
+    single = np.mean(plans[:, 2] == 0)
+    assert 0.085 < single < 0.115  # 10 %
+    sizes = plans[:, 1] + plans[:, 2]
+    short = np.mean(sizes < 61)  # targets 5..60 of 5..64 in 5 % of the examples
+    assert 0.035 < short < 0.058
+    assert sizes.min() == 5
+    # The line that crosses half, (64 - 3) // 2 = 30, goes first half of the time.
+    full = plans[(plans[:, 2] > 0) & (sizes == 61)]
+    assert set(full[:, 1]) == {28, 29, 30}  # 28 from targets of 61 and 62
+    assert 0.45 < np.mean(full[:, 1] == 30) < 0.55
+
+
+def test_a_length_without_room_is_refused():
+    with pytest.raises(ValueError, match="at least 5"):
+        ExamplePlanner(4, random.Random(0))
+
+
+def test_assembled_arrays():
+    tokens = np.arange(10, 30, dtype=np.int32)
+    plans = np.array([[0, 3, 2], [5, 4, 0], [9, 3, 2], [14, 6, 0]])
+    ids, mask, segments = assemble(tokens, plans, 8, cls_id=1, sep_id=2)
+    assert ids.tolist() == [
+        [1, 10, 11, 12, 2, 13, 14, 2],
+        [1, 15, 16, 17, 18, 2, 0, 0],
+        [1, 19, 20, 21, 2, 22, 23, 2],
+        [1, 24, 25, 26, 27, 28, 29, 2],
+    ]
+    assert mask.sum(axis=1).tolist() == [8, 6, 8, 8]
+    assert mask[1].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
+    assert segments.tolist() == [[0] * 5 + [1] * 3, [0] * 8, [0] * 5 + [1] * 3, [0] * 8]

@@ -1,0 +1,193 @@
+"""The data order: exactly resumable, every record once per epoch; and what broken files get."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import input_pipeline, manifest, records
+from errors import InputError
+
+S = 8
+
+
+def write_file(path, first: int, count: int, length: int = S) -> str:
+    """A record file whose examples are told apart by their first id."""
+    ids = np.zeros([count, length], np.int32)
+    ids[:, 0] = np.arange(first, first + count)
+    ones = np.ones_like(ids)
+    records.write_record_file(str(path), [records.encode_examples(ids, ones, ones - 1)])
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("records")
+    sizes = [7, 5, 0, 9, 4]  # 25 records; one file is empty, as ELECTRA's may be
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return [write_file(folder / f"part-{i}", starts[i], sizes[i]) for i in range(len(sizes))]
+
+
+@pytest.fixture(autouse=True)
+def _small_windows(monkeypatch):
+    """Groups and windows so small that 25 records need several of each."""
+    monkeypatch.setattr(input_pipeline, "FILES_PER_GROUP", 2)
+    monkeypatch.setattr(input_pipeline, "WINDOW", 5)
+
+
+def first_ids(files, steps: int | None = None, **options) -> list[list[int]]:
+    options = {"batch_size": 4, "max_seq_length": S, "seed": 1, **options}
+    dataset = input_pipeline.pretraining_dataset(files, **options)
+    batches = itertools.islice(dataset.as_numpy_iterator(), steps)
+    return [batch["input_ids"][:, 0].tolist() for batch in batches]
+
+
+def test_every_record_once_per_epoch_in_a_new_order(files):
+    stream = np.ravel(first_ids(files, 25)).tolist()  # 100 records: four epochs of 25
+    epochs = [stream[i : i + 25] for i in range(0, 100, 25)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(25))
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    assert epochs[0] != sorted(epochs[0])
+
+
+@pytest.mark.parametrize("start_step", [1, 3, 6, 7, 13, 19])
+def test_resuming_equals_never_having_stopped(files, start_step):
+    # 6.25 batches per epoch: the first epoch, its boundary, later epochs.
+    assert first_ids(files, 8, start_step=start_step) == first_ids(files, 30)[start_step:][:8]
+
+
+def test_resuming_on_an_exact_epoch_boundary(files):
+    assert first_ids(files, 4, batch_size=5, start_step=5) == first_ids(files, 9, batch_size=5)[5:]
+
+
+def test_the_seed_sets_the_order_and_the_global_seed_does_not(files):
+    tf.random.set_seed(3)
+    one = first_ids(files, 6)
+    tf.random.set_seed(4)
+    assert first_ids(files, 6) == one
+    assert first_ids(files, 6, seed=2) != one
+
+
+def test_a_corpus_smaller_than_a_batch_repeats(files):
+    batches = first_ids(files[4:], 3, batch_size=6)  # four records: 21..24
+    assert [len(batch) for batch in batches] == [6, 6, 6]
+    stream = np.ravel(batches).tolist()
+    assert sorted(stream[:4]) == sorted(stream[4:8]) == [21, 22, 23, 24]
+
+
+def test_evaluation_keeps_the_order_and_fills_the_last_batch(files):
+    options = {"batch_size": 4, "max_seq_length": S, "seed": 0, "shuffle": False, "repeat": False}
+    dataset = input_pipeline.pretraining_dataset(files, drop_remainder=False, **options)
+    assert dataset.element_spec["input_ids"] == tf.TensorSpec([4, S], tf.int32)
+    batches = list(dataset.as_numpy_iterator())
+    ids = np.concatenate([batch["input_ids"] for batch in batches])
+    mask = np.concatenate([batch["input_mask"] for batch in batches])
+    assert ids[:, 0].tolist() == [*range(25), 0, 0, 0]
+    np.testing.assert_array_equal(mask.sum(axis=1), [S] * 25 + [0] * 3)
+    assert first_ids(files, shuffle=False, repeat=False) == [
+        list(range(i, i + 4)) for i in range(0, 24, 4)
+    ]
+    assert first_ids(files, shuffle=False, repeat=False, start_step=7) == []
+
+
+def test_features_arrive_as_written(tmp_path):
+    rng = np.random.default_rng(0)
+    written = {
+        "input_ids": rng.integers(0, 40000, [6, S]),
+        "input_mask": rng.integers(0, 2, [6, S]),
+        "segment_ids": rng.integers(0, 2, [6, S]),
+    }
+    path = str(tmp_path / "records")
+    records.write_record_file(path, [records.encode_examples(**written)])
+    (batch,) = input_pipeline.pretraining_dataset(
+        [path], batch_size=6, max_seq_length=S, seed=0, shuffle=False, repeat=False
+    ).as_numpy_iterator()
+    for name, values in written.items():
+        np.testing.assert_array_equal(batch[name], values)
+        assert batch[name].dtype == np.int32
+
+
+def test_counts_come_from_the_manifest_only_while_sizes_match(tmp_path):
+    folder = tmp_path / "pretrain_tfrecords"
+    folder.mkdir()
+    path = write_file(folder / "pretrain_data.tfrecord-0-of-1", 0, 3)
+    assert input_pipeline.record_files(str(tmp_path)) == [path]
+    assert input_pipeline.count_records([path]) == {path: 3}
+    entry = {"records": 17, "bytes": (folder / "pretrain_data.tfrecord-0-of-1").stat().st_size}
+    files = {"pretrain_tfrecords/pretrain_data.tfrecord-0-of-1": entry}
+    manifest.write_json(str(tmp_path / "manifest.json"), {"files": files})
+    assert input_pipeline.count_records([path]) == {path: 17}
+    write_file(path, 0, 4)
+    assert input_pipeline.count_records([path]) == {path: 4}
+
+
+def test_no_records_is_refused(tmp_path, files):
+    with pytest.raises(InputError, match="no record files"):
+        input_pipeline.record_files(str(tmp_path), "heldout")
+    for nothing in ([], [files[2]]):
+        with pytest.raises(InputError, match="no records"):
+            first_ids(nothing, 1)
+
+
+def test_the_first_record_of_each_file_is_checked_up_front(tmp_path, files):
+    longer = write_file(tmp_path / "longer", 0, 2, length=16)
+    with pytest.raises(InputError, match=r"longer: record 0: .*max_seq_length=8.*Received: 16"):
+        first_ids([*files, longer], 1)
+    with pytest.raises(InputError, match=r"part-4: record 0: ids .*vocab_size=20.*Received: 21"):
+        first_ids(files, 1, vocab_size=20)
+    with pytest.raises(InputError, match="absent"):
+        first_ids([str(tmp_path / "absent")], 1)
+    other = str(tmp_path / "other")
+    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[1] * S))
+    example = tf.train.Example(features=tf.train.Features(feature={"input_ids": feature}))
+    records.write_record_file(other, [[example.SerializeToString()]])
+    with pytest.raises(InputError, match=r"other: record 0 .*input_mask.*Received: input_ids"):
+        first_ids([other], 1)
+    (tmp_path / "text").write_text("This is no record file, but there is a lot of it.")
+    with pytest.raises(InputError, match="text: truncated, or not a TFRecord file"):
+        first_ids([str(tmp_path / "text")], 1)
+
+
+def read_all(files, vocab_size=None):
+    with input_pipeline.clear_read_errors(files, S, vocab_size):
+        first_ids(files, vocab_size=vocab_size, repeat=False)
+
+
+def test_what_is_wrong_further_inside_a_file_is_named(tmp_path, files):
+    late = write_file(tmp_path / "late", 95, 10)
+    with pytest.raises(InputError, match=r"late: record 5: ids .*Received: 100"):
+        read_all([*files, late], vocab_size=100)
+    mixed = str(tmp_path / "mixed")
+    parts = [records.encode_examples(*[np.ones([2, length], int)] * 3) for length in (S, 4)]
+    records.write_record_file(mixed, parts)
+    with pytest.raises(InputError, match=r"mixed: record 2: .*Received: 4"):
+        read_all([*files, mixed])
+
+
+def test_truncated_and_corrupt_files_are_named(tmp_path, files):
+    whole = tmp_path / "whole"
+    write_file(whole, 0, 10)
+    content = bytearray(whole.read_bytes())
+    cut = tmp_path / "cut"
+    cut.write_bytes(content[:-20])
+    with pytest.raises(InputError, match="cut: truncated or corrupt"):
+        read_all([*files, str(cut)])
+    with pytest.raises(InputError, match="cut: truncated or corrupt"):
+        input_pipeline.count_records([str(cut)])
+    content[-30] ^= 1
+    flipped = tmp_path / "flipped"
+    flipped.write_bytes(content)
+    with pytest.raises(InputError, match="flipped: truncated or corrupt"):
+        read_all([*files, str(flipped)])
+
+
+def test_other_errors_pass_unchanged(files):
+    with (
+        pytest.raises(tf.errors.InvalidArgumentError, match="unrelated"),
+        input_pipeline.clear_read_errors(files, S),
+    ):
+        raise tf.errors.InvalidArgumentError(None, None, "unrelated")

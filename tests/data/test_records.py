@@ -1,0 +1,95 @@
+"""The hand-made serialisation equals the protocol buffer library's, field by field."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import records
+from errors import InputError
+
+
+def library_example(**features) -> tf.train.Example:
+    return tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values.tolist()))
+                for name, values in features.items()
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("S", [1, 5, 127, 128, 129, 512, 20000])
+def test_bytes_parse_to_the_librarys_message(S):
+    rng = np.random.default_rng(S)
+    N = 7 if S < 1000 else 2
+    ids = rng.integers(0, [[100], [128], [20000], [250000], [2**21], [1], [30522]][:N], [N, S])
+    ids[1, 0] = 127
+    mask, segments = rng.integers(0, 2, [2, N, S])
+    encoded = records.encode_examples(ids, mask, segments)
+    for i in range(N):
+        expected = library_example(input_ids=ids[i], input_mask=mask[i], segment_ids=segments[i])
+        assert tf.train.Example.FromString(encoded[i]) == expected
+        # The order of map entries is free, the number of bytes is not.
+        assert len(encoded[i]) == len(expected.SerializeToString())
+
+
+@pytest.mark.parametrize("edge", [0, 127, 128, 16383, 16384, 2**21 - 1])
+def test_varint_edges(edge):
+    ids = np.full([1, 3], edge)
+    (encoded,) = records.encode_examples(ids, np.ones_like(ids), np.zeros_like(ids))
+    parsed = tf.train.Example.FromString(encoded).features.feature["input_ids"]
+    assert list(parsed.int64_list.value) == [edge] * 3
+
+
+def test_values_out_of_range_are_refused():
+    good, zeros = np.ones([1, 4], int), np.zeros([1, 4], int)
+    for ids, mask, segments, name in (
+        (good * -1, good, zeros, "input_ids"),
+        (good << 21, good, zeros, "input_ids"),
+        (good, good * 2, zeros, "input_mask"),
+        (good, good, zeros - 1, "segment_ids"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            records.encode_examples(ids, mask, segments)
+
+
+def test_an_empty_batch_and_an_empty_file(tmp_path):
+    empty = np.zeros([0, 4], int)
+    assert records.encode_examples(empty, empty, empty) == []
+    path = str(tmp_path / "empty")
+    assert records.write_record_file(path, []) == (0, 0)
+    assert records.count_file(path) == 0
+    assert not records.check_first_record(path, 4)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    path = str(tmp_path / "records")
+
+    def batches():
+        yield [b"first"]
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match=r"records: cannot be written .*No space left"):
+        records.write_record_file(path, batches())
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(InputError, match="cannot be written"):
+        records.write_record_file(str(tmp_path / "no" / "folder"), [[b"x"]])
+
+
+def test_check_file_passes_good_files_and_names_bad_records(tmp_path):
+    ids = np.array([[1, 2], [3, 4]])
+    batch = records.encode_examples(ids, np.ones_like(ids), np.zeros_like(ids))
+    path = str(tmp_path / "records")
+    records.write_record_file(path, [batch])
+    records.check_file(path, 2, 5)
+    with pytest.raises(InputError, match=r"record 1: ids .*Received: 4"):
+        records.check_file(path, 2, 4)
+    records.write_record_file(path, [batch, [b"\xff\xff"]])
+    assert records.count_file(path) == 3
+    with pytest.raises(InputError, match=r"record 2 is not a tf\.train\.Example"):
+        records.check_file(path, 2, 5)

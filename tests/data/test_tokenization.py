@@ -1,0 +1,112 @@
+# ruff: noqa: RUF001  (odd characters are what is tested)
+"""The tokenizer against BERT's Python one, and its four settings."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.nlp.tools.tokenization import FullTokenizer
+
+from data.tokenization import Tokenizer
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary, learn_vocabulary
+
+LINES = [
+    "The quick brown fox jumps over the lazy dog, unaffably; isn't it?",
+    "Prices rose 3.14% to $1,234.56 (from €999 or £5) -- see note #7 & [8]!",
+    "Café naïve façade Ångström São Paulo Łódź, Straße, İstanbul, ΣΟΦΟΣ, ﬁne ½ … №",
+    "cafe\u0301 decomposed, soft\u00adhyphen, zero\u200bwidth, \u202eright-to-left\u202c",
+    "北京 is 北京市 and 東京都; カタカナ ひらがな 한국어 豈 \U00020000",
+    "https://example.org/a_b?c=d&e=f#g user@example.org C:\\path\\file.txt x_y_z",
+    "tab\there\rreturn \x00nul \x07bell \x7fdelete \ufffd \u00a0nbsp\u3000ideographic\u2028sep",
+    "«quotes» “curly” ‘single’ – — • ° © ® ™ ± × ÷ ≤ ∞ → 😀 🇩🇪 👩‍👩‍👧",
+    "a" * 150 + " " + "ab" * 100 + " end",
+    "हिन्दी العربية עברית ไทย Tiếng Việt русский ёлка",
+    "",
+    "   ",
+    "[CLS] [MASK] ##ing [unused1]",
+    "`^~|<>=+_*@\"'/",
+]
+
+
+def english_vocabulary(**switches):
+    return learn_vocabulary([*LINES, "the of and ##s"], 400, **switches)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_ids_are_those_of_the_python_tokenizer(tmp_path, lower):
+    """The Python tokenizer has one switch for casing and accents together."""
+    vocabulary = english_vocabulary(do_lower_case=lower, strip_accents=lower)
+    vocabulary.save(tmp_path)
+    python = FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=lower)
+    ids, splits = Tokenizer(vocabulary).tokenize(LINES)
+    for index, line in enumerate(LINES):
+        expected = python.convert_tokens_to_ids(python.tokenize(line))
+        assert ids[splits[index] : splits[index + 1]].tolist() == expected, line
+    assert (ids != vocabulary.unk_id).mean() > 0.9  # or equality would say little
+
+
+def test_every_character_is_treated_as_in_the_python_tokenizer(tmp_path):
+    """All of the basic plane; what newer Unicode tables add may differ."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b", "ab", "##b", "##a"))
+    vocabulary.save(tmp_path)
+    python = FullTokenizer(str(tmp_path / "vocab.txt"))
+    lines = [f"a{chr(c)}b" for c in range(1, 0x10000) if not 0xD800 <= c <= 0xDFFF]
+    ids, splits = Tokenizer(vocabulary).tokenize(lines)
+    differ = [
+        hex(ord(line[1]))
+        for index, line in enumerate(lines)
+        if python.convert_tokens_to_ids(python.tokenize(line))
+        != ids[splits[index] : splits[index + 1]].tolist()
+    ]
+    assert len(differ) < 200, differ[:20]
+    assert not [c for c in differ if int(c, 16) < 0x500]
+
+
+@pytest.mark.parametrize(
+    ("lower", "strip", "expected"),
+    [
+        (True, True, "elan"),
+        (True, False, "élan"),
+        (False, True, "Elan"),
+        (False, False, "Élan"),
+    ],
+)
+def test_casing_and_accents_are_independent(lower, strip, expected):
+    words = ("elan", "élan", "Elan", "Élan")
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words), lower, strip)
+    ids, _ = Tokenizer(vocabulary).tokenize(["Élan"])
+    assert [vocabulary.tokens[i] for i in ids] == [expected]
+
+
+def test_shapes_types_and_batches(monkeypatch):
+    vocabulary = english_vocabulary()
+    tokenizer = Tokenizer(vocabulary)
+    ids, splits = tokenizer.tokenize(LINES)
+    assert (ids.dtype, splits.dtype) == (np.int32, np.int64)
+    assert splits.shape == (len(LINES) + 1,)
+    assert (splits[0], splits[-1]) == (0, len(ids))
+    monkeypatch.setattr("data.tokenization._LINES_PER_BATCH", 3)
+    for whole, parts in zip((ids, splits), tokenizer.tokenize(tuple(LINES))):
+        np.testing.assert_array_equal(whole, parts)
+    ids, splits = tokenizer.tokenize([])
+    assert (ids.shape, splits.tolist()) == ((0,), [0])
+    assert (ids.dtype, splits.dtype) == (np.int32, np.int64)
+
+
+def test_ragged_in_a_graph_gives_the_same():
+    tokenizer = Tokenizer(english_vocabulary())
+    in_graph = tf.function(
+        tokenizer.tokenize_ragged, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    ragged = in_graph(tf.constant(LINES))
+    ids, splits = tokenizer.tokenize(LINES)
+    assert ragged.dtype == tf.int32
+    np.testing.assert_array_equal(ragged.values, ids)
+    np.testing.assert_array_equal(ragged.row_splits, splits)
+
+
+def test_very_long_words_are_cut_not_lost():
+    """The original makes one [UNK] of a word over 200 characters."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "##a"))
+    ids, _ = Tokenizer(vocabulary).tokenize(["a" * 2000])
+    assert len(ids) == 2000
+    assert vocabulary.unk_id not in ids

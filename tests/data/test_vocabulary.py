@@ -1,0 +1,169 @@
+# ruff: noqa: RUF001  (Chinese punctuation)
+"""Vocabulary files, their faults, and learning in several languages."""
+
+import json
+import random
+
+import pytest
+
+from data.tokenization import Tokenizer
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary, learn_vocabulary
+from errors import InputError
+
+TOKENS = (*SPECIAL_TOKENS, "a", "##b", "\u2028", " ")
+
+STEMS = ["print", "read", "paint", "writ", "word", "pap", "pair", "learn", "train", "mask", "layer"]
+ENDINGS = ["", "s", "ed", "ing", "er", "ers", "able", "ably", "ness", "less", "ful", "ly"]
+ENGLISH = [
+    f"The {a}{b}, and {b}{a}! It isn't {a} (of {len(b)} {a})." for a in STEMS for b in ENDINGS
+]
+GERMAN = ["Größere Häuser über größeren Türen: Übungen für Übermütige.", "Süße Äpfel, grüne Äste."]
+CHINESE = [
+    "我们在北京学习中文。",
+    "北京的天气很好，我们学习。",
+    "ABC学习 tensorflow",
+]
+
+
+def test_ids_size_and_digest():
+    vocabulary = Vocabulary(("x", *SPECIAL_TOKENS))
+    ids = [getattr(vocabulary, f"{name}_id") for name in ("pad", "unk", "cls", "sep", "mask")]
+    assert ids == [1, 2, 3, 4, 5]
+    assert vocabulary.size == 6
+    others = [
+        Vocabulary(("y", *SPECIAL_TOKENS)),
+        Vocabulary(("x", *SPECIAL_TOKENS), do_lower_case=False),
+        Vocabulary(("x", *SPECIAL_TOKENS), strip_accents=False),
+    ]
+    assert len({vocabulary.digest, *(other.digest for other in others)}) == 4
+    assert vocabulary.digest == Vocabulary(("x", *SPECIAL_TOKENS)).digest
+    assert len(bytes.fromhex(vocabulary.digest)) == 32
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("strip", [True, False])
+def test_save_and_load_round_trip(tmp_path, lower, strip):
+    vocabulary = Vocabulary(TOKENS, lower, strip)
+    vocabulary.save(tmp_path / "new")
+    assert Vocabulary.load(tmp_path / "new") == vocabulary
+    assert Vocabulary.load(tmp_path / "new" / "vocab.txt") == vocabulary
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    other = Vocabulary.load(tmp_path / "new", do_lower_case=not lower, strip_accents=not strip)
+    assert other == Vocabulary(TOKENS, not lower, not strip)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (None, (True, True)),
+        ({"do_lower_case": False}, (False, False)),
+        ({"do_lower_case": True, "strip_accents": None, "model_max_length": 512}, (True, True)),
+        ({"strip_accents": False}, (True, False)),
+    ],
+)
+def test_switches_beside_the_vocabulary(tmp_path, config, expected):
+    (tmp_path / "vocab.txt").write_text("\r\n".join(SPECIAL_TOKENS))
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    vocabulary = Vocabulary.load(tmp_path)
+    assert vocabulary.tokens == SPECIAL_TOKENS
+    assert (vocabulary.do_lower_case, vocabulary.strip_accents) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[PAD]\n[UNK]\n[CLS]\nthe\n", r"vocab\.txt must hold .*without \[SEP\] \[MASK\]"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nx\ny\nx\n", r"vocab\.txt .*'x' on lines 6 and 8"),
+        (b"[PAD]\n[UNK]\nb\xffd\n", r"vocab\.txt line 3 must be UTF-8.*xff"),
+        (b"", r"vocab\.txt must hold the special tokens"),
+    ],
+)
+def test_faulty_vocabularies_are_refused(tmp_path, content, message):
+    (tmp_path / "vocab.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        Vocabulary.load(tmp_path)
+
+
+@pytest.mark.parametrize("config", ["{", "[]", '{"do_lower_case": "yes"}'])
+def test_faulty_switches_are_refused(tmp_path, config):
+    Vocabulary(TOKENS).save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    with pytest.raises(InputError, match=r"tokenizer_config\.json"):
+        Vocabulary.load(tmp_path)
+
+
+def test_missing_vocabulary_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"vocab\.txt"):
+        Vocabulary.load(tmp_path)
+
+
+def test_failed_save_leaves_nothing_behind(tmp_path, monkeypatch):
+    Vocabulary(TOKENS).save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        Vocabulary((*TOKENS, "new")).save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("vocab_size", [150, 180])
+def test_learned_vocabulary_is_exact_and_deterministic(vocab_size):
+    vocabulary = learn_vocabulary(ENGLISH, vocab_size)
+    assert vocabulary.size == vocab_size
+    assert vocabulary.tokens[:5] == SPECIAL_TOKENS
+    shuffled = random.Random(1).sample(ENGLISH, len(ENGLISH))
+    assert learn_vocabulary(iter(shuffled), vocab_size) == vocabulary
+    ids, _ = Tokenizer(vocabulary).tokenize(ENGLISH)
+    assert vocabulary.unk_id not in ids
+    longer = [t for t in vocabulary.tokens[5:] if len(t.removeprefix("##")) > 1]
+    assert {"the", "print", "isn"} <= set(longer)
+    assert "##!" not in vocabulary.tokens  # punctuation always stands alone
+
+
+def test_learned_vocabulary_is_no_longer_than_the_text_yields():
+    vocabulary = learn_vocabulary(["one two"], 1000)
+    assert "two" in vocabulary.tokens
+    assert vocabulary.size < 30
+
+
+@pytest.mark.parametrize(
+    ("texts", "lower", "strip", "held", "not_held"),
+    [
+        (GERMAN, False, False, {"Ü", "ß", "ü", "Ä"}, {"u\u0308", "A"}),
+        (GERMAN, True, False, {"ü", "ß", "ä"}, {"Ü", "A"}),
+        (GERMAN, True, True, {"u", "ß", "a"}, {"ü", "Ü", "ä"}),
+        (GERMAN, False, True, {"U", "u", "ß"}, {"ü", "Ü", "ä"}),
+        (CHINESE, True, True, {"北", "京", "学", "。"}, {"##京", "北京", "A"}),
+    ],
+)
+def test_other_languages_and_switches(texts, lower, strip, held, not_held):
+    vocabulary = learn_vocabulary(texts, 256, do_lower_case=lower, strip_accents=strip)
+    assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (lower, strip)
+    assert held <= set(vocabulary.tokens) | {t.removeprefix("##") for t in vocabulary.tokens}
+    assert not not_held & set(vocabulary.tokens)
+    ids, _ = Tokenizer(vocabulary).tokenize(texts)
+    assert vocabulary.unk_id not in ids
+
+
+def test_rare_characters_leave_room_for_words():
+    rare = "".join(chr(0x4E00 + i) for i in range(300))
+    texts = [*(ENGLISH * 200), rare]
+    vocabulary = learn_vocabulary(texts, 150)
+    assert vocabulary.size == 150
+    assert sum(token in rare for token in vocabulary.tokens) < 10
+    assert "print" in vocabulary.tokens
+
+
+def test_learning_refuses_nothing_to_learn_from():
+    with pytest.raises(InputError, match="words"):
+        learn_vocabulary(["", " \u00a0"], 100)
+    with pytest.raises(InputError, match=r"vocab_size must be at least.*Received: 5"):
+        learn_vocabulary(ENGLISH, 5)

@@ -1,0 +1,87 @@
+"""Loads what the original code computed (tests/golden/, see its README) and our networks for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from checkpoints import tf1
+from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead, build_encoder
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+MODELS = ("sdconv", "sdconv_k5", "sdconv_grouped", "electra", "bottleneck")
+CHECKPOINT = "model.ckpt-0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Golden:
+    """A folder of tests/golden/: its reference arrays and our networks with its weights.
+
+    Attributes:
+        reference: name -> array of `reference.npz`.
+        variables: original name -> our variable, of all four networks.
+        restored: what the checkpoint held besides.
+    """
+
+    reference: dict[str, np.ndarray]
+    config: EncoderConfig
+    generator_config: EncoderConfig
+    discriminator: Encoder
+    generator: Encoder
+    masked_lm_head: MaskedLMHead
+    discriminator_head: DiscriminatorHead
+    variables: dict[str, tf.Variable]
+    restored: tf1.Restored
+
+    def features(self, ids_name: str) -> dict[str, tf.Tensor]:
+        """The encoder's features with the ids of that name in the reference, int32 [B, S]."""
+        names = {"input_ids": ids_name, "input_mask": "input_mask", "segment_ids": "segment_ids"}
+        return {name: tf.constant(self.reference[source]) for name, source in names.items()}
+
+
+def generator_config(name: str) -> EncoderConfig:
+    """The generator of a folder; the widths are the original's, stored in `config.json`."""
+    fields = json.loads((GOLDEN / name / "config.json").read_text(encoding="utf-8"))
+    return tf1.read_config(str(GOLDEN / name)).replace(
+        hidden_size=fields["generator_hidden_size"],
+        intermediate_size=fields["generator_intermediate_size"],
+        num_attention_heads=fields["generator_num_attention_heads"],
+    )
+
+
+@functools.cache
+def load_golden(name: str) -> Golden:
+    """Builds the four networks of a folder and reads its checkpoint into them."""
+    folder = GOLDEN / name
+    config, small = tf1.read_config(str(folder)), generator_config(name)
+    discriminator = build_encoder(config, name="discriminator")
+    generator = build_encoder(small, discriminator.embeddings, name="generator")
+    masked_lm_head = MaskedLMHead(small, discriminator.embeddings)
+    masked_lm_head(tf.zeros([1, 1, small.hidden_size]), tf.zeros([1, 1], tf.int32))
+    discriminator_head = DiscriminatorHead(config)
+    discriminator_head(tf.zeros([1, 1, config.hidden_size]))
+    variables = {
+        **tf1.encoder_variables(discriminator),
+        **tf1.encoder_variables(generator, scope="generator"),
+        **tf1.masked_lm_head_variables(masked_lm_head),
+        **tf1.discriminator_head_variables(discriminator_head),
+    }
+    restored = tf1.read_checkpoint(str(folder / CHECKPOINT), variables)
+    with np.load(folder / "reference.npz") as arrays:
+        reference = dict(arrays)
+    return Golden(
+        reference,
+        config,
+        small,
+        discriminator,
+        generator,
+        masked_lm_head,
+        discriminator_head,
+        variables,
+        restored,
+    )

@@ -1,0 +1,88 @@
+"""The encoder's configuration: what it refuses, and its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from errors import InputError
+from model import SIZES, EncoderConfig
+from tests.model_support import TINY
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token_mixer": "attn"},
+        {"convolution": "sdconv"},
+        {"hidden_act": "geluu"},
+        {"conv_kernel_size": 4},
+        {"conv_kernel_size": 0},
+        {"hidden_size": 18},  # 4 heads
+        {"head_ratio": 3},  # 4 heads
+        {"head_ratio": 0},
+        {"head_ratio": 2.0},
+        {"intermediate_size": 31, "linear_groups": 2},
+        {"hidden_size": 20, "linear_groups": 8, "intermediate_size": 32},
+        {"num_hidden_layers": 0},
+        {"vocab_size": "31"},
+        {"vocab_size": True},
+        {"share_layers": 1},
+        {"hidden_dropout_prob": 1.0},
+        {"attention_probs_dropout_prob": -0.1},
+        {"initializer_range": "0.02"},
+    ],
+)
+def test_refuses(changes):
+    """The sentence begins with the field at fault and ends with what it was."""
+    name, value = next(iter(changes.items()))
+    with pytest.raises(InputError) as error:
+        TINY.replace(**changes)
+    assert str(error.value).startswith(f"`{name}` should be ")
+    assert str(error.value).endswith(f"Received: {value!r}")
+
+
+@pytest.mark.parametrize(
+    ("head_ratio", "heads", "width"), [(1, 4, 16), (2, 2, 8), (4, 1, 4), (8, 1, 4)]
+)
+def test_heads_after_the_bottleneck(head_ratio, heads, width):
+    """One head is left when the ratio exceeds their number, as in the original."""
+    config = TINY.replace(head_ratio=head_ratio)
+    assert (config.num_heads, config.mixer_size, config.head_size) == (heads, width, 4)
+
+
+@pytest.mark.parametrize("config", [*SIZES.values(), TINY.replace(hidden_dropout_prob=0)])
+def test_round_trip(tmp_path, config):
+    config.save(str(tmp_path))
+    assert EncoderConfig.load(str(tmp_path)) == config
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_file_holds_every_field(tmp_path):
+    changed = TINY.replace(mask_padding=False)
+    changed.save(str(tmp_path))
+    stored = json.loads((tmp_path / "config.json").read_text())
+    assert set(stored) == {field.name for field in dataclasses.fields(EncoderConfig)}
+    assert stored["mask_padding"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "no encoder configuration"),
+        ('{"hidden_size": 16,\n', "line 2: not JSON"),
+        ("[1]", "JSON object"),
+        ('{"hidden_sise": 16}', "unknown fields hidden_sise"),
+        ('{"hidden_size": 18}', "`hidden_size` should be divisible"),
+    ],
+)
+def test_bad_file_is_named(tmp_path, text, complaint):
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError) as error:
+        EncoderConfig.load(str(tmp_path))
+    assert str(path) in str(error.value)
+    assert complaint in str(error.value)

@@ -1,0 +1,181 @@
+"""The convolution layers against loops written from the equations of the ConvBERT paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model.convolution import Convolution, dynamic_convolution
+from model.mixer import TokenMixer
+from tests.model_support import TINY, normal, randomize
+
+B, S, D = 2, 11, 16
+KERNEL_SIZES = (1, 3, 5, 9)
+HEAD_RATIOS = (1, 2, 4)
+CONVOLUTIONS = ("static", "dynamic", "span")
+
+
+def config_of(convolution: str, K: int, head_ratio: int):
+    return TINY.replace(convolution=convolution, conv_kernel_size=K, head_ratio=head_ratio)
+
+
+def build(config) -> Convolution:
+    layer = Convolution(config)
+    layer(tf.zeros([1, 1, D]), tf.zeros([1, 1, config.mixer_size]), None)
+    randomize(layer)
+    return layer
+
+
+def lightweight_convolution(values: np.ndarray, kernel_at) -> np.ndarray:
+    """LConv(X, W, i)_c = sum_{j=1..K} W_{c,j} X_{i + j - (K+1)/2, c}; zero beyond the ends.
+
+    Args:
+        values: [B, S, A].
+        kernel_at: function of (b, i, channel) giving the K weights.
+    """
+    output = np.zeros(values.shape)
+    for b, i, c in np.ndindex(values.shape):
+        weights = kernel_at(b, i, c)
+        K = len(weights)
+        for j in range(1, K + 1):
+            source = i + j - (K + 1) // 2
+            if 0 <= source < values.shape[1]:
+                output[b, i, c] += weights[j - 1] * values[b, source, c]
+    return output
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(logits - logits.max())
+    return exponentials / exponentials.sum()
+
+
+def oracle(layer: Convolution, hidden, query, token_mask=None) -> np.ndarray:
+    """What the layer should compute, in float64."""
+    config = layer.config
+    N, H, K = config.num_heads, config.head_size, config.conv_kernel_size
+    hidden, query = hidden.astype(np.float64), query.astype(np.float64)
+    weights, bias = (w.astype(np.float64) for w in layer.value.get_weights())
+    values = hidden @ weights + bias  # [B, S, A]
+    if token_mask is not None:
+        values, hidden = values * token_mask, hidden * token_mask
+    if config.convolution == "static":
+        taps = layer.depthwise.get_weights()[0][..., 0]  # [K, A]
+        return lightweight_convolution(values, lambda b, i, c: taps[:, c])
+    source = values
+    if config.convolution == "span":
+        depthwise, pointwise, key_bias = layer.span_key.get_weights()
+        depthwise = depthwise[..., 0].astype(np.float64)  # [K, D]
+        around = lightweight_convolution(hidden, lambda b, i, c: depthwise[:, c])  # [B, S, D]
+        source = (around @ pointwise[0] + key_bias) * query  # K_s * Q
+    weights, bias = layer.kernel.get_weights()
+
+    def kernel_at(b, i, channel):
+        head = channel // H
+        return softmax((source[b, i] @ weights + bias)[head * K : (head + 1) * K])
+
+    assert values.shape[-1] == N * H
+    return lightweight_convolution(values, kernel_at)
+
+
+@pytest.mark.parametrize("head_ratio", HEAD_RATIOS)
+@pytest.mark.parametrize("K", KERNEL_SIZES)
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_layer_follows_the_equations(convolution, K, head_ratio):
+    config = config_of(convolution, K, head_ratio)
+    layer = build(config)
+    hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)
+    expected = oracle(layer, hidden, query)
+    assert expected.shape == (B, S, D // head_ratio)
+    np.testing.assert_allclose(layer(hidden, query, None), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_masked_layer_follows_the_equations(convolution):
+    config = config_of(convolution, 5, 2)
+    layer = build(config)
+    hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)
+    mask = (np.arange(S) < np.array([[S], [6]])).astype(np.float32)[..., None]  # [B, S, 1]
+    output = layer(hidden, query, mask).numpy()
+    expected = oracle(layer, hidden, query, mask)
+    np.testing.assert_allclose(output * mask, expected * mask, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("K", KERNEL_SIZES)
+def test_dynamic_convolution(K):
+    N, H = 3, 4
+    values, kernels = normal(B, S, N, H), normal(B, S, N, K, seed=2)
+    expected = lightweight_convolution(
+        values.reshape(B, S, N * H), lambda b, i, c: kernels[b, i, c // H]
+    )
+    output = dynamic_convolution(tf.constant(values), tf.constant(kernels)).numpy()
+    np.testing.assert_allclose(output.reshape(B, S, N * H), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_dynamic_convolution_shorter_than_its_kernel():
+    values, kernels = normal(1, 2, 1, 1), normal(1, 2, 1, 9, seed=2)
+    output = dynamic_convolution(tf.constant(values), tf.constant(kernels)).numpy().ravel()
+    x, w = values.ravel(), kernels[0, :, 0]  # the tap in the middle is the fifth
+    expected = [w[0, 4] * x[0] + w[0, 5] * x[1], w[1, 3] * x[0] + w[1, 4] * x[1]]
+    np.testing.assert_allclose(output, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("convolution", ["dynamic", "span"])
+def test_kernels_sum_to_one(convolution):
+    """Where every value is 1, a whole window gives 1, and a window cut by an end gives less."""
+    config = config_of(convolution, 5, 2)
+    layer = build(config)
+    width = config.mixer_size
+    layer.value.set_weights([np.zeros([D, width]), np.ones([width])])
+    output = layer(normal(B, S, D), normal(B, S, width, seed=2), None).numpy()
+    np.testing.assert_allclose(output[:, 2:-2], 1.0, atol=1e-6)
+    assert (output[:, [0, 1, -2, -1]] < 1.0 - 1e-4).all()
+    assert (output > 0.0).all()
+
+
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_kernel_of_one_is_pointwise(convolution):
+    layer = build(config_of(convolution, 1, 2))
+    hidden, query = normal(B, S, D), normal(B, S, layer.config.mixer_size, seed=2)
+    values = layer.value(hidden).numpy()
+    # A softmax over a single tap is 1; a static tap is whatever it has learned.
+    taps = layer.depthwise.get_weights()[0][0, :, 0] if convolution == "static" else 1.0
+    np.testing.assert_allclose(layer(hidden, query, None), taps * values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("K", KERNEL_SIZES)
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_reach_of_a_token(convolution, K):
+    """A token reaches (K - 1) / 2 positions to either side, and exactly those.
+
+    The span kernel too: at i it is made of the tokens within (K - 1) / 2 of i, and it weighs the
+    values within (K - 1) / 2 of i. Both windows are centred at i, so they do not add up.
+    """
+    length, position = 25, 12
+    mixer = TokenMixer(config_of(convolution, K, 2).replace(token_mixer="convolution"))
+    hidden = normal(1, length, D)
+    bias = tf.zeros([1, 1, 1, length])
+    mixer(hidden, bias, None)
+    randomize(mixer)
+    changed = hidden.copy()
+    changed[0, position] += 1.0
+    difference = mixer(changed, bias, None)[0] - mixer(hidden, bias, None)[0]
+    reached = np.flatnonzero(np.abs(difference.numpy()).max(axis=(0, 2)))
+    reach = (K - 1) // 2
+    assert reached.tolist() == list(range(position - reach, position + reach + 1))
+
+
+def test_span_kernel_sees_the_span_and_dynamic_the_token_alone():
+    """What tells the two apart: a neighbour's effect on the weight of a third token."""
+    for convolution, kernel_changes in (("dynamic", False), ("span", True)):
+        config = config_of(convolution, 3, 4)  # one head, A = 4
+        layer = build(config)
+        # Channel 0 of the values is the hidden's channel 0; nothing else enters the values.
+        passed = np.zeros([D, 4])
+        passed[0, 0] = 1.0
+        layer.value.set_weights([passed, np.zeros([4])])
+        query, hidden = normal(1, 3, 4, seed=2), normal(1, 3, D)
+        changed = hidden.copy()
+        changed[0, 0, 1:] += 1.0  # the left neighbour, but not what it passes on as a value
+        difference = layer(changed, query, None) - layer(hidden, query, None)
+        assert (np.abs(difference.numpy())[0, 1, 0] > 1e-3) == kernel_changes

@@ -1,0 +1,303 @@
+"""Properties of the whole encoder."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from errors import InputError
+from model import DiscriminatorHead, MaskedLMHead, build_encoder
+from model.config import CONVOLUTIONS, TOKEN_MIXERS
+from model.layers import dropout
+from tests.model_support import TINY, normal, random_features, randomize
+
+MIXERS = tuple(itertools.product(TOKEN_MIXERS, CONVOLUTIONS))
+CONVOLVING = tuple(pair for pair in MIXERS if pair[0] != "attention")
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def build(seed: int = 0, **changes):
+    encoder = build_encoder(TINY.replace(**changes))
+    randomize(encoder, seed)
+    return encoder
+
+
+def pad(features: dict, amount: int) -> dict:
+    return {name: np.pad(value, [[0, 0], [0, amount]]) for name, value in features.items()}
+
+
+def test_output_shapes():
+    B, S, D = 3, 7, 16
+    encoder = build()
+    output = encoder(random_features(B, S), output_attentions=True)
+    assert output.sequence.shape == output.embedding_output.shape == (B, S, D)
+    np.testing.assert_array_equal(output.pooled, output.sequence[:, 0])
+    assert [hidden.shape for hidden in output.hidden_states] == [(B, S, D)] * 2
+    np.testing.assert_array_equal(output.hidden_states[-1], output.sequence)
+    assert [maps.shape for maps in output.attention_probs] == [(B, 2, S, S)] * 2  # N' = 4 / 2
+    np.testing.assert_allclose(tf.reduce_sum(output.attention_probs[0], -1), 1.0, atol=1e-5)
+    assert encoder(random_features(B, S)).attention_probs == ()
+
+
+def test_mask_and_segments_have_defaults():
+    encoder, features = build(), random_features(2, 7)
+    features["segment_ids"][:] = 0
+    np.testing.assert_array_equal(
+        encoder({"input_ids": features["input_ids"]}).sequence, encoder(features).sequence
+    )
+
+
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_reach_of_a_token_grows_by_half_a_kernel_per_layer(convolution):
+    S, position, layers, K = 30, 14, 3, 5
+    encoder = build(
+        token_mixer="convolution",
+        convolution=convolution,
+        conv_kernel_size=K,
+        num_hidden_layers=layers,
+    )
+    features = random_features(1, S)
+    output = encoder(features)
+    features["input_ids"][0, position] = 1 + features["input_ids"][0, position] % 30
+    changed = encoder(features)
+    for i in range(layers):
+        difference = np.abs(changed.hidden_states[i] - output.hidden_states[i]).max(axis=(0, 2))
+        reach = (i + 1) * (K - 1) // 2
+        expected = list(range(position - reach, position + reach + 1))
+        assert np.flatnonzero(difference).tolist() == expected
+
+
+def test_attention_reaches_everywhere():
+    encoder, features = build(token_mixer="attention"), random_features(1, 20)
+    before = encoder(features).sequence
+    features["input_ids"][0, 0] = 1 + features["input_ids"][0, 0] % 30
+    assert (np.abs(encoder(features).sequence - before).max(axis=(0, 2)) > 1e-4).all()
+
+
+@pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
+def test_padding_changes_nothing(token_mixer, convolution):
+    encoder = build(token_mixer=token_mixer, convolution=convolution)
+    features = random_features(2, 9, lengths=[9, 6])
+    real = features["input_mask"].astype(bool)
+    expected = encoder(features).sequence.numpy()[real]
+    for amount in (1, 3, 30):
+        output = encoder(pad(features, amount)).sequence.numpy()[:, :9][real]
+        np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_padding_leaks_with_the_switch_off(convolution):
+    """As in the original, whose checkpoints need it so."""
+    encoder = build(convolution=convolution, mask_padding=False)
+    features = random_features(2, 9)
+    expected = encoder(features).sequence.numpy()
+    output = encoder(pad(features, 4)).sequence.numpy()[:, :9]
+    difference = np.abs(output - expected).max(axis=(0, 2))  # [S]
+    assert difference[-1] > 1e-2
+
+    masked = build(convolution=convolution)  # the same weights
+    np.testing.assert_array_equal(masked(features).sequence, expected)
+
+
+@pytest.mark.parametrize("token_mixer", TOKEN_MIXERS)
+def test_share_layers(token_mixer):
+    """Equals an encoder whose layers all hold the same weights."""
+    shared = build(token_mixer=token_mixer, share_layers=True, num_hidden_layers=3)
+    plain = build(token_mixer=token_mixer, num_hidden_layers=3)
+    assert len(shared.encoder_layers) == 1
+    plain.embeddings.set_weights(shared.embeddings.get_weights())
+    plain.embeddings_project.set_weights(shared.embeddings_project.get_weights())
+    for layer in plain.encoder_layers:
+        layer.set_weights(shared.encoder_layers[0].get_weights())
+    features = random_features(2, 7)
+    output, expected = shared(features), plain(features)
+    assert len(output.hidden_states) == 3
+    np.testing.assert_allclose(output.sequence, expected.sequence, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dropout_rate(dtype):
+    """A uniform drawn in bfloat16 has 128 values and drops 13 of them: 0.1016."""
+    ones = tf.ones([2000, 1000], dtype)
+    output = tf.cast(dropout(ones, 0.1, tf.constant([3, 4])), tf.float32).numpy()
+    dropped = (output == 0.0).mean()
+    assert dropped == pytest.approx(0.1, abs=8e-4)  # four standard deviations
+    kept = output[output != 0.0]
+    np.testing.assert_allclose(kept, 1 / 0.9, rtol=5e-3 if dtype == "bfloat16" else 1e-6)
+
+
+def test_dropout_is_a_function_of_the_seed():
+    encoder, features = build(), random_features(2, 7)
+
+    def sequence(seed, training=True):
+        return encoder(features, training=training, seed=seed).sequence.numpy()
+
+    first, second = tf.constant([1, 2]), tf.constant([1, 3])
+    np.testing.assert_array_equal(sequence(first), sequence(first))
+    assert np.abs(sequence(first) - sequence(second)).max() > 1e-2
+    assert np.abs(sequence(first) - sequence(None, training=False)).max() > 1e-2
+    np.testing.assert_array_equal(sequence(first, training=False), sequence(None, training=False))
+
+    def unseeded(global_seed):
+        tf.random.set_seed(global_seed)
+        return sequence(None)
+
+    np.testing.assert_array_equal(unseeded(5), unseeded(5))
+    assert np.abs(unseeded(5) - sequence(None)).max() > 1e-2
+
+
+@pytest.mark.parametrize("which", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_each_dropout_rate_is_used(which):
+    features, seed = random_features(2, 7), tf.constant([1, 2])
+    encoder = build(**{**NO_DROPOUT, which: 0.5})
+    with_dropout = encoder(features, training=True, seed=seed).sequence
+    assert np.abs(with_dropout - encoder(features).sequence).max() > 1e-2
+    none = build(**NO_DROPOUT)
+    np.testing.assert_array_equal(
+        none(features, training=True, seed=seed).sequence, none(features).sequence
+    )
+
+
+def test_dropouts_are_independent():
+    """Two layers with the same weights and input drop differently."""
+    encoder = build(share_layers=True, attention_probs_dropout_prob=0.5)
+    output = encoder(random_features(2, 20), training=True, seed=[1, 2], output_attentions=True)
+    first, second = (probabilities.numpy() == 0.0 for probabilities in output.attention_probs)
+    assert 0.4 < first.mean() < 0.6
+    assert 0.4 < (first == second).mean() < 0.6
+
+
+@pytest.mark.parametrize("changes", [{}, {"convolution": "static", "linear_groups": 2}])
+def test_dynamic_batch_and_length(changes):
+    encoder = build(**changes)
+    spec = tf.TensorSpec([None, None], tf.int32)
+    names = ("input_ids", "input_mask", "segment_ids")
+    traced = tf.function(
+        lambda features: encoder(features).sequence,
+        input_signature=[dict.fromkeys(names, spec)],
+    )
+    for B, S in ((1, 9), (3, 4)):
+        features = random_features(B, S, lengths=[S] * (B - 1) + [S - 1])
+        np.testing.assert_allclose(
+            traced({name: tf.constant(features[name]) for name in names}),
+            encoder(features).sequence,
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"convolution": "dynamic", "linear_groups": 2, "share_layers": True},
+        {"convolution": "static", "token_mixer": "convolution"},
+    ],
+)
+def test_xla_equals_plain(changes):
+    """A training step's forward and backward pass, with the same dropout for any seed."""
+    encoder = build(**changes)
+    features = {name: tf.constant(v) for name, v in random_features(2, 8, lengths=[8, 5]).items()}
+    weights, seed = normal(2, 8, 16), tf.constant([-1, 2])
+
+    def step(features):
+        with tf.GradientTape() as tape:
+            sequence = encoder(features, training=True, seed=seed).sequence
+            loss = tf.reduce_sum(sequence * weights)
+        gradients = tape.gradient(loss, encoder.trainable_variables)
+        return sequence, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    sequence, gradients = step(features)
+    compiled_sequence, compiled_gradients = tf.function(step, jit_compile=True)(features)
+    np.testing.assert_allclose(compiled_sequence, sequence, atol=1e-5)
+    for compiled, plain in zip(compiled_gradients, gradients):
+        scale = np.abs(plain).max()
+        np.testing.assert_allclose(compiled, plain, atol=1e-4 * max(scale, 1.0))
+
+
+@pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_every_variable_receives_a_gradient(token_mixer, convolution, groups):
+    encoder = build(token_mixer=token_mixer, convolution=convolution, linear_groups=groups)
+    assert len(encoder.variables) == len(encoder.trainable_variables)
+    features = random_features(2, 12)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(encoder(features).sequence * normal(2, 12, 16))
+    gradients = tape.gradient(loss, encoder.trainable_variables)
+    for variable, gradient in zip(encoder.trainable_variables, gradients):
+        assert gradient is not None, variable.name
+        if not variable.name.endswith("key/bias:0"):  # shifts all scores alike: zero by nature
+            assert np.abs(tf.convert_to_tensor(gradient)).max() > 1e-6, variable.name
+
+
+def test_heads_variables_receive_gradients():
+    encoder = build()
+    masked_lm, discriminator = MaskedLMHead(TINY, encoder.embeddings), DiscriminatorHead(TINY)
+    positions = tf.constant([[1, 3], [2, 2]])
+    with tf.GradientTape() as tape:
+        sequence = encoder(random_features(2, 7)).sequence
+        logits, scores = masked_lm(sequence, positions), discriminator(sequence)
+        loss = tf.reduce_sum(tf.nn.log_softmax(logits)[..., 5]) + tf.reduce_sum(scores)
+    assert logits.shape == (2, 2, TINY.vocab_size)
+    assert scores.shape == (2, 7)
+    np.testing.assert_allclose(logits[1, 0], logits[1, 1], atol=1e-6)
+    own = len(encoder.embeddings.trainable_variables)
+    assert len(masked_lm.trainable_variables) == own + 5  # dense, layer norm, output_bias
+    assert len(discriminator.trainable_variables) == 4
+    variables = masked_lm.trainable_variables + discriminator.trainable_variables
+    assert all(gradient is not None for gradient in tape.gradient(loss, variables))
+
+
+def test_shared_embeddings_are_one_set_of_variables():
+    discriminator = build()
+    generator = build_encoder(TINY.replace(hidden_size=8), discriminator.embeddings)
+    assert generator.embeddings is discriminator.embeddings
+    assert generator.embeddings_project is None  # E is the generator's D here
+    shared = {v.ref() for v in generator.variables} & {v.ref() for v in discriminator.variables}
+    assert shared == {v.ref() for v in discriminator.embeddings.variables}
+
+
+@pytest.fixture
+def bfloat16():
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    yield
+    tf_keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
+def test_bfloat16_is_close_to_float32(request, token_mixer, convolution):
+    changes = {"token_mixer": token_mixer, "convolution": convolution, "linear_groups": 2}
+    single, features = (
+        build_encoder(TINY.replace(**changes)),
+        random_features(4, 12, [12] * 3 + [5]),
+    )
+    randomize(single, scale=0.2)
+    request.getfixturevalue("bfloat16")
+    half = build_encoder(TINY.replace(**changes))
+    assert {variable.dtype for variable in half.variables} == {tf.float32}
+    half.set_weights(single.get_weights())
+    output, expected = half(features).sequence, single(features).sequence
+    assert output.dtype == tf.bfloat16
+    difference = tf.cast(output, tf.float32) - expected
+    assert np.isfinite(difference).all()
+    # bfloat16 keeps 8 bits: rounding one number is a relative error of up to 0.004.
+    assert np.sqrt(np.mean(difference**2)) < 0.03 * np.std(expected)
+    assert np.std(difference) > 0  # it was not float32 after all
+
+    dropped = half(features, training=True, seed=[1, 2]).sequence
+    assert np.isfinite(tf.cast(dropped, tf.float32)).all()
+
+
+def test_bfloat16_heads_return_float32(bfloat16):
+    encoder = build_encoder(TINY)
+    sequence = encoder(random_features(2, 7)).sequence
+    assert MaskedLMHead(TINY, encoder.embeddings)(sequence, [[0], [1]]).dtype == tf.float32
+    assert DiscriminatorHead(TINY)(sequence).dtype == tf.float32
+
+
+def test_too_long_a_sequence_is_refused():
+    with pytest.raises(InputError, match=r"max_position_embeddings.*64.*Received.*65"):
+        build()(random_features(1, 65))

@@ -1,0 +1,73 @@
+"""The grouped linear operator against equation 1 of the ConvBERT authors' response."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from model.encoder import EncoderLayer
+from model.layers import GroupedDense
+from tests.model_support import TINY, normal, randomize
+
+B, S, D, M = 2, 5, 16, 24
+
+
+def build(groups: int, activation=None) -> GroupedDense:
+    layer = GroupedDense(TINY, M, groups, activation=activation)
+    layer(tf.zeros([1, 1, D]))
+    randomize(layer)
+    return layer
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_follows_the_equation(groups):
+    """M = concatenation over i of f^i(H[:, i-th of g slices]), f^i dense d/g -> m/g."""
+    layer, hidden = build(groups), normal(B, S, D)
+    kernel, bias = layer.get_weights()
+    assert kernel.shape == (groups, D // groups, M // groups)
+    expected = np.zeros([B, S, M])
+    for b, s, column in np.ndindex(B, S, M):
+        group, within = divmod(column, M // groups)
+        for row in range(D // groups):
+            source = hidden[b, s, group * (D // groups) + row]
+            expected[b, s, column] += source * kernel[group, row, within]
+        expected[b, s, column] += bias[column]
+    np.testing.assert_allclose(layer(hidden), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_one_group_is_dense(activation):
+    layer, hidden = build(1, activation), normal(B, S, D)
+    kernel, bias = layer.get_weights()
+    dense = tf_keras.layers.Dense(M, activation=activation)
+    dense.build([None, None, D])
+    dense.set_weights([kernel[0], bias])
+    np.testing.assert_allclose(layer(hidden), dense(hidden), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_do_not_see_each_other(groups):
+    layer, hidden = build(groups), normal(B, S, D)
+    changed = hidden.copy()
+    changed[..., : D // groups] += 1.0  # the first group's inputs
+    moved = np.abs(layer(changed) - layer(hidden)).max(axis=(0, 1)) > 1e-6
+    assert moved.tolist() == [column < M // groups for column in range(M)]
+
+
+def test_dynamic_batch_and_length():
+    layer = build(2)
+    traced = tf.function(layer, input_signature=[tf.TensorSpec([None, None, D], tf.float32)])
+    for shape in ((1, 7, D), (3, 2, D)):
+        hidden = normal(*shape)
+        np.testing.assert_allclose(traced(hidden), layer(hidden), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_feed_forward_is_grouped_as_configured(groups):
+    layer = EncoderLayer(TINY.replace(linear_groups=groups))
+    layer(tf.zeros([1, 1, 16]), tf.zeros([1, 1, 1, 1]), None)
+    for part in (layer.intermediate, layer.output_dense):
+        assert isinstance(part, GroupedDense if groups > 1 else tf_keras.layers.Dense)
+        assert tf.size(part.kernel) == 16 * 32 // groups

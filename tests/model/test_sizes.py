@@ -1,0 +1,142 @@
+"""The exact number of parameters of every named size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import tensorflow as tf
+
+from errors import InputError
+from model import SIZES, EncoderConfig, build_encoder, named_size
+from model.config import CONVOLUTIONS, TOKEN_MIXERS
+from model.sizes import ALIASES
+from tests.model_support import TINY
+
+# Encoder without heads. The ConvBERT rows were counted in the original code's graph; the others
+# follow from `expected_parameters` below and round to the published 13.48 M and 108.89 M.
+EXACT = {
+    "convbert-small": 13_143_768,
+    "convbert-medium-small": 17_475_888,
+    "convbert-base": 105_680_520,
+    "electra-small": 13_483_008,
+    "electra-base": 108_891_648,
+    "bert-small": 13_483_008,
+    "bert-base": 108_891_648,
+    "ale-small": 4_795_648,
+    "convbert-tiny": 1_883_976,
+}
+
+
+def expected_parameters(config: EncoderConfig) -> int:
+    """Counts from the description of the architecture, looking at no layer."""
+    D, E, F = config.hidden_size, config.embedding_size, config.intermediate_size
+    K, G = config.conv_kernel_size, config.linear_groups
+    heads = max(1, config.num_attention_heads // config.head_ratio)
+    A = heads * (D // config.num_attention_heads)
+
+    def dense(inputs, outputs, groups=1):
+        return inputs * outputs // groups + outputs
+
+    attention = {"query": dense(D, A), "key": dense(D, A), "value": dense(D, A)}
+    convolution = {
+        "static": {"point": dense(D, A), "depthwise": K * A},
+        "dynamic": {"point": dense(D, A), "kernel": dense(A, heads * K)},
+        "span": {
+            "point": dense(D, A),
+            "kernel": dense(A, heads * K),
+            "query": dense(D, A),
+            "span key": K * D + dense(D, A),
+        },
+    }[config.convolution]
+    mixer = {
+        "attention": attention,
+        "mixed": attention | convolution,  # the query is shared
+        "convolution": convolution,
+    }[config.token_mixer]
+    mixed_width = 2 * A if config.token_mixer == "mixed" else A
+    layer = (
+        sum(mixer.values())
+        + dense(mixed_width, D)
+        + dense(D, F, G)
+        + dense(F, D, G)
+        + 2 * (2 * D)  # two layer norms
+    )
+    rows = config.vocab_size + config.type_vocab_size + config.max_position_embeddings
+    embeddings = rows * E + 2 * E + (dense(E, D) if E != D else 0)
+    return embeddings + layer * (1 if config.share_layers else config.num_hidden_layers)
+
+
+def count(config: EncoderConfig) -> int:
+    with tf.Graph().as_default():  # shapes only; base would take half a gigabyte
+        variables = build_encoder(config).trainable_variables
+        return sum(math.prod(variable.shape) for variable in variables)
+
+
+def test_every_named_size_is_listed_here():
+    assert set(EXACT) == set(SIZES)
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_exact_parameters(name):
+    assert count(SIZES[name]) == EXACT[name]
+    assert expected_parameters(SIZES[name]) == EXACT[name]
+
+
+def test_convbert_small_by_hand():
+    embeddings = (30522 + 2 + 512) * 128 + 2 * 128 + 128 * 256 + 256
+    projections = 5 * (256 * 128 + 128)  # query, key, value, values and span keys to convolve
+    kernels = 9 * 256 + 128 * (2 * 9) + 2 * 9
+    feed_forward = 256 * 1024 + 1024 + 1024 * 256 + 256
+    rest = 256 * 256 + 256 + 4 * 256  # output projection, two layer norms
+    total = embeddings + 12 * (projections + kernels + feed_forward + rest)
+    assert total == EXACT["convbert-small"]
+
+
+@pytest.mark.parametrize(
+    ("token_mixer", "convolution", "groups", "head_ratio", "embedding_size", "shared"),
+    [
+        *itertools.product(TOKEN_MIXERS, CONVOLUTIONS, (1, 2), (2,), (8,), (False,)),
+        *itertools.product(TOKEN_MIXERS, ("span",), (2,), (1, 4, 8), (16,), (True, False)),
+    ],
+)
+def test_every_variable_is_trainable(
+    token_mixer, convolution, groups, head_ratio, embedding_size, shared
+):
+    """A layer of another Keras would work and yet be missing from `trainable_variables`."""
+    config = TINY.replace(
+        token_mixer=token_mixer,
+        convolution=convolution,
+        linear_groups=groups,
+        head_ratio=head_ratio,
+        embedding_size=embedding_size,
+        share_layers=shared,
+    )
+    assert count(config) == expected_parameters(config)
+
+
+def test_published_rounding():
+    """What the papers print, in millions."""
+    assert round(EXACT["convbert-medium-small"] / 1e6) == 17
+    assert round(EXACT["convbert-base"] / 1e6) == 106
+    assert round(EXACT["electra-small"] / 1e6, 2) == 13.48
+    assert round(EXACT["bert-base"] / 1e6, 2) == 108.89
+    assert round(EXACT["ale-small"] / 1e6, 1) == 4.8  # Table V of the ALE report
+
+
+def test_heads_after_the_bottleneck():
+    """Row "Head" of Table 1 of the ConvBERT supplement."""
+    names = ("convbert-small", "convbert-medium-small", "convbert-base")
+    assert [SIZES[name].num_heads for name in names] == [2, 4, 6]
+    assert [SIZES[name].head_size for name in names] == [64, 48, 64]
+
+
+def test_aliases():
+    assert set(ALIASES.values()) <= set(SIZES)
+    assert named_size("medium-small") is SIZES["convbert-medium-small"]
+
+
+def test_unknown_name_suggests_the_nearest():
+    with pytest.raises(InputError, match=r"Did you mean convbert-smal.*Received: 'convbert-smal'"):
+        named_size("convbert-smal")

@@ -1,0 +1,135 @@
+"""Hyper-parameters: the original's JSON works unchanged, mistakes are named."""
+
+import pytest
+
+from errors import InputError
+from pretrain.hparams import (
+    PretrainingHParams,
+    RunSettings,
+    encoder_config,
+    max_predictions,
+    resolve_hparams,
+    split_hparams,
+)
+from training.hyperparameters import differences, read_json_object, replace_checked
+
+
+def test_json_written_for_the_original():
+    """Keys of configure_pretraining.py of ConvBERT and ELECTRA."""
+    values = {
+        "model_size": "small",
+        "electra_objective": True,
+        "num_train_steps": 1e6,
+        "iterations_per_loop": 100,
+        "save_checkpoints_steps": 5000,
+        "keep_checkpoint_max": 3,
+        "use_tpu": False,
+        "tpu_name": None,
+        "debug": False,
+        "two_tower_generator": False,
+        "conv_type": "sdconv",
+        "conv_kernel_size": 7,
+        "linear_groups": 2,
+        "generator_hidden_size": 0.25,
+        "vocab_size": 30522,
+        "model_hparam_overrides": {"num_hidden_layers": 3, "hidden_size": 128},
+    }
+    hparams, run, ignored = split_hparams(values)
+    resolved = resolve_hparams(hparams, vocab_size=30522)
+    assert resolved.num_train_steps == 1_000_000
+    assert resolved.learning_rate == 3e-4
+    assert resolved.train_batch_size == 128
+    config = encoder_config(resolved, 30522)
+    assert (config.num_hidden_layers, config.hidden_size) == (3, 128)
+    # As in the original, the width brings its heads and its inner width along.
+    assert (config.num_attention_heads, config.intermediate_size) == (2, 512)
+    assert (config.conv_kernel_size, config.linear_groups) == (7, 2)
+    settings = replace_checked(RunSettings(), run)
+    assert (settings.iterations_per_loop, settings.save_checkpoints_steps) == (100, 5000)
+    assert ignored == ["use_tpu", "tpu_name", "debug"]
+
+
+def test_defaults_are_the_original_convberts():
+    hparams = resolve_hparams({}, vocab_size=30522)
+    assert hparams.model_size == "medium-small"
+    assert hparams.learning_rate == 5e-4
+    assert hparams.train_batch_size == 128
+    assert (hparams.linear_groups, hparams.head_ratio, hparams.conv_kernel_size) == (2, 2, 9)
+    base = resolve_hparams({"model_size": "base"}, vocab_size=30522)
+    assert (base.learning_rate, base.train_batch_size) == (2e-4, 256)
+    assert base.generator_hidden_size == pytest.approx(1 / 3)
+    assert max_predictions(hparams) == 19
+
+
+def test_resolving_twice_changes_nothing():
+    import dataclasses
+
+    for size in ("small", "medium-small", "base", "electra-small", "bert-base"):
+        once = resolve_hparams({"model_size": size}, vocab_size=30522)
+        assert resolve_hparams(dataclasses.asdict(once), vocab_size=30522) == once
+
+
+def test_attention_only():
+    hparams = resolve_hparams({"model_size": "small", "conv_type": "noconv"}, 30522)
+    config = encoder_config(hparams, 30522)
+    assert (config.token_mixer, config.head_ratio) == ("attention", 2)  # "+bottleneck"
+    electra = encoder_config(resolve_hparams({"model_size": "electra-small"}, 30522), 30522)
+    assert (electra.token_mixer, electra.head_ratio) == ("attention", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rat": 1e-3}, "Unknown hyper-parameter `learning_rat`. Did you mean `learning_rate`"),
+        ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
+        ({"learning_rate": "fast"}, "`learning_rate` should be float or null. Received: 'fast'"),
+        ({"num_train_steps": 10.5}, "`num_train_steps` should be int. Received: 10.5"),
+        ({"electra_objective": 1}, "`electra_objective` should be bool. Received: 1"),
+        ({"num_train_steps": True}, "`num_train_steps` should be int. Received: True"),
+        ({"model_size": "smal"}, "Did you mean small"),
+        ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
+        ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
+        ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
+        ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv or noconv"),
+        ({"model_hparam_overrides": {"hiden_size": 3}}, "Did you mean `hidden_size`"),
+        ({"model_hparam_overrides": {"conv_kernel_size": 4}}, "`conv_kernel_size` should be odd"),
+        ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
+        ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
+    ],
+)
+def test_mistakes(values, message):
+    with pytest.raises(InputError) as error:
+        hparams, _, _ = split_hparams(values)
+        resolve_hparams(hparams, vocab_size=30522)
+    assert message in str(error.value)
+
+
+def test_json_text_or_file(tmp_path):
+    path = tmp_path / "h.json"
+    path.write_text('{\n "learning_rate": 1e-4,\n}\n')
+    with pytest.raises(InputError, match=r"h\.json, line 3: not JSON"):
+        read_json_object(str(path))
+    path.write_text('{"learning_rate": 1e-4}')
+    assert read_json_object(str(path)) == read_json_object('{"learning_rate": 0.0001}')
+    assert read_json_object("") == {}
+    with pytest.raises(InputError, match="neither a JSON object nor a readable file"):
+        read_json_object("no/such/file.json")
+    path.write_text("[1]")
+    with pytest.raises(InputError, match="should be a JSON object"):
+        read_json_object(str(path))
+
+
+def test_differences_name_what_changed():
+    assert differences({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == [
+        "b: 2 there, 3 now",
+        "c: 'not set' there, 4 now",
+    ]
+
+
+def test_annotations_cover_every_field():
+    """A field whose type the checker does not know would accept anything."""
+    import typing
+
+    for cls in (PretrainingHParams, RunSettings):
+        for name, hint in typing.get_type_hints(cls).items():
+            assert typing.get_origin(hint) is not typing.Literal, name

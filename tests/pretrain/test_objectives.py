@@ -1,0 +1,235 @@
+"""The objectives against the original's losses, and their properties."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model import SIZES, EncoderConfig
+from pretrain.hparams import (
+    PretrainingHParams,
+    encoder_config,
+    generator_config,
+    resolve_hparams,
+)
+from pretrain.masked_lm import MaskedLM
+from pretrain.replaced_token_detection import ReplacedTokenDetection, build_objective
+from tests.golden_support import MODELS, load_golden
+from training.metrics import summarize
+
+SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
+CONFIG = EncoderConfig(
+    vocab_size=97,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=40,
+)
+SEED = tf.constant([3, 4])
+
+
+def make_hparams(**changes):
+    changes = {"max_seq_length": 24, "generator_hidden_size": 0.5, **changes}
+    return PretrainingHParams(vocab_size=97, train_batch_size=6, **changes)
+
+
+@pytest.fixture(scope="module")
+def features():
+    ids = np.random.default_rng(0).integers(5, 97, [6, 24])
+    ids[:, 0], ids[:, -1] = SPECIAL["cls"], SPECIAL["sep"]
+    mask = np.ones_like(ids)
+    mask[3:, 18:] = 0
+    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
+    return {name: tf.constant(value, tf.int32) for name, value in features.items()}
+
+
+def run(objective, features, seed=SEED, dropout_seed=None):
+    batch = objective.prepare(features, seed)
+    loss, sums = objective.loss(batch, objective.normalizers(batch), dropout_seed)
+    return batch, loss, summarize(sums)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_of_the_original(name):
+    golden = load_golden(name)
+    hparams = make_hparams(max_seq_length=20)
+    objective = ReplacedTokenDetection(hparams, golden.config, SPECIAL)
+    objective.encoder, objective.generator = golden.discriminator, golden.generator
+    objective.head, objective.generator_head = golden.discriminator_head, golden.masked_lm_head
+    # The draws are the original's: what it masked, and what it sampled from the generator.
+    names = ("input_mask", "segment_ids", "input_ids", "masked_input_ids", "masked_lm_positions")
+    names += ("masked_lm_ids", "masked_lm_weights")
+    batch = {name: tf.constant(golden.reference[name]) for name in names}
+    sampled = tf.gather(
+        tf.constant(golden.reference["corrupted_input_ids"]),
+        batch["masked_lm_positions"],
+        batch_dims=1,
+    )
+    objective.sample = lambda logits, batch: sampled
+    loss, sums = objective.loss(batch, objective.normalizers(batch), None)
+    metrics = summarize(sums)
+    assert metrics["masked_lm_loss"] == pytest.approx(golden.reference["mlm_loss"], abs=1e-5)
+    assert metrics["disc_loss"] == pytest.approx(golden.reference["disc_loss"], abs=1e-5)
+    assert float(loss) == pytest.approx(float(golden.reference["total_loss"]), rel=1e-6)
+    labels = golden.reference["disc_labels"]
+    corrupted = golden.reference["corrupted_input_ids"]
+    np.testing.assert_array_equal(labels, corrupted != golden.reference["input_ids"])
+
+
+def test_size_of_the_whole_graph():
+    """Reference facts: ConvBERT-small's whole pre-training graph has 14,019,903 parameters."""
+    hparams = resolve_hparams({"model_size": "small"}, vocab_size=30522)
+    objective = build_objective(hparams, encoder_config(hparams, 30522), SPECIAL)
+    sizes = [np.prod(variable.shape) for variable in objective.trainable_variables]
+    assert sum(sizes) == 14_019_903
+    names = [variable.ref() for variable in objective.trainable_variables]
+    assert len(names) == len(set(names))
+
+
+def test_generator_of_every_size():
+    for name, config in SIZES.items():
+        hparams = resolve_hparams({"model_size": name}, config.vocab_size)
+        scaled = generator_config(hparams, config)
+        multiplier = 3 if config.hidden_size == 768 else 4
+        assert scaled.hidden_size == config.hidden_size // multiplier
+        assert scaled.intermediate_size == 4 * scaled.hidden_size
+        assert scaled.num_attention_heads == max(1, config.num_attention_heads // multiplier)
+
+
+def test_labels_are_zero_where_the_sample_is_right(features):
+    objective = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
+    batch = objective.prepare(features, SEED)
+    objective.sample = lambda logits, batch: batch["masked_lm_ids"]
+    _, sums = objective.loss(batch, objective.normalizers(batch), None)
+    assert summarize(sums)["sampled_masked_lm_accuracy"] == 1.0
+    assert sums["disc_auc"][1].numpy().sum() == 0  # no positives at all
+    objective.sample = lambda logits, batch: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
+    _, sums = objective.loss(batch, objective.normalizers(batch), None)
+    assert sums["disc_auc"][1].numpy().sum() == batch["masked_lm_weights"].numpy().sum()
+
+
+def gradients(objective, features, loss_of):
+    batch = objective.prepare(features, SEED)
+    variables = objective.trainable_variables
+    with tf.GradientTape() as tape:
+        loss, _ = objective.loss(batch, objective.normalizers(batch), None)
+    found = tape.gradient(loss, variables)
+    return {
+        variable.name: 0.0 if g is None else float(tf.norm(tf.convert_to_tensor(g)))
+        for variable, g in zip(variables, found)
+    }
+
+
+def test_the_discriminators_loss_trains_nothing_of_the_generator(features):
+    objective = ReplacedTokenDetection(make_hparams(gen_weight=0.0), CONFIG, SPECIAL)
+    norms = gradients(objective, features, "disc")
+    generator_only = [n for n in norms if n.startswith("generator")]
+    assert len(generator_only) > 30
+    assert all(norms[name] == 0.0 for name in generator_only)
+    others = [n for n in norms if not n.startswith("generator") and "key/bias" not in n]
+    assert all(norms[name] > 0.0 for name in others)
+
+
+def test_the_generators_loss_trains_only_the_shared_embeddings_of_the_encoder(features):
+    objective = ReplacedTokenDetection(make_hparams(disc_weight=0.0), CONFIG, SPECIAL)
+    norms = gradients(objective, features, "gen")
+    for name, norm in norms.items():
+        trained = name.startswith(("generator", "encoder/embeddings/"))
+        assert (norm > 0.0) == trained or "key/bias" in name, name
+
+
+def test_untied_embeddings(features):
+    tied = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
+    untied = ReplacedTokenDetection(
+        make_hparams(untied_generator_embeddings=True), CONFIG, SPECIAL
+    )
+    assert tied.generator.embeddings is tied.encoder.embeddings
+    assert untied.generator.embeddings is not untied.encoder.embeddings
+    extra = len(untied.trainable_variables) - len(tied.trainable_variables)
+    assert extra == len(tied.encoder.embeddings.trainable_variables) == 5
+
+
+def test_tied_generator_is_the_encoder(features):
+    objective = ReplacedTokenDetection(make_hparams(untied_generator=False), CONFIG, SPECIAL)
+    assert objective.generator is objective.encoder
+    assert np.isfinite(run(objective, features)[1])
+
+
+def test_uniform_generator_has_no_network(features):
+    objective = ReplacedTokenDetection(make_hparams(uniform_generator=True), CONFIG, SPECIAL)
+    assert not [v for v in objective.trainable_variables if v.name.startswith("generator")]
+    _, _, metrics = run(objective, features)
+    assert metrics["masked_lm_loss"] == pytest.approx(np.log(97), rel=1e-5)
+
+
+def test_disallow_correct(features):
+    hparams = make_hparams(disallow_correct=True, uniform_generator=True)
+    objective = ReplacedTokenDetection(hparams, CONFIG, SPECIAL)
+    for i in range(20):
+        _, _, metrics = run(objective, features, seed=tf.constant([i, 0]))
+        assert metrics["sampled_masked_lm_accuracy"] == 0.0
+
+
+def test_temperature_sharpens_the_samples(features):
+    objective = ReplacedTokenDetection(make_hparams(temperature=1e-3), CONFIG, SPECIAL)
+    batch = objective.prepare(features, SEED)
+    logits = objective.generator_logits(batch)
+    np.testing.assert_array_equal(objective.sample(logits, batch), tf.argmax(logits, -1))
+
+
+def test_loss_weights(features):
+    objective = ReplacedTokenDetection(make_hparams(gen_weight=2.0, disc_weight=3.0), CONFIG, SPECIAL)
+    _, loss, metrics = run(objective, features)
+    expected = 2 * metrics["masked_lm_loss"] + 3 * metrics["disc_loss"]
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_metrics_have_electras_names(features):
+    _, _, metrics = run(ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL), features)
+    assert set(metrics) == {
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "sampled_masked_lm_accuracy",
+        "disc_loss",
+        "disc_auc",
+        "disc_accuracy",
+        "disc_precision",
+        "disc_recall",
+    }
+
+
+def test_masked_lm_starts_at_log_v(features):
+    objective = MaskedLM(make_hparams(), CONFIG, SPECIAL)
+    _, loss, metrics = run(objective, features)
+    assert float(loss) == pytest.approx(np.log(97), rel=0.02)
+    assert float(loss) == pytest.approx(metrics["masked_lm_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("electra_objective", [True, False])
+def test_the_step_compiles_to_the_same_numbers(features, electra_objective):
+    hparams = make_hparams(electra_objective=electra_objective)
+    objective = build_objective(hparams, CONFIG, SPECIAL)
+
+    def step(features, seed):
+        batch = objective.prepare(features, seed)
+        with tf.GradientTape() as tape:
+            loss, sums = objective.loss(batch, objective.normalizers(batch), seed)
+        found = tape.gradient(loss, objective.trainable_variables)
+        return loss, sums, tf.linalg.global_norm(found), batch["masked_lm_positions"]
+
+    plain = tf.function(step)(features, SEED)
+    compiled = tf.function(step, jit_compile=True)(features, SEED)
+    np.testing.assert_array_equal(plain[3], compiled[3])
+    for a, b in zip(tf.nest.flatten(plain[:3]), tf.nest.flatten(compiled[:3])):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
+
+
+def test_dropout_is_a_function_of_its_seed(features):
+    objective = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
+    one, again, other, off = (
+        float(run(objective, features, dropout_seed=seed)[1])
+        for seed in (SEED, SEED, SEED + 1, None)
+    )
+    assert one == again
+    assert len({one, other, off}) == 3
