@@ -213,7 +213,7 @@ def train_and_evaluate(
     step, total = controller.global_step, hparams.num_train_steps
     log = monitoring.MetricsLog(model_dir, step)
     controller.eval_actions = (log.action("heldout"),)
-    if FLAGS.do_train and int(step) < total:
+    if FLAGS.do_train and int(step.numpy()) < total:
         bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, BAR)
         interrupt = monitoring.InterruptBetweenLoops()
         controller.train_actions = (log.action("train"), bar, interrupt)
@@ -226,15 +226,19 @@ def train_and_evaluate(
                 controller.train(total)
         except monitoring.Interrupted:
             controller.save_checkpoint()
-            print(f"stopped at step {int(step)}; run the same command to go on", file=sys.stderr)
+            print(
+                f"stopped at step {int(step.numpy())}; run the same command to go on",
+                file=sys.stderr,
+            )
             sys.exit(130)
         finally:
             bar.close()
+            interrupt.close()
     elif FLAGS.do_eval:
         controller.evaluate(run.num_eval_steps)
     picture = monitoring.plot_curves(model_dir, CURVES)
     last = monitoring.read_metrics(model_dir)[-1:]
-    print(f"step {int(step)}, model in {model_dir}, curves in {picture}", file=sys.stderr)
+    print(f"step {int(step.numpy())}, model in {model_dir}, curves in {picture}", file=sys.stderr)
     for row in last:
         shown = {k: round(v, 4) for k, v in row.items() if isinstance(v, float) and k != "time"}
         print(f"{row['split']}: {shown}", file=sys.stderr)

@@ -100,13 +100,17 @@ def score_guesses(
     for batch in batches:
         for row, slot in zip(*np.nonzero(batch["masked_lm_weights"])):
             seen, position = batch["masked_input_ids"][row], batch["masked_lm_positions"][row, slot]
+            answer = batch["masked_lm_ids"][row, slot]
+            slots += 1
+            if allowed[seen[position]]:  # not hidden: every guess, as the model may, copies it
+                hits += seen[position] == answer
+                continue
             left, right = int(seen[position - 1]), int(seen[min(position + 1, len(seen) - 1)])
             one = guesser.from_left(left, allowed)
             one = commonest if one is None else one  # a hidden neighbour says nothing
             two = guesser.from_both(left, right, allowed)
             guesses = (commonest, one, one if two is None else two)
-            hits += np.array(guesses) == batch["masked_lm_ids"][row, slot]
-            slots += 1
+            hits += np.array(guesses) == answer
     names = ("commonest token", "bigram, left neighbour", "bigram, both neighbours")
     return {**dict(zip(names, (hits / max(1, slots)).tolist())), "slots": slots}
 

@@ -82,7 +82,13 @@ class Encoder(tf_keras.layers.Layer):
         width = self.embeddings.config.embedding_size
         self.embeddings_project = None
         if width != config.hidden_size:
-            self.embeddings_project = dense(config, config.hidden_size, "embeddings_project")
+            # Glorot, the default of the original's framework, which sets nothing else here.
+            self.embeddings_project = dense(
+                config,
+                config.hidden_size,
+                "embeddings_project",
+                kernel_initializer="glorot_uniform",
+            )
         distinct = 1 if config.share_layers else config.num_hidden_layers
         self.encoder_layers = [EncoderLayer(config, name=f"layer_{i}") for i in range(distinct)]
 

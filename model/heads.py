@@ -46,7 +46,7 @@ class DiscriminatorHead(tf_keras.layers.Layer):
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
         self.transform = dense(config, config.hidden_size, "dense", activation=config.hidden_act)
-        self.logit = dense(config, 1, "dense_1")
+        self.logit = dense(config, 1, "dense_1", kernel_initializer="glorot_uniform")
 
     def call(self, hidden):
         return tf.cast(tf.squeeze(self.logit(self.transform(hidden)), -1), tf.float32)

@@ -17,8 +17,9 @@ def initializer(config: EncoderConfig) -> tf_keras.initializers.Initializer:
 
 
 def dense(config: EncoderConfig, units: int, name: str, **kwargs) -> tf_keras.layers.Dense:
-    """A dense layer with BERT's initialisation."""
-    return tf_keras.layers.Dense(units, kernel_initializer=initializer(config), name=name, **kwargs)
+    """A dense layer with BERT's initialisation, unless another is given."""
+    kwargs.setdefault("kernel_initializer", initializer(config))
+    return tf_keras.layers.Dense(units, name=name, **kwargs)
 
 
 def layer_norm(name: str = "LayerNorm") -> tf_keras.layers.LayerNormalization:

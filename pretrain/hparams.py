@@ -208,15 +208,17 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
 def generator_config(hparams: PretrainingHParams, config: EncoderConfig) -> EncoderConfig:
     """The generator: the discriminator scaled by `generator_hidden_size` and `generator_layers`.
 
-    Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width, since
-    they are shared.
+    Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when they
+    are shared, and are as wide as its layers when `untied_generator_embeddings`.
     """
     multiplier = hparams.generator_hidden_size
     hidden_size = round(config.hidden_size * multiplier)
     # Rounded where the original truncates: 12 heads times 0.33333 are 4 heads, not 3.
     heads = max(1, round(config.num_attention_heads * multiplier))
+    untied = hparams.untied_generator_embeddings
     return config.replace(
         hidden_size=hidden_size,
+        embedding_size=hidden_size if untied else config.embedding_size,
         num_hidden_layers=max(1, round(config.num_hidden_layers * hparams.generator_layers)),
         num_attention_heads=heads,
         intermediate_size=4 * hidden_size,

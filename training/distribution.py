@@ -29,14 +29,21 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
     wanted = int(count) if count else len(gpus) or 2
     if not gpus:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(wanted)]
-        )
+        _split_cpu(wanted)
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
     if not 1 <= wanted <= len(devices):
         raise InputError(f"--strategy {name}: there are {len(devices)} devices")
     return tf.distribute.MirroredStrategy([device.name for device in devices[:wanted]])
+
+
+def _split_cpu(parts: int) -> None:
+    """Makes logical CPU devices, unless there are enough; TensorFlow fixes them at first use."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    present = tf.config.get_logical_device_configuration(cpu) or ()
+    if len(present) < parts:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(parts)]
+        )
 
 
 def sum_over_replicas(tensors):

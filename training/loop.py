@@ -62,7 +62,7 @@ class Trainer(orbit.AbstractTrainer):
             TrainingStopped: a loss or gradient that is not finite; names the first such step.
         """
         if self._iterator is None:  # now, because the step has been restored since construction
-            dataset = self._create_dataset(int(self.optimizer.iterations))
+            dataset = self._create_dataset(int(self.optimizer.iterations.numpy()))
             self._iterator = iter(distribute(dataset, self.strategy))
         sums, first_bad_step = self._run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:

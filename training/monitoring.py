@@ -27,7 +27,7 @@ class MetricsLog:
 
     def __init__(self, model_dir: str, step: tf.Variable):
         self._path, self._step = os.path.join(model_dir, METRICS_FILE), step
-        kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step)]
+        kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
         with open(self._path + ".tmp", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in kept)
         os.replace(self._path + ".tmp", self._path)
@@ -36,7 +36,12 @@ class MetricsLog:
         """An orbit action that logs what it is given as metrics of `split`."""
 
         def log(values: dict[str, float]) -> None:
-            row = {"step": int(self._step), "split": split, "time": round(time.time(), 3), **values}
+            row = {
+                "step": int(self._step.numpy()),
+                "split": split,
+                "time": round(time.time(), 3),
+                **values,
+            }
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
@@ -70,7 +75,7 @@ class ProgressBar:
         self._step, self._batch_size, self._names = step, batch_size, names
         self._bar = tqdm.tqdm(
             total=total_steps,
-            initial=int(step),
+            initial=int(step.numpy()),
             unit="step",
             file=sys.stderr,
             mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
@@ -81,7 +86,7 @@ class ProgressBar:
         self._time = time.monotonic()
 
     def __call__(self, values: dict[str, float]) -> None:
-        now, done = time.monotonic(), int(self._step) - self._bar.n
+        now, done = time.monotonic(), int(self._step.numpy()) - self._bar.n
         shown = {label: values[name] for name, label in self._names.items() if name in values}
         postfix = [f"{label} {value:.3f}" for label, value in shown.items()]
         postfix.append(f"{done * self._batch_size / (now - self._time):.0f} examples/s")
@@ -106,8 +111,7 @@ class InterruptBetweenLoops:
 
     def __init__(self):
         self._asked = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
+        self._before = {n: signal.signal(n, self._ask) for n in (signal.SIGINT, signal.SIGTERM)}
 
     def _ask(self, number, frame) -> None:
         self._asked = True
@@ -117,6 +121,11 @@ class InterruptBetweenLoops:
     def __call__(self, values: dict[str, float]) -> None:
         if self._asked:
             raise Interrupted
+
+    def close(self) -> None:
+        """Gives the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:

@@ -35,7 +35,9 @@ def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync if context is not None else 1
-    words = tf.random.stateless_uniform([replicas * batch_size, *shape], seed, None, None, tf.uint32)
+    words = tf.random.stateless_uniform(
+        [replicas * batch_size, *shape], seed, None, None, tf.uint32
+    )
     # The same floats with and without XLA, which by itself takes other bits of the same words.
     noise = tf.cast(tf.bitwise.right_shift(words, 8), tf.float32) * 2.0**-24
     if replicas == 1:

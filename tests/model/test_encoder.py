@@ -194,7 +194,7 @@ def test_dynamic_batch_and_length(changes):
     [
         {},
         {"convolution": "dynamic", "linear_groups": 2, "share_layers": True},
-        {"convolution": "static", "token_mixer": "convolution"},
+        {"convolution": "static", "num_hidden_layers": 1},
     ],
 )
 def test_xla_equals_plain(changes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -68,6 +69,7 @@ def expected_parameters(config: EncoderConfig) -> int:
     return embeddings + layer * (1 if config.share_layers else config.num_hidden_layers)
 
 
+@functools.cache
 def count(config: EncoderConfig) -> int:
     with tf.Graph().as_default():  # shapes only; base would take half a gigabyte
         variables = build_encoder(config).trainable_variables

@@ -80,7 +80,10 @@ def test_attention_only():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"learning_rat": 1e-3}, "Unknown hyper-parameter `learning_rat`. Did you mean `learning_rate`"),
+        (
+            {"learning_rat": 1e-3},
+            "Unknown hyper-parameter `learning_rat`. Did you mean `learning_rate`",
+        ),
         ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
         ({"learning_rate": "fast"}, "`learning_rate` should be float or null. Received: 'fast'"),
         ({"num_train_steps": 10.5}, "`num_train_steps` should be int. Received: 10.5"),

@@ -141,11 +141,11 @@ def test_the_generators_loss_trains_only_the_shared_embeddings_of_the_encoder(fe
 
 def test_untied_embeddings(features):
     tied = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
-    untied = ReplacedTokenDetection(
-        make_hparams(untied_generator_embeddings=True), CONFIG, SPECIAL
-    )
+    untied = ReplacedTokenDetection(make_hparams(untied_generator_embeddings=True), CONFIG, SPECIAL)
     assert tied.generator.embeddings is tied.encoder.embeddings
     assert untied.generator.embeddings is not untied.encoder.embeddings
+    table = untied.generator.embeddings.word_embeddings
+    assert table.shape == [97, untied.generator.config.hidden_size] == [97, 16]
     extra = len(untied.trainable_variables) - len(tied.trainable_variables)
     assert extra == len(tied.encoder.embeddings.trainable_variables) == 5
 
@@ -179,7 +179,9 @@ def test_temperature_sharpens_the_samples(features):
 
 
 def test_loss_weights(features):
-    objective = ReplacedTokenDetection(make_hparams(gen_weight=2.0, disc_weight=3.0), CONFIG, SPECIAL)
+    objective = ReplacedTokenDetection(
+        make_hparams(gen_weight=2.0, disc_weight=3.0), CONFIG, SPECIAL
+    )
     _, loss, metrics = run(objective, features)
     expected = 2 * metrics["masked_lm_loss"] + 3 * metrics["disc_loss"]
     assert float(loss) == pytest.approx(expected, rel=1e-5)

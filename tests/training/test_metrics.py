@@ -27,8 +27,10 @@ def test_auc_of_constant_predictions_is_a_half():
 def test_sums_add_up_over_batches():
     values, weights = np.arange(12.0), np.arange(12) % 3
     whole = metrics.mean(tf.constant(values), tf.constant(weights))
-    parts = sum(metrics.mean(tf.constant(v), tf.constant(w)) for v, w in
-                zip(np.split(values, 3), np.split(weights, 3)))
+    parts = sum(
+        metrics.mean(tf.constant(v), tf.constant(w))
+        for v, w in zip(np.split(values, 3), np.split(weights, 3))
+    )
     np.testing.assert_allclose(whole, parts)
     expected = (values * weights).sum() / weights.sum()
     np.testing.assert_allclose(metrics.summarize({"x": whole})["x"], expected)

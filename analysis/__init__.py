@@ -1,0 +1,1 @@
+"""What the models cost, counted: parameters and floating-point operations."""

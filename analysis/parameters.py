@@ -1,0 +1,82 @@
+"""Counts the parameters of every named size, by building it.
+
+    python -m analysis.parameters [--markdown]
+
+The whole pre-training graph is the encoder with everything that trains beside it: the discriminator
+head, the generator and its head for replaced-token detection, the output layer for masked language
+modelling. Optimizer slots are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from analysis.tables import format_table
+from model import SIZES
+from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
+from pretrain.replaced_token_detection import build_objective
+
+# The objective does not depend on them; they are BERT's English ones.
+_SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}
+
+
+class Parameters(NamedTuple):
+    """Numbers of trained values.
+
+    Attributes:
+        encoder: of the encoder that fine-tuning takes: no pooler, no heads (the papers' "Params").
+        graph: of the whole pre-training graph.
+    """
+
+    encoder: int
+    graph: int
+
+
+def count_parameters(hparams: PretrainingHParams) -> Parameters:
+    """Builds an objective and its networks, and counts their variables.
+
+    Args:
+        hparams: resolved hyper-parameters (see `resolve_hparams`).
+    """
+    config = encoder_config(hparams, hparams.vocab_size)
+    # Variables of a graph that never runs take no memory, whatever the size.
+    with tf.Graph().as_default():
+        objective = build_objective(hparams, config, _SPECIAL_IDS)
+        return Parameters(*map(_count, (objective.encoder, objective)))
+
+
+def default_hparams(size: str) -> PretrainingHParams:
+    """A named size with the objective it belongs to: masked LM for BERT, else detection."""
+    values = {"model_size": size, "electra_objective": not size.startswith("bert-")}
+    return resolve_hparams(values, SIZES[size].vocab_size)
+
+
+def parameter_table(markdown: bool = False) -> str:
+    """The counts of every named size as a table."""
+    rows = []
+    for size, config in SIZES.items():
+        hparams = default_hparams(size)
+        objective = "replaced-token detection" if hparams.electra_objective else "masked LM"
+        encoder, graph = count_parameters(hparams)
+        rows.append([size, f"{config.vocab_size:,}", f"{encoder:,}", f"{graph:,}", objective])
+    header = ["size", "vocabulary", "encoder", "pre-training graph", "objective"]
+    return format_table(header, rows, markdown)
+
+
+def _count(module: tf.Module) -> int:
+    return sum(math.prod(variable.shape) for variable in module.trainable_variables)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.parameters")
+    parser.add_argument("--markdown", action="store_true", help="write Markdown")
+    print(parameter_table(parser.parse_args().markdown))
+
+
+if __name__ == "__main__":
+    main()

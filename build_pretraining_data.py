@@ -1,0 +1,86 @@
+"""Builds pre-training data: corpus -> vocabulary -> TFRecords.
+
+    python build_pretraining_data.py --corpus wiki/ --corpus_format wikiextractor \\
+        --vocab bert_uncased/vocab.txt --output_dir data_wiki
+
+Run it again to go on after an interruption. See data/build.py for what the folder holds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from absl import app, flags
+
+# Before TensorFlow is imported: no chatter, and no accelerator, which the builder has no use for.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+from data import build, corpus
+from errors import main_with_clear_errors
+
+_CORPUS = flags.DEFINE_string(
+    "corpus", "", "File, folder or data set name of the text, as --corpus_format says."
+)
+_CORPUS_FORMAT = flags.DEFINE_enum(
+    "corpus_format", "text", corpus.CORPUS_FORMATS, "What the corpus is; see data/corpus.py."
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "The data folder to make; --data_dir of run_pretraining.py."
+)
+_VOCAB = flags.DEFINE_string(
+    "vocab", None, "A vocab.txt or a folder that holds one; without it, a vocabulary is learned."
+)
+_VOCAB_SIZE = flags.DEFINE_integer(
+    "vocab_size", 30522, "Size of the vocabulary that is learned.", lower_bound=100
+)
+_DO_LOWER_CASE = flags.DEFINE_bool(
+    "do_lower_case", None, "Lower-case the text. Default: as saved beside --vocab, else true."
+)
+_STRIP_ACCENTS = flags.DEFINE_bool(
+    "strip_accents", None, "Remove accents. Default: as saved beside --vocab, else as the casing."
+)
+_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Tokens of an example.")
+_HELDOUT_FRACTION = flags.DEFINE_float(
+    "heldout_fraction", 0.01, "Share of the documents that is held out for evaluation."
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of the examples, their order and the split.")
+_NUM_SHARDS = flags.DEFINE_integer(
+    "num_shards", None, "Record files per split. Default: one for each 32 MiB of text, at least 8."
+)
+_NUM_PROCESSES = flags.DEFINE_integer(
+    "num_processes", None, "Default: one per core, fewer for little text. The result is the same."
+)
+_STRICT = flags.DEFINE_bool(
+    "strict", False, "Refuse bytes that are not UTF-8 instead of replacing and counting them."
+)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    options = build.BuildOptions(
+        corpus=_CORPUS.value,
+        corpus_format=_CORPUS_FORMAT.value,
+        output_dir=_OUTPUT_DIR.value,
+        vocab=_VOCAB.value,
+        vocab_size=_VOCAB_SIZE.value,
+        do_lower_case=_DO_LOWER_CASE.value,
+        strip_accents=_STRIP_ACCENTS.value,
+        max_seq_length=_MAX_SEQ_LENGTH.value,
+        heldout_fraction=_HELDOUT_FRACTION.value,
+        seed=_SEED.value,
+        num_shards=_NUM_SHARDS.value,
+        strict=_STRICT.value,
+        num_processes=_NUM_PROCESSES.value,
+    )
+    try:
+        build.build(options)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the last finished shard", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("output_dir")
+    app.run(main_with_clear_errors(main))

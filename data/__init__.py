@@ -1,0 +1,1 @@
+"""Text -> tokens -> TFRecords -> tf.data. Code only, never bytes; knows no model."""

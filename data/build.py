@@ -1,0 +1,273 @@
+"""The builder: checks and plans, has the shards built, and finishes the data folder.
+
+While a build runs, all but the vocabulary lies in `DATA_DIR/unfinished_build/`: the settings, the
+record files, and a small JSON per finished shard. A build that was stopped goes on from there when
+it is run again; the folders take their final names, and the manifest is written, at the end.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+import shutil
+from typing import Any
+
+from data import manifest, shards, workers
+from data.corpus import Corpus, open_corpus
+from data.examples import MIN_TARGET
+from data.input_pipeline import SPLITS
+from data.vocabulary import VOCABULARY_FILE, Vocabulary, learn_vocabulary
+from errors import InputError
+
+UNFINISHED = "unfinished_build"
+SHARD_BYTES = 32 << 20
+MIN_SHARDS = 8
+VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
+_PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildOptions:
+    """What to build.
+
+    Attributes:
+        corpus: path (or name) of the corpus.
+        corpus_format: one of `data.corpus.CORPUS_FORMATS`.
+        output_dir: the data folder.
+        vocab: a vocab.txt or a folder that holds one; None learns a vocabulary.
+        vocab_size: of the learned vocabulary.
+        do_lower_case: None takes it from beside the vocabulary, else True.
+        strip_accents: likewise.
+        max_seq_length: S.
+        heldout_fraction: share of the documents that is held out, in [0, 1).
+        seed: of examples, order, held-out split.
+        num_shards: record files per split; None gives files of about SHARD_BYTES of text.
+        strict: refuse bytes that are not UTF-8.
+        num_processes: None means one per core, fewer where there is little text. Changes nothing
+            in the result, and neither does `strict`.
+    """
+
+    corpus: str
+    corpus_format: str
+    output_dir: str
+    vocab: str | None = None
+    vocab_size: int = 30522
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    max_seq_length: int = 128
+    heldout_fraction: float = 0.01
+    seed: int = 0
+    num_shards: int | None = None
+    strict: bool = False
+    num_processes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, valid, expected in (
+            ("max_seq_length", self.max_seq_length >= MIN_TARGET, f"at least {MIN_TARGET}"),
+            ("heldout_fraction", 0 <= self.heldout_fraction < 1, "in [0, 1)"),
+            ("num_shards", self.num_shards is None or self.num_shards > 0, "positive"),
+            ("num_processes", self.num_processes is None or self.num_processes > 0, "positive"),
+        ):
+            if not valid:
+                raise InputError(f"{name} should be {expected}. Received: {getattr(self, name)}")
+
+
+def build(options: BuildOptions) -> dict[str, Any]:
+    """Builds a data folder, or goes on building it, or finds it complete.
+
+    Args:
+        options: what to build.
+
+    Returns:
+        The manifest, also written to `DATA_DIR/manifest.json`.
+
+    Raises:
+        InputError: bad corpus, vocabulary, option or folder. What was finished before stays in
+            `DATA_DIR/unfinished_build` and is used when the same build is run again.
+    """
+    corpus = open_corpus(options.corpus, options.corpus_format, strict=options.strict)
+    given = _load_vocabulary(options)
+    settings = _resolve_settings(options, corpus, given)
+    finished = manifest.read_manifest(options.output_dir)
+    if finished is not None:
+        _refuse_difference(options.output_dir, finished["settings"], settings)
+        _refuse_missing_files(options.output_dir, finished)
+        print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
+        return finished
+
+    work = _prepare_folder(options.output_dir, settings)
+    vocabulary = given or _learned_vocabulary(options, corpus)
+    vocabulary.save(options.output_dir)
+    shard_settings = shards.ShardSettings(
+        options.max_seq_length, options.heldout_fraction, options.seed, settings["num_shards"]
+    )
+    job = workers.Job(corpus, vocabulary, shard_settings, work)
+    workers.build_shards(job, options.num_processes)
+    return _finish(options.output_dir, work, settings, shard_settings, vocabulary)
+
+
+# ---------------------------------------------------------------- settings and folders
+
+
+def _load_vocabulary(options: BuildOptions) -> Vocabulary | None:
+    if options.vocab is None:
+        return None
+    return Vocabulary.load(
+        options.vocab, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
+    )
+
+
+def _resolve_settings(
+    options: BuildOptions, corpus: Corpus, vocabulary: Vocabulary | None
+) -> dict[str, Any]:
+    """Everything that decides the bytes of the result, as it is compared and recorded."""
+    sizes = [shards.unit_bytes(unit) for unit in corpus.units]
+    identity = [
+        [unit.name, unit.start, unit.end, list(unit.members), size]
+        for unit, size in zip(corpus.units, sizes)
+    ]
+    # At least MIN_SHARDS, so that small corpora are mixed and shared out well too.
+    by_size = max(MIN_SHARDS, -(-sum(sizes) // SHARD_BYTES))
+    if vocabulary is None:
+        lower = True if options.do_lower_case is None else options.do_lower_case
+        strip = lower if options.strip_accents is None else options.strip_accents
+        source: dict[str, Any] = {"learned": True, "vocab_size": options.vocab_size}
+        source |= {"do_lower_case": lower, "strip_accents": strip}
+    else:
+        source = {"learned": False, "vocab_size": vocabulary.size, "digest": vocabulary.digest}
+        source |= {
+            "do_lower_case": vocabulary.do_lower_case,
+            "strip_accents": vocabulary.strip_accents,
+        }
+    return {
+        "corpus_format": options.corpus_format,
+        "corpus_units": len(corpus.units),
+        "corpus_bytes": sum(sizes),
+        "corpus_digest": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+        "vocabulary": source,
+        "max_seq_length": options.max_seq_length,
+        "heldout_fraction": options.heldout_fraction,
+        "seed": options.seed,
+        "num_shards": min(options.num_shards or by_size, len(corpus.units)),
+    }
+
+
+def _refuse_difference(folder: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    different = [
+        f"{name}={before.get(name)} there, {name}={now.get(name)} now"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]
+    if different:
+        raise InputError(
+            f"{folder} was built with other settings ({'; '.join(different)}): "
+            "give the same ones or another --output_dir"
+        )
+
+
+def _refuse_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
+    for name in finished["files"]:
+        path = os.path.join(output_dir, name)
+        if manifest.listed_records(path, finished) is None:
+            raise InputError(
+                f"{path} is missing, or not as {manifest.MANIFEST} lists it: remove {output_dir} "
+                "and build again"
+            )
+
+
+def _prepare_folder(output_dir: str, settings: dict[str, Any]) -> str:
+    """Makes the folder of the unfinished build, or checks that it is one of the same settings."""
+    work = os.path.join(output_dir, UNFINISHED)
+    settings_file = os.path.join(work, "settings.json")
+    try:
+        before = manifest.read_json(settings_file)
+        if before is not None:
+            _refuse_difference(output_dir, before, settings)
+        else:
+            names = [*SPLITS.values(), *[VOCABULARY_FILE] * settings["vocabulary"]["learned"]]
+            foreign = [name for name in names if _exists(output_dir, name)]
+            if foreign:
+                raise InputError(
+                    f"{output_dir} already holds {' and '.join(foreign)} of another origin: "
+                    "give another --output_dir"
+                )
+        for folder in SPLITS.values():
+            os.makedirs(os.path.join(work, folder), exist_ok=True)
+        for leftover in glob.glob(os.path.join(glob.escape(work), "**", "*.tmp-*"), recursive=True):
+            os.remove(leftover)
+    except OSError as error:
+        raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
+    if before is None:
+        manifest.write_json(settings_file, settings)
+    return work
+
+
+def _exists(*parts: str) -> bool:
+    return os.path.exists(os.path.join(*parts))
+
+
+def _learned_vocabulary(options: BuildOptions, corpus: Corpus) -> Vocabulary:
+    """Learns the vocabulary, or loads the one that the build before this one learned."""
+    if _exists(options.output_dir, VOCABULARY_FILE):
+        return Vocabulary.load(options.output_dir)
+    print(f"learning a vocabulary of {options.vocab_size} pieces", flush=True)
+    lower = True if options.do_lower_case is None else options.do_lower_case
+    return learn_vocabulary(
+        shards.sample_training_lines(
+            corpus, options.heldout_fraction, options.seed, VOCABULARY_SAMPLE_CHARACTERS
+        ),
+        options.vocab_size,
+        do_lower_case=lower,
+        strip_accents=lower if options.strip_accents is None else options.strip_accents,
+    )
+
+
+# ---------------------------------------------------------------- the end
+
+
+def _finish(
+    output_dir: str,
+    work: str,
+    settings: dict[str, Any],
+    shard_settings: shards.ShardSettings,
+    vocabulary: Vocabulary,
+) -> dict[str, Any]:
+    """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
+    splits = {split: collections.Counter() for split in shard_settings.splits}
+    problems: collections.Counter = collections.Counter()
+    files: dict[str, dict[str, int]] = {}
+    for index in range(shard_settings.num_shards):
+        counts = manifest.read_json(os.path.join(work, f"shard-{index:05d}.json")) or {}
+        for split in splits:
+            splits[split].update(counts["splits"][split])
+        problems.update(counts["problems"])
+        files |= counts["files"]
+    if not splits["train"]["examples"]:
+        shutil.rmtree(work)
+        raise InputError(
+            f"the corpus should hold text to train on. Received: {sum(problems.values())} "
+            f"problems ({manifest.listing(problems) or 'none'}), no training document"
+        )
+    content = {
+        "settings": settings,
+        "vocabulary_digest": vocabulary.digest,
+        "vocabulary_size": vocabulary.size,  # a learned one may be smaller than was asked for
+        "splits": {
+            split: manifest.with_shares(counts, settings["max_seq_length"])
+            for split, counts in splits.items()
+        },
+        "problems": dict(sorted(problems.items())),
+        "files": dict(sorted(files.items())),
+        "versions": {name: manifest.package_version(name) for name in _PACKAGES},
+    }
+    for split in splits:
+        if not _exists(output_dir, SPLITS[split]):
+            os.replace(os.path.join(work, SPLITS[split]), os.path.join(output_dir, SPLITS[split]))
+    manifest.write_json(os.path.join(output_dir, manifest.MANIFEST), content)
+    shutil.rmtree(work)
+    print(manifest.summary(output_dir, content))
+    return content

@@ -1,0 +1,65 @@
+"""Where raw text comes from: one function opens any corpus, whatever its format.
+
+A corpus is a list of units, each readable by itself, and a unit is a stream of documents. See
+`data.readers.base` for the three types; each format has its own file beside that one, and the
+installed documentation is in `data.documentation`.
+"""
+
+from __future__ import annotations
+
+import collections
+import difflib
+from collections.abc import Callable
+
+from data.documentation import InstalledDocumentation
+from data.readers.base import Corpus, Document, Unit
+from data.readers.openwebtext import OpenWebTextCorpus
+from data.readers.text import TextCorpus, TextPerFileCorpus
+from data.readers.tfds_text import TfdsCorpus
+from data.readers.wikiextractor import WikiExtractorCorpus
+from errors import InputError
+
+__all__ = ["CORPUS_FORMATS", "Corpus", "Document", "Unit", "open_corpus"]
+
+_READERS: dict[str, Callable[..., Corpus]] = {
+    "text": TextCorpus,
+    "text_per_file": TextPerFileCorpus,
+    "wikiextractor": WikiExtractorCorpus,
+    "openwebtext": OpenWebTextCorpus,
+    "tfds": TfdsCorpus,
+    "installed_documentation": InstalledDocumentation,
+}
+
+CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
+
+
+def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpus:
+    """Opens a corpus and makes sure that it holds at least one document.
+
+    Args:
+        path: a file or folder; for "tfds" NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for
+            "installed_documentation" empty, or a folder of packages.
+        corpus_format: one of `CORPUS_FORMATS`.
+        strict: refuse bytes that are not UTF-8 instead of replacing and counting them.
+
+    Raises:
+        InputError: unknown format, nothing at `path`, or no document in it. The corpus is read up
+            to its first document only; later faults are raised by `Corpus.documents`.
+    """
+    if corpus_format not in _READERS:
+        nearest = difflib.get_close_matches(corpus_format, CORPUS_FORMATS, n=1, cutoff=0.4)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise InputError(
+            f"The corpus format must be one of {', '.join(CORPUS_FORMATS)}. "
+            f"Received: {corpus_format!r}.{hint}"
+        )
+    corpus = _READERS[corpus_format](path, strict=strict)
+    found: collections.Counter = collections.Counter()
+    for unit in corpus.units:
+        for _ in corpus.documents(unit, found):
+            return corpus
+    seen = ", ".join(f"{count} {what}" for what, count in sorted(found.items())) or "nothing"
+    raise InputError(
+        f"The corpus must hold at least one document in the format {corpus_format!r}. "
+        f"Received: {path!r} with {seen}"
+    )

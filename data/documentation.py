@@ -1,0 +1,185 @@
+"""The English text every machine with this project already has: the docstrings of its packages."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import inspect
+import os
+import re
+import sysconfig
+import warnings
+from collections.abc import Iterator
+
+from data.readers.base import Corpus, Document, Unit, encodable
+from errors import InputError
+
+# Test suites and bundled copies of other packages repeat text that is read elsewhere.
+_SKIPPED_FOLDER = re.compile(r"__pycache__|tests?|testing|externals|_?vendor(ed)?")
+# Older copies of `keras`: the three share up to 43 % of their longer lines word for word, so that
+# text held out for evaluation would also be trained on.
+_SKIPPED_PACKAGES = frozenset({"tf_keras", "tensorflow/python/keras"})
+
+_UNDERLINE = re.compile(r"[^\w\s]{3,}$")
+_NO_WORDS = re.compile(r"[\W_]*$")
+_ITEM = re.compile(r"([-*+•]|\d+[.)]) |\*{0,2}`?\w+`?( ?\([^)]*\))? ?: ")
+# What running English is never long without.
+_FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be by can for from has if in is it its not of on or that the then this "
+        "to used was when which will with you",
+    )
+)
+_MIN_WORDS = 40
+_MIN_FUNCTION_WORDS = 0.15  # their share among the words of a document
+
+
+class InstalledDocumentation(Corpus):
+    """Docstrings of the modules, classes and functions of the installed packages.
+
+    The source files are parsed, never imported. One docstring is one document, reduced to its
+    prose: code, doctests, tables and section headings go, a paragraph's wrapped lines are joined.
+    Documents with little prose are left out ("short_documents"), as are those whose text the unit
+    has already given ("duplicate_documents"). Duplicates are sought within a unit only, so that
+    units stay independent.
+    """
+
+    files_per_unit = 256
+
+    def __init__(self, path: str = "", *, strict: bool = False) -> None:
+        """Lists the packages' source files.
+
+        Args:
+            path: a folder of packages; empty means those of the running environment.
+            strict: without effect: files that are not valid Python are counted, never refused,
+                as nobody can mend an installed package.
+        """
+        super().__init__(path or sysconfig.get_paths()["purelib"], strict=strict)
+
+    def _find_units(self) -> Iterator[Unit]:
+        if not os.path.isdir(self.path):
+            raise InputError(f"The packages must be in a folder. Received: {self.path!r}")
+        by_package = collections.defaultdict(list)
+        for member in _source_files(self.path):
+            by_package[member.split("/")[0]].append(member)
+        if not by_package:
+            raise InputError(f"The folder must hold Python packages. Received: {self.path!r}")
+        for package, members in sorted(by_package.items()):
+            for start in range(0, len(members), self.files_per_unit):
+                part = tuple(members[start : start + self.files_per_unit])
+                yield Unit(f"{package}@{start}", self.path, members=part)
+
+    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
+        """Yields the unit's docstrings, by file name and within a file by line."""
+        seen: set[tuple[str, ...]] = set()
+        for member in unit.members:
+            for line, docstring in _docstrings(os.path.join(unit.path, member), problems):
+                lines = prose_lines(docstring)
+                if not is_prose(lines):
+                    problems["short_documents"] += 1
+                    continue
+                identity = tuple(lines)
+                if identity in seen:
+                    problems["duplicate_documents"] += 1
+                    continue
+                seen.add(identity)
+                yield Document(f"{member}:{line}", lines)
+
+
+def _source_files(root: str) -> list[str]:
+    """Lists the Python files below `root` as sorted relative names with forward slashes."""
+    found = []
+    for folder, subfolders, files in os.walk(root):
+        place = os.path.relpath(folder, root).replace(os.sep, "/")
+        prefix = "" if place == "." else place + "/"
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if not _SKIPPED_FOLDER.fullmatch(name) and prefix + name not in _SKIPPED_PACKAGES
+        ]
+        found += [
+            prefix + name
+            for name in files
+            if name.endswith(".py")
+            and not name.startswith("test_")
+            and not name.endswith("_test.py")
+        ]
+    return sorted(found)
+
+
+def _docstrings(path: str, problems: collections.Counter) -> Iterator[tuple[int, str]]:
+    """Yields (line, docstring) of a file's module, classes and functions, by line."""
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError:
+        problems["unreadable_files"] += 1
+        return
+    if b'"""' not in source and b"'''" not in source:
+        return  # no docstring long enough to be kept, and parsing is what takes the time
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in somebody else's source
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        problems["unparsable_files"] += 1
+        return
+    pending: list[ast.AST] = [tree]
+    found = []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            docstring = ast.get_docstring(node, clean=False)
+            if docstring:
+                found.append((getattr(node, "lineno", 1), encodable(docstring)))
+        # Definitions nest in bodies only; the expressions, most of the tree, need no visit.
+        for field in ("body", "orelse", "handlers", "finalbody"):
+            children = getattr(node, field, ())
+            pending += children if isinstance(children, list) else ()
+    yield from sorted(found)
+
+
+def prose_lines(docstring: str) -> list[str]:
+    """Reduces a docstring to prose, a paragraph or list item per line.
+
+    Left out: doctests and what they print, fenced blocks, the indented block after "::",
+    directives, headings with their underlines, and lines without a letter or digit. A line that
+    is indented less than the one before it, or looks like a list item or a parameter, begins a new
+    one; any other is taken for the continuation of a wrapped line.
+    """
+    raw = inspect.cleandoc(docstring).split("\n")
+    result: list[str] = []
+    fenced = in_doctest = continues = False
+    literal_above = None  # indentation of the line that ended in "::"
+    previous_indent = 0
+    for index, line in enumerate(raw):
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if text.startswith("```"):
+            fenced, continues = not fenced and text.count("```") == 1, False
+            continue
+        if not text:
+            in_doctest = continues = False
+            continue
+        if literal_above is not None and indent > literal_above:
+            continue
+        literal_above = indent if text.endswith("::") else None
+        in_doctest = in_doctest or text.startswith(">>>")
+        heading = index + 1 < len(raw) and _UNDERLINE.match(raw[index + 1].strip())
+        if fenced or in_doctest or heading or text.startswith(".. ") or _NO_WORDS.match(text):
+            continues = False
+            continue
+        if continues and indent >= previous_indent and not _ITEM.match(text):
+            result[-1] += " " + text
+        else:
+            result.append(text)
+        continues, previous_indent = True, indent
+    return result
+
+
+def is_prose(lines: list[str]) -> bool:
+    """Whether a document is long enough and reads like running English."""
+    words = " ".join(lines).lower().split()
+    common = sum(word in _FUNCTION_WORDS for word in words)
+    return len(words) >= _MIN_WORDS and common >= _MIN_FUNCTION_WORDS * len(words)

@@ -1,0 +1,261 @@
+"""TFRecords -> batches, in an order that is a function of (files, seed, step) alone.
+
+An epoch goes through every record once. Its files are permuted, taken in groups of
+`FILES_PER_GROUP`, the files of a group are interleaved record by record, and the stream of a group
+is cut into windows of `WINDOW` records that are permuted one by one. Every permutation comes from
+(seed, epoch, group, window) by stateless random numbers, so the stream can be entered anywhere:
+whole epochs and groups are stepped over by arithmetic, whole windows by skipping unparsed records.
+Epochs follow each other without a seam, batches may straddle them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data import manifest, records
+from errors import InputError
+
+SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
+FILES_PER_GROUP = 16
+WINDOW = 16384
+_PLAIN_WINDOW = 1024
+
+
+def record_files(data_dir: str, split: str = "train") -> list[str]:
+    """Record files of one split ("train" or "heldout") of a data folder, in name order.
+
+    Raises:
+        InputError: there are none.
+    """
+    pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
+    files = sorted(file for file in tf.io.gfile.glob(pattern) if ".tmp-" not in file)
+    if not files:
+        raise InputError(f"{pattern}: no record files; build_pretraining_data.py makes them")
+    return files
+
+
+def count_records(files: Sequence[str]) -> dict[str, int]:
+    """Number of records of each file.
+
+    From the folder's manifest where it lists the file with its present size, else by reading the
+    file through once.
+
+    Raises:
+        InputError: a file is missing, truncated or corrupt.
+    """
+    folders = {os.path.dirname(os.path.dirname(os.path.abspath(file))) for file in files}
+    manifests = {folder: manifest.read_manifest(folder) for folder in folders}
+    counts = {}
+    for file in files:
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(file)))
+        listed = manifest.listed_records(file, manifests[folder])
+        counts[file] = records.count_file(file) if listed is None else listed
+    return counts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    """The order of the records, without the records."""
+
+    files: tuple[str, ...]
+    seed: int
+    shuffle: bool
+    files_per_group: int
+    window: int
+
+    @property
+    def num_groups(self) -> int:
+        return -(-len(self.files) // self.files_per_group)
+
+    def file_order(self, epoch: int | tf.Tensor) -> tf.Tensor:
+        """Indices of the files in the order of an epoch, int64 [number of files]."""
+        if not self.shuffle:
+            return tf.range(len(self.files), dtype=tf.int64)
+        # The windows' seeds have a second part >= 0; this one is negative.
+        return _permutation(len(self.files), [self.seed, -1 - tf.cast(epoch, tf.int64)])
+
+    def locate(self, epoch: int, offset: int, counts: Sequence[int]) -> tuple[int, int]:
+        """Group that holds record `offset` of an epoch, and the offset inside that group."""
+        ordered = np.asarray(counts)[self.file_order(epoch).numpy()]
+        for group in range(self.num_groups):
+            start = group * self.files_per_group
+            size = int(ordered[start : start + self.files_per_group].sum())
+            if offset < size:
+                return group, offset
+            offset -= size
+        return self.num_groups, 0
+
+    def epoch(self, epoch: tf.Tensor, first_group: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
+        """Windows, string [<= window], from record `skip` of `first_group` to the epoch's end."""
+        order = self.file_order(epoch)
+
+        def group_windows(group: tf.Tensor) -> tf.data.Dataset:
+            start = group * self.files_per_group
+            paths = tf.gather(tf.constant(self.files), order[start : start + self.files_per_group])
+            resumed = tf.cast(group == first_group, tf.int64)
+            return self._group(paths, epoch, group, resumed * skip)
+
+        return tf.data.Dataset.range(first_group, self.num_groups).flat_map(group_windows)
+
+    def _group(
+        self, paths: tf.Tensor, epoch: tf.Tensor, group: tf.Tensor, skip: tf.Tensor
+    ) -> tf.data.Dataset:
+        serialized = tf.data.Dataset.from_tensor_slices(paths).interleave(
+            lambda path: tf.data.TFRecordDataset(path, buffer_size=1 << 18),
+            cycle_length=self.files_per_group,
+        )
+        first_window = skip // self.window
+
+        def arrange(window: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+            if self.shuffle:
+                # Distinct for up to 2**16 groups an epoch and 2**24 windows a group.
+                key = (epoch * 2**16 + group) * 2**24 + window
+                batch = tf.gather(batch, _permutation(tf.size(batch), [self.seed, key]))
+            resumed = tf.cast(window == first_window, tf.int64)
+            return batch[resumed * (skip % self.window) :]
+
+        windows = serialized.skip(first_window * self.window).batch(self.window)
+        return windows.enumerate(first_window).map(arrange)
+
+
+def _permutation(size: int | tf.Tensor, seed: Sequence[int | tf.Tensor]) -> tf.Tensor:
+    """A permutation of range(size) that depends on `seed` alone, not on TensorFlow's global one."""
+    seed = tf.stack([tf.cast(part, tf.int64) for part in seed])
+    keys = tf.random.stateless_uniform(
+        [size], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox"
+    )
+    return tf.argsort(keys, stable=True)
+
+
+def pretraining_dataset(
+    files: Sequence[str],
+    *,
+    batch_size: int,
+    max_seq_length: int,
+    seed: int,
+    start_step: int = 0,
+    shuffle: bool = True,
+    repeat: bool = True,
+    drop_remainder: bool = True,
+    vocab_size: int | None = None,
+) -> tf.data.Dataset:
+    """Batches of unmasked pre-training features, resumable at any step.
+
+    Args:
+        files: TFRecord files of ELECTRA's schema. Their order counts, their folder does not.
+        batch_size: B, the global batch size.
+        max_seq_length: S, the length the records were built with.
+        seed: of the data order, any integer.
+        start_step: number of batches to step over: the dataset built with start_step=t yields
+            exactly what the uninterrupted one yields from its batch t on.
+        shuffle: False gives the order of the files (for evaluation).
+        repeat: False ends after one epoch.
+        drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
+            with examples of nothing but padding (`input_mask` 0 throughout), so that shapes stay
+            static.
+        vocab_size: V; ids outside [0, V) are refused. None leaves the upper end unchecked.
+
+    Returns:
+        A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B, S].
+
+    Raises:
+        InputError: no files or no records; a file is missing; the first record of a file is
+            truncated, of another length, schema or vocabulary. What is wrong further inside a file
+            shows while iterating: see `clear_read_errors`.
+    """
+    files = tuple(str(file) for file in files)
+    filled = [
+        file for file in files if records.check_first_record(file, max_seq_length, vocab_size)
+    ]
+    if not filled:
+        raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
+    order = _Order(
+        files,
+        seed,
+        shuffle,
+        files_per_group=FILES_PER_GROUP if shuffle else 1,
+        window=WINDOW if shuffle else _PLAIN_WINDOW,
+    )
+    epoch, group, skip = 0, 0, 0
+    if start_step:
+        counts = count_records(files)
+        counts = [counts[file] for file in files]
+        epoch, offset = divmod(start_step * batch_size, sum(counts))
+        group, skip = order.locate(epoch, offset, counts)
+
+    def epoch_windows(number: tf.Tensor) -> tf.data.Dataset:
+        resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
+        return order.epoch(number, resumed * group, resumed * skip)
+
+    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        return _parse(serialized, batch_size, max_seq_length, vocab_size)
+
+    last_epoch = np.iinfo(np.int64).max if repeat else 1
+    dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
+    dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
+    dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
+    options = tf.data.Options()
+    options.deterministic = True
+    # Several workers each take their part of every global batch; files are too few to deal out.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+
+def _parse(
+    serialized: tf.Tensor, batch_size: int, max_seq_length: int, vocab_size: int | None
+) -> dict[str, tf.Tensor]:
+    features = records.parse_examples(serialized, max_seq_length)
+    checks = [tf.debugging.assert_non_negative(features["input_ids"], _ID_ERROR)]
+    if vocab_size is not None:
+        checks.append(tf.debugging.assert_less(features["input_ids"], vocab_size, _ID_ERROR))
+    with tf.control_dependencies(checks):
+        missing = batch_size - tf.shape(serialized)[0]
+        features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
+    return {
+        name: tf.ensure_shape(x, [batch_size, max_seq_length]) for name, x in features.items()
+    }  # each [B, S]
+
+
+_ID_ERROR = "input_ids outside the vocabulary"
+# Parts of the messages of InvalidArgumentErrors that come from records, not from a model.
+_RECORD_MESSAGES = (*records.FEATURES, "Could not parse example", "parse serialized Example")
+
+
+@contextlib.contextmanager
+def clear_read_errors(
+    files: Sequence[str], max_seq_length: int, vocab_size: int | None = None
+) -> Iterator[None]:
+    """Turns TensorFlow's errors about records, met while iterating, into InputErrors.
+
+    TensorFlow does not say which file it was reading, so the files are read again, one by one,
+    until the broken record is found. Other errors pass unchanged.
+
+    Example:
+        with clear_read_errors(files, max_seq_length, vocab_size):
+            controller.train(steps)
+
+    Raises:
+        InputError: names file and record.
+    """
+    try:
+        yield
+    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
+        _find_broken_file(files, max_seq_length, vocab_size)
+        raise error
+    except tf.errors.InvalidArgumentError as error:
+        if any(part in error.message for part in _RECORD_MESSAGES):
+            _find_broken_file(files, max_seq_length, vocab_size)
+        raise error
+
+
+def _find_broken_file(files: Sequence[str], max_seq_length: int, vocab_size: int | None) -> None:
+    for file in files:
+        records.count_file(file)  # fast: framing and checksums
+    for file in files:
+        records.check_file(file, max_seq_length, vocab_size)

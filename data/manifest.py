@@ -1,0 +1,123 @@
+"""The record of what a data folder holds: counts, settings, vocabulary; written last.
+
+A folder with `manifest.json` is a finished one. Folders built by the original ELECTRA code have
+none and are read without it.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib.metadata
+import json
+import os
+from typing import Any
+
+from errors import InputError
+
+MANIFEST = "manifest.json"
+
+
+def write_json(path: str, content: dict[str, Any]) -> None:
+    """Writes a JSON file that appears whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """Reads a JSON object, or None where there is no such file.
+
+    Raises:
+        InputError: the file is not a JSON object.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: should be JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: should be a JSON object. Received: {type(content).__name__}")
+    return content
+
+
+def read_manifest(data_dir: str) -> dict[str, Any] | None:
+    """The manifest of a data folder, or None where there is none (ELECTRA's own folders)."""
+    return read_json(os.path.join(data_dir, MANIFEST))
+
+
+def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
+    """Record count of a file as its folder's manifest lists it.
+
+    Returns:
+        The count, or None where the manifest does not list the file with its present size.
+    """
+    name = "/".join(os.path.abspath(path).split(os.sep)[-2:])
+    entry = (manifest or {}).get("files", {}).get(name)
+    if entry is None or not os.path.exists(path) or os.path.getsize(path) != entry["bytes"]:
+        return None
+    return entry["records"]
+
+
+def with_shares(counts: dict[str, int], max_seq_length: int) -> dict[str, Any]:
+    """Adds to the counts of a split the shares of tokens kept, [UNK] and padding."""
+    counts = collections.Counter(counts)
+    names = ("documents", "lines", "tokens", "tokens_kept", "unknown_tokens", "examples", "padding")
+    positions = counts["examples"] * max_seq_length
+    return {
+        **{name: counts[name] for name in names},
+        "tokens_kept_share": counts["tokens_kept"] / max(1, counts["tokens"]),
+        "unknown_token_share": counts["unknown_tokens"] / max(1, counts["tokens"]),
+        "padding_share": counts["padding"] / max(1, positions),
+    }
+
+
+def package_version(package: str) -> str:
+    """Version of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def one_line(content: dict[str, Any]) -> str:
+    """The numbers of examples of a manifest, in words."""
+    return ", ".join(
+        f"{counts['examples']:,} {split} examples" for split, counts in content["splits"].items()
+    )
+
+
+def listing(problems: dict[str, int]) -> str:
+    """What a reader counted, in words."""
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in problems.items())
+
+
+def summary(output_dir: str, content: dict[str, Any]) -> str:
+    """What was built, for the end of the command."""
+    lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} pieces"]
+    for split, counts in content["splits"].items():
+        lines.append(
+            f"  {split:8} {counts['documents']:>11,} documents {counts['tokens']:>14,} tokens "
+            f"({counts['tokens_kept_share']:.2%} kept, {counts['unknown_token_share']:.2%} [UNK]) "
+            f"{counts['examples']:>11,} examples ({counts['padding_share']:.1%} padding)"
+        )
+    if content["problems"]:
+        lines.append(f"  passed over or mended: {listing(content['problems'])}")
+    if not content["splits"].get("heldout", {"examples": 1})["examples"]:
+        lines.append("  nothing is held out: the corpus is too small for its --heldout_fraction")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""One file per corpus format; `data.corpus.open_corpus` chooses among them."""

@@ -1,0 +1,211 @@
+"""What every corpus reader offers, and how bytes become lines of text."""
+
+from __future__ import annotations
+
+import abc
+import bz2
+import collections
+import contextlib
+import dataclasses
+import gzip
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from errors import InputError
+
+_OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """A piece of a corpus that one process can read without the others.
+
+    Attributes:
+        name: stable identifier, the same on every machine that holds the same corpus.
+        path: the file or folder to read.
+        start: first byte (or first part, where a reader counts parts) of a unit that is a range.
+        end: one past the last; -1 means to the end.
+        members: files below `path`, where a unit is a group of small files.
+    """
+
+    name: str
+    path: str
+    start: int = 0
+    end: int = -1
+    members: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """One text: `lines` are its sentences or paragraphs in order, stripped, none empty."""
+
+    name: str
+    lines: list[str]
+
+
+class Corpus(abc.ABC):
+    """A picklable list of units and the way to read one.
+
+    Attributes:
+        path: what the user gave.
+        units: the pieces, in an order that depends on the corpus alone.
+        strict: whether bytes that are not UTF-8 are refused instead of replaced and counted.
+    """
+
+    def __init__(self, path: str, *, strict: bool = False) -> None:
+        self.path = path
+        self.strict = strict
+        self.units: tuple[Unit, ...] = tuple(self._find_units())
+
+    @abc.abstractmethod
+    def _find_units(self) -> Iterator[Unit]:
+        """Lists the units without reading the text."""
+
+    @abc.abstractmethod
+    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
+        """Yields the documents of one unit in a fixed order.
+
+        Args:
+            unit: one of `self.units`.
+            problems: what went wrong is added here under a plural name: "undecodable_bytes",
+                "empty_documents", "title_only_documents", ...
+
+        Raises:
+            InputError: the file is unreadable or corrupt or, when strict, not UTF-8.
+        """
+
+
+def list_files(path: str) -> list[tuple[str, str]]:
+    """Lists a file, or all files below a folder, as (name, path) sorted by name.
+
+    Names are relative to the folder with forward slashes. Hidden and empty files are left out.
+
+    Raises:
+        InputError: nothing is there, or no file with content.
+    """
+    if os.path.isfile(path):
+        found = [(os.path.basename(path), path)]
+    elif os.path.isdir(path):
+        found = []
+        for folder, subfolders, files in os.walk(path):
+            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+            for name in files:
+                if not name.startswith("."):
+                    full = os.path.join(folder, name)
+                    found.append((os.path.relpath(full, path).replace(os.sep, "/"), full))
+    else:
+        raise InputError(
+            f"The corpus must be an existing file or folder of files. Received: {path!r}"
+        )
+    found = sorted(pair for pair in found if os.path.getsize(pair[1]) > 0)
+    if not found:
+        raise InputError(
+            f"The corpus must hold at least one file that is not empty. Received: {path!r}"
+        )
+    return found
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the file's name ends as one of the compressed kinds: .gz, .xz, .bz2."""
+    return os.path.splitext(path)[1] in _OPENERS
+
+
+def decompressed(file: BinaryIO, name: str) -> BinaryIO:
+    """Wraps an open file so that reading it decompresses, where `name` says it is compressed."""
+    opener = _OPENERS.get(os.path.splitext(name)[1])
+    return opener(file, "rb") if opener else file
+
+
+@contextlib.contextmanager
+def readable_file(path: str) -> Iterator[BinaryIO]:
+    """Opens a file for reading bytes, decompressed where its name says so.
+
+    Raises:
+        InputError: the file is unreadable, or its compressed data is corrupt or cut short. This
+            covers what happens inside the `with` block.
+    """
+    try:
+        with open(path, "rb") as file, decompressed(file, path) as content:
+            yield content
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
+        raise InputError(
+            f"{path} must be readable; it may be corrupt or cut short: {error}"
+        ) from error
+
+
+def decode_line(
+    raw: bytes, *, where: str, offset: int, strict: bool, problems: collections.Counter
+) -> str:
+    """Decodes UTF-8 and strips white space; counts "undecodable_bytes" or, when strict, refuses.
+
+    Args:
+        raw: the bytes of one line.
+        where: the file, for the message.
+        offset: position of `raw` in the file (after decompression), for the message.
+        strict: whether to refuse bytes that are not UTF-8 instead of putting U+FFFD there.
+        problems: receives the number of bytes replaced.
+
+    Raises:
+        InputError: when strict, at the first byte that is not UTF-8.
+    """
+    try:
+        return raw.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        if strict:
+            raise InputError(
+                f"{where} must be UTF-8 text, but byte {offset + error.start} is not. "
+                f"Received: {raw[error.start : error.start + 4]!r}"
+            ) from error
+        # surrogateescape makes one lone surrogate of each undecodable byte, so they can be counted.
+        escaped = raw.decode("utf-8", errors="surrogateescape")
+        problems["undecodable_bytes"] += sum("\udc80" <= c <= "\udcff" for c in escaped)
+        return raw.decode("utf-8", errors="replace").strip()
+
+
+def encodable(text: str) -> str:
+    """Replaces lone surrogates, which escapes in JSON and Python can make and UTF-8 cannot hold."""
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def raw_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset, bytes) of each line that begins at or after byte `start`."""
+    position = start
+    if start > 0:
+        # The line that holds byte start - 1 belongs to the range before; when that byte is its
+        # line break, this reads one byte and the next line begins exactly at `start`.
+        file.seek(start - 1)
+        position = start - 1 + len(file.readline())
+    for raw in file:
+        if position == 0 and raw.startswith(_BYTE_ORDER_MARK):
+            yield len(_BYTE_ORDER_MARK), raw[len(_BYTE_ORDER_MARK) :]
+        else:
+            yield position, raw
+        position += len(raw)
+
+
+def text_lines(raw: bytes, *, where: str, strict: bool, problems: collections.Counter) -> list[str]:
+    """Splits the bytes of one whole document into its non-empty lines, stripped."""
+    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+    text = decode_line(raw, where=where, offset=0, strict=strict, problems=problems)
+    return [line for line in map(str.strip, text.split("\n")) if line]
+
+
+def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:
+    """Cuts a large uncompressed file into units of about `range_bytes`; others are one unit."""
+    size = os.path.getsize(path)
+    if is_compressed(path) or size <= range_bytes:
+        yield Unit(name, path)
+        return
+    for start in range(0, size, range_bytes):
+        yield Unit(f"{name}@{start}", path, start, min(start + range_bytes, size))
+
+
+def member_paths(unit: Unit) -> Iterator[tuple[str, str]]:
+    """Yields (name, path) of each file of a unit that groups several."""
+    for member in unit.members:
+        yield member, unit.path if os.path.isfile(unit.path) else os.path.join(unit.path, member)

@@ -1,0 +1,121 @@
+"""Any text dataset of tensorflow-datasets, by name."""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from data.readers.base import Corpus, Document, Unit, decode_line
+from errors import InputError
+
+_SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
+
+
+class TfdsCorpus(Corpus):
+    """A tensorflow-datasets dataset; each example's text is one document.
+
+    `path` is `NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]`, for example `lm1b:1.1.0`,
+    `wikipedia/20230601.en:1.0.0#text` or `imdb_reviews@train[:10%]`. The feature may be left out
+    where the dataset has one text feature or one named "text"; the split is "train" unless given.
+    The dataset is looked for, and if need be downloaded and prepared, in the folder that the
+    environment variable TFDS_DATA_DIR names (the library's own default: ~/tensorflow_datasets).
+    """
+
+    def __init__(self, path: str, *, strict: bool = False) -> None:
+        match = _SPECIFICATION.match(path)
+        if not match:
+            raise InputError(
+                f"A dataset must be given as NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]. "
+                f"Received: {path!r}"
+            )
+        self._name = match["name"]
+        self._feature = match["feature"]
+        self._split = match["split"] or "train"
+        self._data_dir = os.environ.get("TFDS_DATA_DIR") or None
+        super().__init__(path, strict=strict)
+
+    def _find_units(self) -> Iterator[Unit]:
+        builder = self._builder()
+        self._feature = _text_feature(builder, self._feature)
+        try:
+            split = builder.info.splits[self._split]
+        except (KeyError, ValueError) as error:
+            raise InputError(
+                f"Dataset {self._name} must have the split that is asked for; it has "
+                f"{', '.join(builder.info.splits)}. Received: {self._split!r}"
+            ) from error
+        # As many parts as files, so that a part is about one file, but none without examples.
+        parts = max(1, min(len(split.file_instructions), split.num_examples))
+        for part in range(parts):
+            name = f"{builder.info.full_name}#{self._feature}@{self._split}:{part}-of-{parts}"
+            yield Unit(name, self._name, part, parts)
+
+    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
+        """Yields the texts of the examples; those without words count as "empty_documents"."""
+        import tensorflow_datasets as tfds
+
+        split = tfds.even_splits(self._split, unit.end)[unit.start]
+        dataset = self._builder().as_dataset(
+            split=split,
+            shuffle_files=False,
+            decoders=tfds.decode.PartialDecoding({self._feature: True}),
+            # One file after the other: the order is that of the files.
+            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+        )
+        for index, example in enumerate(tfds.as_numpy(dataset)):
+            name = f"{unit.name}:{index}"
+            text = decode_line(
+                example[self._feature], where=name, offset=0, strict=self.strict, problems=problems
+            )
+            lines = [line for line in map(str.strip, text.split("\n")) if line]
+            if lines:
+                yield Document(name, lines)
+            else:
+                problems["empty_documents"] += 1
+
+    def _builder(self) -> Any:
+        """Opens the dataset, prepared. Each process opens its own: builders do not travel well."""
+        import tensorflow_datasets as tfds
+
+        try:
+            builder = tfds.builder(self._name, data_dir=self._data_dir)
+        except (ValueError, AssertionError) as error:
+            # The first line says what is wrong; all datasets there are follow, then a suggestion.
+            lines = str(error).splitlines()
+            reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
+            raise InputError(
+                f"tensorflow-datasets must know the dataset. Received: {self._name!r} "
+                f"({' '.join(reasons)})"
+            ) from error
+        if not builder.info.splits:
+            try:
+                builder.download_and_prepare()
+            except (OSError, ImportError) as error:
+                raise InputError(
+                    f"Dataset {self._name} cannot be downloaded and prepared: {error}"
+                ) from error
+        return builder
+
+
+def _text_feature(builder: Any, wanted: str | None) -> str:
+    """Chooses the feature to read.
+
+    Raises:
+        InputError: it is not a text feature, or none is wanted and there is no obvious one.
+    """
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    texts = [name for name in features if isinstance(features[name], tfds.features.Text)]
+    if wanted is None:
+        wanted = "text" if "text" in texts else texts[0] if len(texts) == 1 else None
+    if wanted not in texts:
+        raise InputError(
+            f"Dataset {builder.name} must be given with one of its text features, as "
+            f"{builder.name}#FEATURE; it has {', '.join(sorted(texts)) or 'none'}. "
+            f"Received: {wanted!r}"
+        )
+    return wanted

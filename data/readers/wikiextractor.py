@@ -1,0 +1,107 @@
+"""What WikiExtractor writes: articles between <doc ...> and </doc>, or one JSON object per line."""
+
+from __future__ import annotations
+
+import collections
+import html
+import json
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from data.readers import base
+from data.readers.base import Corpus, Document, Unit
+from errors import InputError
+
+_ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*>)')
+
+
+class WikiExtractorCorpus(Corpus):
+    """WikiExtractor's output, with or without `--json`, also compressed.
+
+    Articles that are nothing but their title (most of a dump: redirects, lists, templates) are
+    left out and counted as "title_only_documents". The first line is dropped where it repeats the
+    title attribute: it is no sentence of the article, and as the first sentence names its subject
+    again it would put the same words twice in a row. Blank lines do not end an article.
+    """
+
+    range_bytes = 16 << 20
+
+    def _find_units(self) -> Iterator[Unit]:
+        for name, path in base.list_files(self.path):
+            yield from base.byte_ranges(name, path, self.range_bytes)
+
+    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
+        """Yields the articles whose opening line begins in the unit."""
+        with base.readable_file(unit.path) as file:
+            as_json = file.read(1) == b"{"
+            file.seek(0)
+            articles = self._json_articles if as_json else self._tagged_articles
+            for identifier, title, lines in articles(unit, file, problems):
+                if lines and lines[0] == title:
+                    lines = lines[1:]
+                if lines:
+                    yield Document(f"{unit.name}:{identifier}", lines)
+                else:
+                    problems["title_only_documents"] += 1
+
+    def _tagged_articles(
+        self, unit: Unit, file: BinaryIO, problems: collections.Counter
+    ) -> Iterator[tuple[str, str, list[str]]]:
+        """Yields (id, title, lines) of each <doc ...> ... </doc>."""
+        lines: list[str] | None = None  # None outside an article
+        identifier = title = ""
+        for offset, raw in base.raw_lines(file, unit.start):
+            opens = raw.startswith(b"<doc ")
+            if lines is None and 0 <= unit.end <= offset:
+                return
+            if lines is None and not opens:
+                continue
+            line = base.decode_line(
+                raw, where=unit.path, offset=offset, strict=self.strict, problems=problems
+            )
+            if opens:
+                if lines is not None:
+                    raise InputError(
+                        f"{unit.path} byte {offset}: an article must end with </doc> before the "
+                        f"next begins. Received: {line[:80]!r} inside article {identifier}"
+                    )
+                attributes = dict(_ATTRIBUTE.findall(line))
+                identifier = attributes.get("id", str(offset))
+                title = html.unescape(attributes.get("title", ""))
+                lines = []
+            elif line == "</doc>":
+                yield identifier, title, lines
+                lines = None
+            elif line:
+                lines.append(line)
+        if lines is not None:
+            raise InputError(
+                f"{unit.path} must end with </doc>, it may be cut short. Received: no end of "
+                f"article {identifier}"
+            )
+
+    def _json_articles(
+        self, unit: Unit, file: BinaryIO, problems: collections.Counter
+    ) -> Iterator[tuple[str, str, list[str]]]:
+        """Yields (id, title, lines) of each line {"id": ..., "title": ..., "text": ...}."""
+        for offset, raw in base.raw_lines(file, unit.start):
+            if 0 <= unit.end <= offset:
+                return
+            line = base.decode_line(
+                raw, where=unit.path, offset=offset, strict=self.strict, problems=problems
+            )
+            if not line:
+                continue
+            try:
+                article = json.loads(line)
+            except ValueError:
+                article = None
+            text = article.get("text") if isinstance(article, dict) else None
+            if not isinstance(text, str):
+                raise InputError(
+                    f'{unit.path} byte {offset}: each line must be a JSON object with a "text". '
+                    f"Received: {line[:80]!r}"
+                )
+            lines = [part for part in map(str.strip, base.encodable(text).split("\n")) if part]
+            yield str(article.get("id", offset)), str(article.get("title", "")), lines

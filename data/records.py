@@ -1,0 +1,265 @@
+"""The TFRecord schema of pre-training examples: writing it fast, reading it, saying what is wrong.
+
+One record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
+(padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
+segment and its [SEP]). These are ELECTRA's names and types (google-research/electra,
+build_pretraining_dataset.py), so files built there are read here and the reverse.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+
+from errors import InputError
+
+FEATURES = ("input_ids", "input_mask", "segment_ids")
+
+# Sizes of a TFRecord's frame: 8 bytes of length, 4 of its checksum; 4 of the data's checksum.
+_FRAME_HEAD, _FRAME_TAIL = 12, 4
+_MAX_VARINT_ID = 1 << 21  # three varint bytes; no vocabulary comes near
+
+
+# ---------------------------------------------------------------- writing
+
+
+def encode_examples(
+    input_ids: np.ndarray, input_mask: np.ndarray, segment_ids: np.ndarray
+) -> list[bytes]:
+    """Serialises N examples at once, as `tf.train.Example` would one by one.
+
+    The protocol buffer library needs about 100 microseconds for an example of 128 tokens, which
+    would be most of the builder's time; here the varints of a whole batch are laid out by NumPy.
+
+    Args:
+        input_ids: integers [N, S], 0 <= id < 2**21.
+        input_mask: integers [N, S], 0 or 1.
+        segment_ids: integers [N, S], 0 or 1.
+
+    Returns:
+        N byte strings; parsed by `tf.train.Example.FromString` they hold the three int64 lists.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+    N, S = input_ids.shape
+    for name, values, limit in (
+        ("input_ids", input_ids, _MAX_VARINT_ID),
+        ("input_mask", input_mask, 2),
+        ("segment_ids", segment_ids, 2),
+    ):
+        if values.size and not (values.min() >= 0 and values.max() < limit):
+            raise ValueError(f"`{name}` should be in [0, {limit}). Received: {values}")
+
+    payload, bounds = _varints(input_ids)
+    tail = np.concatenate(  # [N, bytes of the two entries whose varints are one byte each]
+        [
+            np.broadcast_to(_entry_head("input_mask", S), [N, len(_entry_head("input_mask", S))]),
+            input_mask.astype(np.uint8),
+            np.broadcast_to(_entry_head("segment_ids", S), [N, len(_entry_head("segment_ids", S))]),
+            segment_ids.astype(np.uint8),
+        ],
+        axis=1,
+    )
+    tail_size, tail = tail.shape[1], tail.tobytes()
+    return [
+        _example_head(bounds[i + 1] - bounds[i], tail_size)
+        + payload[bounds[i] : bounds[i + 1]]
+        + tail[i * tail_size : (i + 1) * tail_size]
+        for i in range(N)
+    ]
+
+
+def _varints(values: np.ndarray) -> tuple[bytes, list[int]]:
+    """Varints of all rows of `values` [N, S] end to end, and the N + 1 bounds between rows."""
+    values = values.astype(np.uint32)
+    two, three = values >= 1 << 7, values >= 1 << 14
+    encoded = np.empty([*values.shape, 3], np.uint8)  # [N, S, 3]: low seven bits first
+    encoded[..., 0] = (values & 0x7F) | (two.astype(np.uint8) << 7)
+    encoded[..., 1] = (values >> 7 & 0x7F) | (three.astype(np.uint8) << 7)
+    encoded[..., 2] = values >> 14
+    present = np.empty(encoded.shape, bool)
+    present[..., 0], present[..., 1], present[..., 2] = True, two, three
+    sizes = values.shape[1] + two.sum(axis=1) + three.sum(axis=1)  # [N]
+    return encoded[present].tobytes(), [0, *np.cumsum(sizes).tolist()]
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 1 << 7:
+        out.append(value & 0x7F | 1 << 7)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _delimited(field: int, size: int) -> bytes:
+    """Tag and length that precede `size` bytes of a length-delimited field."""
+    return _varint(field << 3 | 2) + _varint(size)
+
+
+def _entry(name: str, size: int) -> tuple[bytes, int]:
+    """Head of one map entry of `Features` whose packed int64 list takes `size` bytes; full size."""
+    int64_list = _delimited(1, size)  # Int64List.value
+    feature = _delimited(3, len(int64_list) + size) + int64_list  # Feature.int64_list
+    key = _delimited(1, len(name)) + name.encode()
+    body = key + _delimited(2, len(feature) + size) + feature
+    head = _delimited(1, len(body) + size) + body  # Features.feature
+    return head, len(head) + size
+
+
+@functools.lru_cache(maxsize=64)
+def _entry_head(name: str, size: int) -> np.ndarray:
+    return np.frombuffer(_entry(name, size)[0], np.uint8)
+
+
+@functools.lru_cache(maxsize=65536)
+def _example_head(input_ids_size: int, tail_size: int) -> bytes:
+    head, size = _entry("input_ids", input_ids_size)
+    return _delimited(1, size + tail_size) + head  # Example.features
+
+
+def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, int]:
+    """Writes serialised examples to a TFRecord file that appears whole or not at all.
+
+    Args:
+        path: the file to write.
+        batches: lists of serialised examples.
+
+    Returns:
+        Number of records and size of the file in bytes.
+
+    Raises:
+        InputError: the file cannot be written (full disk, no permission); nothing is left behind.
+    """
+    temporary = f"{path}.tmp-{os.getpid()}"
+    count = 0
+    try:
+        with tf.io.TFRecordWriter(temporary) as writer:
+            for batch in batches:
+                for record in batch:
+                    writer.write(record)
+                count += len(batch)
+        os.replace(temporary, path)
+    except (OSError, tf.errors.OpError) as error:
+        reason = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
+        raise InputError(f"{path}: cannot be written after {count} records: {reason}") from error
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    return count, os.path.getsize(path)
+
+
+# ---------------------------------------------------------------- reading and checking
+
+
+def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
+    """Parses serialised examples, string [B], into the three features, each int32 [B, S]."""
+    schema = {name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in FEATURES}
+    parsed = tf.io.parse_example(serialized, schema)
+    return {name: tf.cast(parsed[name], tf.int32) for name in FEATURES}
+
+
+def count_file(path: str) -> int:
+    """Counts the records of one file by reading it through, checksums included.
+
+    Raises:
+        InputError: the file is missing, truncated or corrupt.
+    """
+    try:
+        return int(_count(tf.constant(os.fspath(path))))
+    except tf.errors.NotFoundError:
+        raise InputError(f"{path}: there is no such record file") from None
+    except tf.errors.DataLossError as error:
+        raise InputError(f"{path}: truncated or corrupt record file: {_reason(error)}") from None
+
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)])  # traced once, not per file
+def _count(path: tf.Tensor) -> tf.Tensor:
+    batches = tf.data.TFRecordDataset(path, buffer_size=1 << 20).batch(2048)
+    return batches.reduce(np.int64(0), lambda n, batch: n + tf.size(batch, tf.int64))
+
+
+def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = None) -> bool:
+    """Checks schema, length and ids of the first record of a file.
+
+    Reads that record only, with plain file operations: a folder may hold thousands of files.
+
+    Returns:
+        False for a file without records, which is allowed; True otherwise.
+
+    Raises:
+        InputError: the file is missing, truncated, not a TFRecord file, or of another schema.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            head = file.read(_FRAME_HEAD)
+            if not head:
+                return False
+            size = file.size()
+            length = struct.unpack("<Q", head[:8])[0] if len(head) == _FRAME_HEAD else size
+            if _FRAME_HEAD + length + _FRAME_TAIL > size:
+                raise InputError(
+                    f"{path}: truncated, or not a TFRecord file: its first record should fit "
+                    f"in the file. Received: {size} bytes"
+                )
+            check_record(file.read(length), f"{path}: record 0", max_seq_length, vocab_size)
+    except tf.errors.OpError as error:
+        raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
+    return True
+
+
+def check_record(
+    serialized: bytes, where: str, max_seq_length: int, vocab_size: int | None = None
+) -> None:
+    """Raises an InputError that begins with `where` unless the record has schema and length."""
+    try:
+        features = tf.train.Example.FromString(serialized).features.feature
+    except Exception:  # DecodeError, whose home differs between protobuf's implementations
+        raise InputError(f"{where} is not a tf.train.Example") from None
+    missing = [name for name in FEATURES if not features[name].HasField("int64_list")]
+    if missing:
+        found = ", ".join(sorted(set(features) - set(missing))) or "none"
+        raise InputError(
+            f"{where} should have the int64 features {', '.join(FEATURES)}. Received: {found}"
+        )
+    for name in FEATURES:
+        received = len(features[name].int64_list.value)
+        if received != max_seq_length:
+            raise InputError(
+                f"{where}: `{name}` should have max_seq_length={max_seq_length} values. "
+                f"Received: {received}"
+            )
+    ids = features["input_ids"].int64_list.value
+    if min(ids) < 0 or (vocab_size is not None and max(ids) >= vocab_size):
+        wrong = min(ids) if min(ids) < 0 else max(ids)
+        raise InputError(
+            f"{where}: ids should be in [0, vocab_size={vocab_size}): the records were built with "
+            f"another vocabulary. Received: {wrong}"
+        )
+
+
+def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) -> None:
+    """Checks every record of a file; slow, for saying what went wrong after something did.
+
+    Raises:
+        InputError: names the file and the first record that is wrong.
+    """
+    index = 0
+    try:
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            check_record(record, f"{path}: record {index}", max_seq_length, vocab_size)
+            index += 1
+    except tf.errors.OpError as error:
+        raise InputError(
+            f"{path}: truncated or corrupt record file after record {index}: {_reason(error)}"
+        ) from None
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """TensorFlow's message without the decoration of the op that raised it."""
+    return error.message.split("{{node")[0].split(" [Op:")[0].splitlines()[0].strip()

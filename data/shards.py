@@ -1,0 +1,242 @@
+"""What one process does: some units of a corpus -> one training and one held-out record file.
+
+Nothing here depends on which process does it, nor on how many there are.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import heapq
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from data import records
+from data.corpus import Corpus, Document, Unit
+from data.examples import ExamplePlanner, assemble
+from data.input_pipeline import SPLITS
+from data.tokenization import Tokenizer
+from data.vocabulary import Vocabulary
+
+# Characters tokenised in one call: enough to hide the call, small enough for the cache.
+_TOKENIZE_CHARACTERS = 1 << 20
+_ENCODE_EXAMPLES = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSettings:
+    """What decides the bytes of the records, besides corpus and vocabulary.
+
+    Attributes:
+        max_seq_length: S.
+        heldout_fraction: expected share of documents that are held out, in [0, 1).
+        seed: of the examples, their order and the held-out split.
+        num_shards: number of record files of each split.
+    """
+
+    max_seq_length: int
+    heldout_fraction: float
+    seed: int
+    num_shards: int
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have files."""
+        return ("train", "heldout") if self.heldout_fraction else ("train",)
+
+
+def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
+    """Whether a document is held out: a function of its text and the seed alone.
+
+    Copies of a document fall on the same side wherever they lie in the corpus.
+    """
+    text = "\n".join(document.lines).encode("utf-8", "surrogatepass")
+    key = (seed % 2**64).to_bytes(8, "little")
+    digest = hashlib.blake2b(text, digest_size=8, key=key).digest()
+    return int.from_bytes(digest, "little") < heldout_fraction * 2**64
+
+
+def shard_file(split: str, index: int, num_shards: int) -> str:
+    """Path of a record file inside the data folder, named as ELECTRA names them."""
+    return f"{SPLITS[split]}/pretrain_data.tfrecord-{index:05d}-of-{num_shards:05d}"
+
+
+class _Shard:
+    """Tokens and planned examples of one shard, both splits over the same tokens."""
+
+    def __init__(self, settings: ShardSettings) -> None:
+        self.settings = settings
+        self.tokens: list[np.ndarray] = []
+        self.num_tokens = 0
+        self.plans: dict[str, list[tuple[int, int, int]]] = {s: [] for s in settings.splits}
+        self.counts = {split: collections.Counter() for split in settings.splits}
+
+    def add(self, documents: list[Document], tokenizer: Tokenizer, planner: ExamplePlanner) -> None:
+        """Tokenises documents in one call and plans their examples."""
+        lines = [line for document in documents for line in document.lines]
+        ids, row_splits = tokenizer.tokenize(lines)
+        unknown = np.concatenate([[0], np.cumsum(ids == tokenizer.vocabulary.unk_id)])
+        row = 0
+        for document in documents:
+            bounds = row_splits[row : row + len(document.lines) + 1]
+            row += len(document.lines)
+            begin, end = int(bounds[0]), int(bounds[-1])
+            heldout = is_heldout(document, self.settings.heldout_fraction, self.settings.seed)
+            split = "heldout" if heldout else "train"
+            offset = self.num_tokens + begin
+            self.plans[split].extend(
+                (offset + start, first, second)
+                for start, first, second in planner.plan((bounds[1:] - begin).tolist())
+            )
+            self.counts[split].update(
+                documents=1,
+                lines=len(document.lines),
+                tokens=end - begin,
+                unknown_tokens=int(unknown[end] - unknown[begin]),
+            )
+        self.tokens.append(ids)
+        self.num_tokens += len(ids)
+
+    def encoded(self, split: str, order_key: list[int], vocabulary: Vocabulary) -> Iterator[list]:
+        """Yields the examples of a split, serialised, in an order drawn from `order_key`."""
+        S = self.settings.max_seq_length
+        tokens = np.concatenate(self.tokens) if self.tokens else np.zeros([0], np.int32)
+        plans = np.array(self.plans[split], np.int64).reshape(-1, 3)  # [N, 3]
+        # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
+        keys = np.random.Philox(key=order_key).random_raw(len(plans))
+        plans = plans[np.argsort(keys, kind="stable")]
+        for i in range(0, len(plans), _ENCODE_EXAMPLES):
+            chunk = plans[i : i + _ENCODE_EXAMPLES]
+            arrays = assemble(
+                tokens,
+                chunk,
+                S,
+                cls_id=vocabulary.cls_id,
+                sep_id=vocabulary.sep_id,
+                pad_id=vocabulary.pad_id,
+            )
+            filled = int(arrays[1].sum(dtype=np.int64))
+            specials = 2 * len(chunk) + int((chunk[:, 2] > 0).sum())
+            self.counts[split].update(
+                examples=len(chunk),
+                tokens_kept=filled - specials,
+                padding=arrays[1].size - filled,
+            )
+            yield records.encode_examples(*arrays)
+
+
+def build_shard(
+    index: int,
+    corpus: Corpus,
+    units: list[tuple[int, Unit]],
+    tokenizer: Tokenizer,
+    settings: ShardSettings,
+    folder: str,
+    unit_done: Callable[[Unit], None],
+) -> dict[str, Any]:
+    """Builds the record files of one shard.
+
+    Args:
+        index: of the shard.
+        corpus: where the units come from.
+        units: (index in the corpus, unit), in order.
+        tokenizer: with the vocabulary of the build.
+        settings: of the build.
+        folder: where the split folders lie; they exist.
+        unit_done: called after each unit has been read.
+
+    Returns:
+        `splits`: counts of documents, lines, tokens, tokens_kept, unknown_tokens, examples and
+        padding positions per split; `problems`: the reader's counts; `files`: records and bytes
+        of each file.
+
+    Raises:
+        InputError: unreadable text, or a file that cannot be written.
+    """
+    shard = _Shard(settings)
+    problems: collections.Counter = collections.Counter()
+    for unit_index, unit in units:
+        generator = random.Random(f"examples {settings.seed} {unit_index}")
+        planner = ExamplePlanner(settings.max_seq_length, generator)
+        for documents in _batches(corpus.documents(unit, problems)):
+            shard.add(documents, tokenizer, planner)
+        unit_done(unit)
+
+    files = {}
+    for number, split in enumerate(settings.splits):
+        name = shard_file(split, index, settings.num_shards)
+        key = [settings.seed % 2**64, 2 * index + number]
+        encoded = shard.encoded(split, key, tokenizer.vocabulary)
+        count, size = records.write_record_file(os.path.join(folder, name), encoded)
+        files[name] = {"records": count, "bytes": size}
+    splits = {split: dict(sorted(counts.items())) for split, counts in shard.counts.items()}
+    return {"splits": splits, "problems": dict(sorted(problems.items())), "files": files}
+
+
+def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    """Groups documents for the tokeniser."""
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += sum(map(len, document.lines))
+        if size >= _TOKENIZE_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def sample_training_lines(
+    corpus: Corpus, heldout_fraction: float, seed: int, max_characters: int
+) -> Iterator[str]:
+    """Lines to learn a vocabulary from: training documents only, evenly over the corpus.
+
+    Args:
+        corpus: to read from.
+        heldout_fraction: as in `ShardSettings`.
+        seed: of the held-out split and of the order in which units are visited.
+        max_characters: about how much to take; no unit gives much more than its share.
+    """
+    keys = np.random.Philox(key=[seed % 2**64, 2**63]).random_raw(len(corpus.units))
+    share = max(max_characters // len(corpus.units), 1 << 20)
+    taken = 0
+    for i in np.argsort(keys, kind="stable").tolist():
+        unit_end = taken + share
+        for document in corpus.documents(corpus.units[i], collections.Counter()):
+            if is_heldout(document, heldout_fraction, seed):
+                continue
+            yield from document.lines
+            taken += sum(map(len, document.lines))
+            if taken >= unit_end:
+                break
+        if taken >= max_characters:
+            return
+
+
+def deal_units(corpus: Corpus, num_shards: int) -> list[list[tuple[int, Unit]]]:
+    """Deals units to shards so that the shards get about the same number of bytes.
+
+    The largest units are dealt first, each to the emptiest shard. Returns (index, unit) per shard.
+    """
+    units = sorted(enumerate(corpus.units), key=lambda item: (-unit_bytes(item[1]), item[0]))
+    loads = [(0, shard) for shard in range(num_shards)]  # a heap
+    dealt: list[list[tuple[int, Unit]]] = [[] for _ in range(num_shards)]
+    for item in units:
+        load, shard = loads[0]
+        dealt[shard].append(item)
+        heapq.heapreplace(loads, (load + max(1, unit_bytes(item[1])), shard))
+    return [sorted(shard, key=lambda item: item[0]) for shard in dealt]
+
+
+def unit_bytes(unit: Unit) -> int:
+    """About how many bytes a unit takes on disk; 0 where that cannot be told."""
+    if unit.end >= 0 and not unit.members:
+        return unit.end - unit.start
+    paths = [os.path.join(unit.path, name) for name in unit.members] or [unit.path]
+    return sum(os.path.getsize(path) - unit.start for path in paths if os.path.isfile(path))

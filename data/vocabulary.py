@@ -1,0 +1,331 @@
+"""The WordPiece vocabulary: load, check, save, learn."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Sequence
+
+from errors import InputError
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+VOCABULARY_FILE = "vocab.txt"
+SWITCHES_FILE = "tokenizer_config.json"
+_SWITCHES = ("do_lower_case", "strip_accents")
+
+_MIN_VOCAB_SIZE = 32
+# The learner takes time in proportion to the distinct words, and rare ones decide little.
+_MIN_LEARNER_WORDS = 50_000
+_LEARNER_WORDS_PER_TOKEN = 4
+# Characters beyond this share of the text become [UNK], and at most every fourth token is one.
+_CHARACTER_COVERAGE = 0.9999
+_TOKENS_PER_CHARACTER = 4
+# The search is over when it has at most this many times the tokens wanted.
+_SURPLUS = 1.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """WordPiece tokens in the order of their ids, with the switches of the text's normalisation.
+
+    Attributes:
+        tokens: the pieces; the index of a piece is its id.
+        do_lower_case: whether text is lower-cased before it is cut into pieces.
+        strip_accents: whether accents (Unicode category Mn after NFD) are removed.
+    """
+
+    tokens: tuple[str, ...]
+    do_lower_case: bool = True
+    strip_accents: bool = True
+
+    def __post_init__(self) -> None:
+        _check_tokens(self.tokens, "The vocabulary")
+
+    @functools.cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each token."""
+        return {token: index for index, token in enumerate(self.tokens)}
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    @property
+    def pad_id(self) -> int:
+        """Id of [PAD]."""
+        return self.ids["[PAD]"]
+
+    @property
+    def unk_id(self) -> int:
+        """Id of [UNK]."""
+        return self.ids["[UNK]"]
+
+    @property
+    def cls_id(self) -> int:
+        """Id of [CLS]."""
+        return self.ids["[CLS]"]
+
+    @property
+    def sep_id(self) -> int:
+        """Id of [SEP]."""
+        return self.ids["[SEP]"]
+
+    @property
+    def mask_id(self) -> int:
+        """Id of [MASK]."""
+        return self.ids["[MASK]"]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hexadecimal) of the tokens and both switches: equal means interchangeable."""
+        settings = [list(self.tokens), self.do_lower_case, self.strip_accents]
+        return hashlib.sha256(json.dumps(settings, ensure_ascii=False).encode()).hexdigest()
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        do_lower_case: bool | None = None,
+        strip_accents: bool | None = None,
+    ) -> Vocabulary:
+        """Reads a vocabulary and its switches.
+
+        Args:
+            path: a `vocab.txt`, one token per line, or a folder that holds one.
+            do_lower_case: overrules `tokenizer_config.json` beside the vocabulary.
+            strip_accents: likewise. Where nothing says it, as the casing: both are True by
+                default, as in BERT uncased.
+
+        Raises:
+            InputError: no such file, not UTF-8, a special token missing, or a token twice.
+        """
+        path = os.fspath(path)
+        if os.path.isdir(path):
+            path = os.path.join(path, VOCABULARY_FILE)
+        tokens = _read_tokens(path)
+        _check_tokens(tokens, path)
+        saved = _read_switches(os.path.join(os.path.dirname(path), SWITCHES_FILE))
+        if do_lower_case is None:
+            do_lower_case = saved.get("do_lower_case", True)
+        if strip_accents is None:
+            strip_accents = saved.get("strip_accents")
+        if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
+            strip_accents = do_lower_case
+        return cls(tuple(tokens), do_lower_case, strip_accents)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes `vocab.txt` and `tokenizer_config.json` (Hugging Face's names) into `folder`."""
+        os.makedirs(folder, exist_ok=True)
+        switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
+        # The switches first: a vocabulary without them would be read as BERT's uncased one.
+        _replace_file(os.path.join(folder, SWITCHES_FILE), json.dumps(switches, indent=2) + "\n")
+        _replace_file(os.path.join(folder, VOCABULARY_FILE), "\n".join(self.tokens) + "\n")
+
+
+def _read_tokens(path: str) -> list[str]:
+    """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except OSError as error:
+        raise InputError(
+            f"The vocabulary must be a file with one token per line. Received: {path!r} "
+            f"({error.strerror})"
+        ) from error
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        received = raw[error.start : error.start + 4]
+        raise InputError(f"{path} line {line} must be UTF-8. Received: {received!r}") from error
+    return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def _check_tokens(tokens: Sequence[str], where: str) -> None:
+    """Raises InputError where a token stands twice or a special token is missing."""
+    first_line: dict[str, int] = {}
+    for line, token in enumerate(tokens, start=1):
+        if token in first_line:
+            raise InputError(
+                f"{where} must hold each token once. Received: {token!r} on lines "
+                f"{first_line[token]} and {line}"
+            )
+        first_line[token] = line
+    missing = [token for token in SPECIAL_TOKENS if token not in first_line]
+    if missing:
+        raise InputError(
+            f"{where} must hold the special tokens {' '.join(SPECIAL_TOKENS)}. "
+            f"Received: {len(first_line)} tokens without {' '.join(missing)}"
+        )
+
+
+def _read_switches(path: str) -> dict[str, bool | None]:
+    """Reads the two switches of a tokenizer_config.json; a missing file or key says nothing."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} must be a readable JSON file. Received: {error}") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"{path} must hold a JSON object. Received: {settings!r}")
+    switches = {name: settings[name] for name in _SWITCHES if name in settings}
+    for name, value in switches.items():
+        if not isinstance(value, bool) and (name, value) != ("strip_accents", None):
+            raise InputError(f"{path}: {name} must be true or false. Received: {value!r}")
+    return switches
+
+
+def _replace_file(path: str, text: str) -> None:
+    """Writes a file under a temporary name and renames it, so that it is never half there."""
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def learn_vocabulary(
+    texts: Iterable[str],
+    vocab_size: int,
+    *,
+    do_lower_case: bool = True,
+    strip_accents: bool = True,
+) -> Vocabulary:
+    """Learns a WordPiece vocabulary from lines of text in any language.
+
+    Words are normalised and cut exactly as `data.tokenization` does it, counted, and given to
+    TensorFlow Text's learner (top-down WordPiece), with a count that a piece must reach. That
+    count is searched for; what is then above `vocab_size` loses its rarest pieces. The result is a
+    function of the texts and arguments alone; the order of the texts does not matter.
+
+    Args:
+        texts: lines of text; read once.
+        vocab_size: number of tokens wanted, the special tokens and single characters included.
+        do_lower_case: a switch of the vocabulary, see `Vocabulary`.
+        strip_accents: likewise.
+
+    Returns:
+        `vocab_size` tokens, or fewer where the texts do not yield as many: first the special
+        tokens in the order of `SPECIAL_TOKENS`, then single characters, then the longer pieces.
+
+    Raises:
+        InputError: `vocab_size` leaves no room, or there are no words in the texts.
+    """
+    if vocab_size < _MIN_VOCAB_SIZE:
+        raise InputError(f"vocab_size must be at least {_MIN_VOCAB_SIZE}. Received: {vocab_size}")
+    counts = count_words(texts, do_lower_case=do_lower_case, strip_accents=strip_accents)
+    # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
+    words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
+    if not words:
+        raise InputError("A vocabulary must be learned from text with words. Received: none")
+    tokens = _search_pieces(words, vocab_size)
+    return Vocabulary(tuple(tokens), do_lower_case, strip_accents)
+
+
+def count_words(
+    texts: Iterable[str], *, do_lower_case: bool, strip_accents: bool
+) -> collections.Counter[str]:
+    """Counts what the tokenizer takes for words: between white space, punctuation and CJK."""
+    import tensorflow as tf
+    from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
+
+    from data.tokenization import normalize
+
+    basic_tokenizer = BasicTokenizer(lower_case=False)
+    counts: collections.Counter[bytes] = collections.Counter()
+    texts = iter(texts)
+    while batch := list(itertools.islice(texts, 2048)):
+        lines = normalize(
+            tf.constant(batch), do_lower_case=do_lower_case, strip_accents=strip_accents
+        )
+        # The word tokenizer parts at ASCII white space only.
+        lines = tf.strings.regex_replace(lines, r"\p{Z}", " ")
+        counts.update(basic_tokenizer.tokenize(lines).flat_values.numpy().tolist())
+    return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
+
+
+def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
+    """Finds the count above which there are just enough pieces, and drops what is too much.
+
+    The library's own search bisects over all counts and learns anew at each step; as the number of
+    pieces falls about with the square root of the count, a few steps do here.
+    """
+    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
+
+    alphabet = _alphabet_size(words, vocab_size)
+    enough, too_few = 0, words[0][1] + 1  # the largest count that is, the smallest that is not
+    best: list[str] = []
+    threshold = words[min(vocab_size, len(words)) - 1][1]
+    while too_few - enough > 1:
+        threshold = min(max(threshold, enough + 1), too_few - 1)
+        tokens = learner.learn(
+            words,
+            vocab_size,
+            list(SPECIAL_TOKENS),
+            upper_thresh=threshold,  # equal bounds: no search in the library
+            lower_thresh=threshold,
+            max_unique_chars=alphabet,
+        )
+        tokens = _without_useless(tokens, words)
+        if len(tokens) < vocab_size:
+            too_few = threshold
+            best = best if enough else max(best, tokens, key=len)
+        else:
+            enough, best = threshold, tokens
+            if len(tokens) <= _SURPLUS * vocab_size:
+                break
+        threshold = round(threshold * (len(tokens) / vocab_size) ** 2)
+    return _trim(best, vocab_size)
+
+
+def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
+    """How many characters, the most frequent first, the vocabulary is to hold."""
+    counts: collections.Counter[str] = collections.Counter()
+    for word, count in words:
+        for character in word:
+            counts[character] += count
+    left_out = (1 - _CHARACTER_COVERAGE) * counts.total()
+    size = len(counts)
+    for count in sorted(counts.values()):
+        left_out -= count
+        if left_out < 0:
+            break
+        size -= 1
+    return max(1, min(size, vocab_size // _TOKENS_PER_CHARACTER))
+
+
+def _without_useless(tokens: list[str], words: list[tuple[str, int]]) -> list[str]:
+    """Drops ##c for each character c that only begins words, as punctuation and CJK do."""
+    inner = {f"##{character}" for word, _ in words for character in word[1:]}
+    return [
+        token for token in tokens if len(token) != 3 or not token.startswith("##") or token in inner
+    ]
+
+
+def _trim(tokens: list[str], vocab_size: int) -> list[str]:
+    """Drops the rarest longer pieces; single characters stay, so that any word can be cut.
+
+    The learner gives the special tokens, the single characters, then the pieces by falling count.
+    """
+    single = sum(len(token.removeprefix("##")) == 1 for token in tokens)
+    room = vocab_size - single - len(SPECIAL_TOKENS)
+    kept = []
+    for token in tokens:
+        longer = len(token.removeprefix("##")) > 1 and token not in SPECIAL_TOKENS
+        room -= longer
+        if not longer or room >= 0:
+            kept.append(token)
+    return kept

@@ -1,0 +1,193 @@
+"""Who builds which shard: this process one after the other, or several processes side by side."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tqdm import tqdm
+
+from data import manifest, shards
+from data.corpus import Corpus
+from data.tokenization import Tokenizer
+from data.vocabulary import Vocabulary
+from errors import InputError
+
+# Starting a process costs seconds (it imports TensorFlow), as much as building this much text.
+BYTES_PER_PROCESS = 64 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What every process gets.
+
+    Attributes:
+        corpus: where the text comes from.
+        vocabulary: to tokenise with.
+        settings: of the shards.
+        work: folder of the unfinished build; its split folders exist.
+    """
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    settings: shards.ShardSettings
+    work: str
+
+    def shard_counts_file(self, index: int) -> str:
+        """Where the counts of a finished shard lie."""
+        return os.path.join(self.work, f"shard-{index:05d}.json")
+
+    def is_done(self, index: int) -> bool:
+        """Whether a shard's counts are there and its files are as the counts say."""
+        counts = manifest.read_json(self.shard_counts_file(index))
+        return counts is not None and all(
+            _file_size(self.work, name) == entry["bytes"] for name, entry in counts["files"].items()
+        )
+
+
+def _file_size(work: str, name: str) -> int | None:
+    """Size of a record file, in the unfinished build or already in its final place."""
+    for folder in (work, os.path.dirname(work)):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            return os.path.getsize(path)
+    return None
+
+
+class _ShardBuilder:
+    """Builds shards of one job; the tokeniser is made once."""
+
+    def __init__(self, job: Job, count_bytes: Callable[[int], None]) -> None:
+        self._job = job
+        self._tokenizer = Tokenizer(job.vocabulary)
+        self._count_bytes = count_bytes
+        self._dealt = shards.deal_units(job.corpus, job.settings.num_shards)
+
+    def build(self, index: int) -> None:
+        job = self._job
+        counts = shards.build_shard(
+            index,
+            job.corpus,
+            self._dealt[index],
+            self._tokenizer,
+            job.settings,
+            job.work,
+            lambda unit: self._count_bytes(shards.unit_bytes(unit)),
+        )
+        # Written after the files have their names: where it exists, they are whole.
+        manifest.write_json(job.shard_counts_file(index), counts)
+
+
+def build_shards(job: Job, num_processes: int | None = None) -> None:
+    """Builds the shards that are not there yet, with a progress bar over the bytes read.
+
+    Args:
+        job: what to build.
+        num_processes: None means one per core, fewer where there is little text.
+
+    Raises:
+        InputError: unreadable text, a file that cannot be written, a process that was killed.
+            Shards that were finished are kept.
+    """
+    dealt = shards.deal_units(job.corpus, job.settings.num_shards)
+    sizes = [sum(shards.unit_bytes(unit) for _, unit in units) for units in dealt]
+    pending = [index for index in range(len(dealt)) if not job.is_done(index)]
+    pending_bytes = sum(sizes[index] for index in pending)
+    if len(pending) < len(dealt):
+        print(f"going on: {len(dealt) - len(pending)} of {len(dealt)} shards are there already")
+    wanted = num_processes or min(_num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))
+    processes = min(wanted, len(pending))
+    with tqdm(
+        total=sum(sizes),
+        initial=sum(sizes) - pending_bytes,
+        unit="B",
+        unit_scale=True,
+        desc="building",
+        disable=None,  # where the output is no terminal
+    ) as bar:
+        if processes > 1:
+            _build_in_processes(processes, job, pending, bar)
+        elif pending:
+            builder = _ShardBuilder(job, bar.update)
+            for index in pending:
+                builder.build(index)
+
+
+def _num_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_worker: _ShardBuilder | None = None  # of this process, where it is a worker
+
+
+def _start_worker(job: Job, bytes_read: Any) -> None:
+    import tensorflow as tf
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # As many workers as cores: threads of their own would only get in each other's way.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+    def count_bytes(size: int) -> None:
+        with bytes_read.get_lock():
+            bytes_read.value += size
+
+    global _worker
+    _worker = _ShardBuilder(job, count_bytes)
+
+
+def _end_with_parent() -> None:
+    """Ends this worker when its parent was killed; it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(index: int) -> None:
+    assert _worker is not None
+    _worker.build(index)
+
+
+def _build_in_processes(processes: int, job: Job, pending: list[int], bar: tqdm) -> None:
+    done_before = bar.n
+    context = multiprocessing.get_context("spawn")  # TensorFlow's threads do not survive a fork
+    bytes_read = context.Value("q", 0)
+    executor = concurrent.futures.ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_start_worker, initargs=(job, bytes_read)
+    )
+    with _cancelling(executor):
+        waiting = {executor.submit(_work, index) for index in pending}
+        while waiting:
+            done, waiting = concurrent.futures.wait(
+                waiting, timeout=0.2, return_when=concurrent.futures.FIRST_EXCEPTION
+            )
+            bar.update(done_before + bytes_read.value - bar.n)
+            try:
+                for future in done:
+                    future.result()
+            except concurrent.futures.process.BrokenProcessPool as error:
+                raise InputError(
+                    "a worker process was killed, most likely for want of memory: "
+                    "try fewer --num_processes; finished shards are kept"
+                ) from error
+
+
+@contextlib.contextmanager
+def _cancelling(executor: concurrent.futures.Executor) -> Iterator[None]:
+    """Gives up what has not begun when something goes wrong."""
+    try:
+        yield
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from analysis.operations import training_flops
+from errors import InputError
+from pretrain.hparams import (
+    encoder_config,
+    generator_config,
+    resolve_hparams,
+    split_hparams,
+)
+from training.hyperparameters import read_json_object
+
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
+
+# Table 1 of the ConvBERT supplement. Its head counts are those after the bottleneck.
+_CONVBERT_ROWS = (
+    *("hidden_size", "embedding_size", "intermediate_size", "generator_hidden_size", "num_heads"),
+    *("head_size", "learning_rate", "train_batch_size"),
+)
+_CONVBERT = {
+    "convbert_small": (256, 128, 1024, 1 / 4, 2, 64, 3e-4, 128),
+    "convbert_medium_small": (384, 128, 1536, 1 / 4, 4, 48, 5e-4, 128),
+    "convbert_base": (768, 768, 3072, 1 / 3, 6, 64, 2e-4, 256),
+}
+_CONVBERT_SHARED = {
+    "num_hidden_layers": 12,
+    "num_warmup_steps": 10_000,
+    "lr_decay_power": 1.0,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_seq_length": 128,
+    "num_train_steps": 1_000_000,  # Table 3
+    "optimizer": "adam",
+    "weight_decay_rate": 0.01,
+    "token_mixer": "mixed",
+    "convolution": "span",
+    "conv_kernel_size": 9,
+    "electra_objective": True,
+    "gen_weight": 1.0,
+    "disc_weight": 50.0,
+    "temperature": 1.0,
+}
+_MASKING = {"mask_prob": 0.15, "mask_token_prob": 0.85, "random_token_prob": 0.0}
+
+# Table V of the ALE report.
+_ALE = {
+    "bert_small": {"num_train_steps": 163_000, "electra_objective": False, "share_layers": False},
+    "electra_small": {"num_train_steps": 125_000, "share_layers": False},
+    "ale_small": {"num_train_steps": 162_000, "share_layers": True},
+}
+_ALE_SHARED = {
+    "max_seq_length": 128,
+    "embedding_size": 128,
+    "train_batch_size": 1024,
+    "learning_rate": 5e-4,
+    "num_hidden_layers": 12,
+    "hidden_size": 256,
+    "intermediate_size": 1024,
+    "num_heads": 4,
+    "head_size": 64,
+    "lr_decay_power": 1.0,
+    "num_warmup_steps": 10_000,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "weight_decay_rate": 0.01,
+    "optimizer": "lamb",
+    "token_mixer": "attention",
+}
+_ALE_DETECTION = {
+    "electra_objective": True,
+    "generator_hidden_size": 0.25,
+    "temperature": 0.8,
+    "gen_weight": 1.0,
+    "disc_weight": 50.0,
+}
+
+EXPECTED = {
+    name: {**_CONVBERT_SHARED, **_MASKING, **dict(zip(_CONVBERT_ROWS, row))}
+    for name, row in _CONVBERT.items()
+}
+EXPECTED["convbert_512"] = {
+    **EXPECTED["convbert_small"],
+    "max_seq_length": 512,
+    "num_train_steps": 1_100_000,
+}
+for _name, _row in _ALE.items():
+    _objective = {} if _name == "bert_small" else _ALE_DETECTION
+    EXPECTED[_name] = {**_ALE_SHARED, **_MASKING, **_objective, **_row}
+
+
+def read(name: str) -> tuple[dict, dict]:
+    """A recipe's settings and what it says about itself."""
+    values = read_json_object(str(CONFIGS / f"{name}.json"))
+    about = values.pop("about")
+    return values, about
+
+
+def resolve(values: dict):
+    hparams, run, ignored = split_hparams(values)
+    assert not run
+    assert not ignored
+    return resolve_hparams(hparams, 30522)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_recipe_is_the_papers_table(name):
+    hparams = resolve(read(name)[0])
+    config = encoder_config(hparams, 30522)
+    received = {
+        key: getattr(hparams if hasattr(hparams, key) else config, key) for key in EXPECTED[name]
+    }
+    assert received == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden_size", "heads"),
+    [
+        ("convbert_small", 64, 1),
+        ("convbert_medium_small", 96, 2),
+        ("convbert_base", 256, 4),
+        ("electra_small", 64, 1),
+        ("ale_small", 64, 1),
+    ],
+)
+def test_generator_of_the_recipe(name, hidden_size, heads):
+    hparams = resolve(read(name)[0])
+    scaled = generator_config(hparams, encoder_config(hparams, 30522))
+    assert (scaled.hidden_size, scaled.num_attention_heads) == (hidden_size, heads)
+    assert (scaled.intermediate_size, scaled.num_hidden_layers) == (4 * hidden_size, 12)
+    assert scaled.share_layers == (name == "ale_small")
+
+
+@pytest.mark.parametrize("size", ["medium-small", "base"])
+def test_longer_sequences_for_other_sizes_need_only_the_size(size):
+    hparams = resolve({**read("convbert_512")[0], "model_size": f"convbert-{size}"})
+    shorter = resolve(read(f"convbert_{size.replace('-', '_')}")[0])
+    for name in ("learning_rate", "train_batch_size", "generator_hidden_size", "optimizer"):
+        assert getattr(hparams, name) == getattr(shorter, name)
+    assert encoder_config(hparams, 30522) == encoder_config(shorter, 30522)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_recipe_says_where_it_comes_from_and_what_it_costs(name):
+    values, about = read(name)
+    assert {"source", "command", "cost", "expected"} <= set(about)
+    assert f"--recipe configs/{name}.json" in about["command"]
+    assert {"training_flops", "convention", "published_flops", "hours"} <= set(about["cost"])
+    assert about["expected"]["status"] == "not reproduced here"
+    steps = about["cost"].get("updates", values["num_train_steps"])
+    counted = training_flops(resolve({**values, "num_train_steps": steps}))
+    assert about["cost"]["training_flops"] == pytest.approx(counted, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("convbert_small", 81.4),  # authors' response, Table 6
+        ("convbert_medium_small", 82.1),  # supplement, Table 3
+        ("convbert_base", 86.0),
+        ("bert_small", 0.757),  # ALE report, Table IV
+        ("electra_small", 0.768),
+        ("ale_small", 0.713),
+    ],
+)
+def test_recipe_quotes_the_published_score(name, published):
+    expected = read(name)[1]["expected"]
+    assert expected["glue_dev_average"] == published
+    if "glue_dev" in expected:
+        mean = sum(expected["glue_dev"].values()) / 8
+        assert mean == pytest.approx(published, rel=0.001)
+
+
+def test_every_recipe_file_is_valid_and_has_an_about():
+    paths = sorted(CONFIGS.glob("*.json"))
+    assert set(EXPECTED) <= {path.stem for path in paths}
+    for path in paths:
+        values = json.loads(path.read_text())
+        assert {"source", "command", "cost", "expected"} <= set(values.pop("about"))
+        split_hparams(values)
+
+
+def test_unknown_keys_of_a_recipe_are_refused():
+    with pytest.raises(InputError, match=r"`learning_rat`.*Did you mean `learning_rate`"):
+        resolve({**read("convbert_small")[0], "learning_rat": 1e-4})
+    with pytest.raises(InputError, match="`about`"):
+        resolve({**read("convbert_small")[0], "about": {}})
