@@ -16,6 +16,7 @@ import tf_keras
 from errors import InputError
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE, read_fields
+from model.convolution import SpanKey
 from model.encoder import EncoderLayer
 from model.layers import GroupedDense
 
@@ -25,7 +26,7 @@ _GLOBAL_STEP = "global_step"
 _VARIABLES = {
     tf_keras.layers.Dense: ("kernel", "bias"),
     GroupedDense: ("kernel", "bias"),
-    tf_keras.layers.SeparableConv1D: ("depthwise_kernel", "pointwise_kernel", "bias"),
+    SpanKey: ("depthwise_kernel", "pointwise_kernel", "bias"),
     tf_keras.layers.LayerNormalization: ("beta", "gamma"),
 }
 

@@ -9,12 +9,14 @@ from model.config import EncoderConfig
 from model.layers import dense, initializer
 
 
-def dynamic_convolution(values: tf.Tensor, kernels: tf.Tensor) -> tf.Tensor:
+@tf.custom_gradient
+def dynamic_convolution(values: tf.Tensor, kernels: tf.Tensor):
     """Convolves every position with a kernel of its own, shared by the channels of a head.
 
     output[b, i, n] = sum_k kernels[b, i, n, k] * values[b, i + k - (K - 1) / 2, n], with zeros
     beyond both ends. Written as K shifted products: the original unfolds the values into a
-    K-fold copy first.
+    K-fold copy first. The gradient is written out because the automatic one pads every shift back
+    to full length, which took a fifth of a training step.
 
     Args:
         values: [B, S, N, H].
@@ -24,9 +26,58 @@ def dynamic_convolution(values: tf.Tensor, kernels: tf.Tensor) -> tf.Tensor:
         [B, S, N, H].
     """
     S, K = tf.shape(values)[1], kernels.shape[-1]
-    reach = (K - 1) // 2
-    padded = tf.pad(values, [[0, 0], [reach, reach], [0, 0], [0, 0]])  # [B, S + K - 1, N, H]
-    return tf.add_n([kernels[..., k : k + 1] * padded[:, k : k + S] for k in range(K)])
+
+    def pad(tensor):  # [B, S, ...] -> [B, S + K - 1, ...]
+        return tf.pad(tensor, [[0, 0], [(K - 1) // 2] * 2, [0, 0], [0, 0]])
+
+    padded = pad(values)
+    taps = tf.split(kernels, K, axis=-1)  # K of [B, S, N, 1]
+
+    def gradient(upstream):
+        to_kernels = [
+            tf.reduce_sum(upstream * padded[:, k : k + S], axis=-1, keepdims=True) for k in range(K)
+        ]
+        # values[j] meets tap k at position i = j - k + (K - 1) / 2.
+        padded_upstream, padded_kernels = pad(upstream), pad(kernels)
+        to_values = tf.add_n(
+            [
+                padded_kernels[:, start : start + S, :, k : k + 1]
+                * padded_upstream[:, start : start + S]
+                for start, k in enumerate(reversed(range(K)))
+            ]
+        )
+        return to_values, tf.concat(to_kernels, axis=-1)
+
+    return tf.add_n([taps[k] * padded[:, k : k + S] for k in range(K)]), gradient
+
+
+class SpanKey(tf_keras.layers.Layer):
+    """The span-aware key: a depthwise-separable convolution over K tokens. `conv_attn_key`.
+
+    Keras' SeparableConv1D computes the same with a slower pointwise step.
+
+    Shape: [B, S, D] -> [B, S, A]. Weights: depthwise_kernel [K, D, 1], pointwise_kernel [1, D, A],
+    bias [A].
+    """
+
+    def __init__(self, config: EncoderConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+
+    def build(self, input_shape):
+        K, D, A = self.config.conv_kernel_size, input_shape[-1], self.config.mixer_size
+        taps = tf_keras.initializers.TruncatedNormal(stddev=1 / K)
+        self.depthwise_kernel = self.add_weight("depthwise_kernel", [K, D, 1], initializer=taps)
+        self.pointwise_kernel = self.add_weight(
+            "pointwise_kernel", [1, D, A], initializer=initializer(self.config)
+        )
+        self.bias = self.add_weight("bias", [A], initializer="zeros")
+
+    def call(self, inputs):
+        spans = tf.nn.depthwise_conv2d(
+            inputs[:, None], self.depthwise_kernel[None], strides=[1, 1, 1, 1], padding="SAME"
+        )  # [B, 1, S, D]
+        return tf.matmul(spans[:, 0], self.pointwise_kernel) + self.bias
 
 
 class Convolution(tf_keras.layers.Layer):
@@ -45,22 +96,15 @@ class Convolution(tf_keras.layers.Layer):
         self.config = config
         K, A = config.conv_kernel_size, config.mixer_size
         self.value = dense(config, A, "conv_attn_point")
-        taps = tf_keras.initializers.TruncatedNormal(stddev=1 / K)
         if config.convolution == "static":
+            taps = tf_keras.initializers.TruncatedNormal(stddev=1 / K)
             self.depthwise = tf_keras.layers.DepthwiseConv1D(
                 K, padding="same", use_bias=False, depthwise_initializer=taps, name="depthwise"
             )
         else:
             self.kernel = dense(config, config.num_heads * K, "conv_attn_kernel")
         if config.convolution == "span":
-            self.span_key = tf_keras.layers.SeparableConv1D(
-                A,
-                K,
-                padding="same",
-                depthwise_initializer=taps,
-                pointwise_initializer=initializer(config),
-                name="conv_attn_key",
-            )
+            self.span_key = SpanKey(config, name="conv_attn_key")
 
     def call(self, hidden, query, token_mask):
         """Convolves.

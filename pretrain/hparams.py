@@ -208,8 +208,8 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
 def generator_config(hparams: PretrainingHParams, config: EncoderConfig) -> EncoderConfig:
     """The generator: the discriminator scaled by `generator_hidden_size` and `generator_layers`.
 
-    Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when they
-    are shared, and are as wide as its layers when `untied_generator_embeddings`.
+    Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when
+    they are shared, and are as wide as its layers when `untied_generator_embeddings`.
     """
     multiplier = hparams.generator_hidden_size
     hidden_size = round(config.hidden_size * multiplier)

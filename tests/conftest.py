@@ -1,4 +1,4 @@
-"""Set-up shared by all tests: two logical CPU devices, so that distribution is tested in-process."""
+"""Set-up of all tests: two logical CPU devices, so that distribution is tested in-process."""
 
 import os
 

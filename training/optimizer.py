@@ -15,8 +15,8 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
 
     Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, where
-    tf-models-official's schedule would ramp up to the rate at the end of warm-up. Steps count from 1
-    there: the first one, which a Keras optimizer calls 0, already has a rate.
+    tf-models-official's schedule would ramp up to the rate at the end of warm-up. Steps count from
+    1 there: the first one, which a Keras optimizer calls 0, already has a rate.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int, power: float = 1.0):

@@ -102,8 +102,7 @@ def test_attention_only():
 )
 def test_mistakes(values, message):
     with pytest.raises(InputError) as error:
-        hparams, _, _ = split_hparams(values)
-        resolve_hparams(hparams, vocab_size=30522)
+        resolve_hparams(split_hparams(values)[0], vocab_size=30522)
     assert message in str(error.value)
 
 

@@ -1,0 +1,298 @@
+"""The real command: what it writes, going on after a kill, and what bad input gets."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+import run_pretraining
+from data import build
+from data.vocabulary import Vocabulary
+from errors import InputError, TrainingStopped
+from pretrain.load import load_encoder, load_hparams, load_objective
+from training.monitoring import read_metrics
+
+ROOT = pathlib.Path(__file__).parent.parent
+WORDS = [f"w{i}" for i in range(60)]
+HPARAMS = {
+    "model_size": "convbert-tiny",
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "embedding_size": 16,
+        "max_position_embeddings": 64,
+    },
+    "generator_hidden_size": 0.5,
+    "train_batch_size": 4,
+    "max_seq_length": 32,
+    "num_train_steps": 12,
+    "num_warmup_steps": 2,
+    "learning_rate": 1e-3,
+    "iterations_per_loop": 2,
+    "save_checkpoints_steps": 5,
+    "num_eval_steps": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A small data folder, made by the real builder."""
+    folder = tmp_path_factory.mktemp("pretraining")
+    rng = np.random.default_rng(0)
+    documents = ["\n".join(" ".join(rng.choice(WORDS, 12)) for _ in range(6)) for _ in range(80)]
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+    tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)
+    Vocabulary(tokens).save(folder / "vocabulary")
+    for length in (32, 64):
+        build.build(
+            build.BuildOptions(
+                corpus=str(folder / "corpus.txt"),
+                corpus_format="text",
+                output_dir=str(folder / f"data{length}"),
+                vocab=str(folder / "vocabulary"),
+                max_seq_length=length,
+                heldout_fraction=0.1,
+                num_shards=3,
+            )
+        )
+    return str(folder / "data32")
+
+
+def arguments(data_dir, model_dir, hparams, **options):
+    options = {
+        "data_dir": data_dir,
+        "model_name": "m",
+        "model_dir": str(model_dir),
+        "hparams": json.dumps({**HPARAMS, **hparams}),
+        **options,
+    }
+    return [f"--{name}={value}" for name, value in options.items()]
+
+
+def run(data_dir, model_dir, hparams=None, **options):
+    """`main` in this process, with the flags as a command line would set them."""
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS(
+            ["run_pretraining.py", *arguments(data_dir, model_dir, hparams or {}, **options)]
+        )
+        run_pretraining.main(["run_pretraining.py"])
+
+
+def checkpoint_tensors(model_dir, step):
+    reader = tf.train.load_checkpoint(
+        str(pathlib.Path(model_dir) / f"checkpoints/model.ckpt-{step}")
+    )
+    names = reader.get_variable_to_shape_map()
+    skipped = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/.ATTRIBUTES/VARIABLE_VALUE")
+    return {name: reader.get_tensor(name) for name in names if name not in skipped}
+
+
+@pytest.fixture(scope="module")
+def trained(data_dir, tmp_path_factory):
+    """A finished run, with evaluation."""
+    model_dir = tmp_path_factory.mktemp("trained") / "model"
+    run(data_dir, model_dir, do_eval=True)
+    return model_dir
+
+
+def test_what_a_model_directory_holds(trained, data_dir):
+    names = set(os.listdir(trained))
+    assert {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl", "curves.png"} <= names
+    assert {"train", "heldout", "checkpoints", "tokenizer_config.json"} <= names
+    for split in ("train", "heldout"):
+        assert any("tfevents" in name for name in os.listdir(trained / split))
+    rows = read_metrics(str(trained))
+    assert [r["step"] for r in rows if r["split"] == "train"] == [2, 4, 5, 7, 9, 10, 12]
+    assert [r["step"] for r in rows if r["split"] == "heldout"] == [5, 10, 12]
+    assert {"loss", "disc_auc", "masked_lm_accuracy", "learning_rate"} <= set(rows[0])
+    record = json.loads((trained / "hparams.json").read_text())
+    assert record["hparams"]["seed"] == 0
+    assert record["versions"]["tensorflow"] == tf.__version__
+    hparams, _ = load_hparams(str(trained))
+    assert hparams.train_batch_size == 4
+    assert Vocabulary.load(trained).digest == Vocabulary.load(data_dir).digest
+
+
+def test_the_encoder_comes_back(trained):
+    objective, encoder = load_objective(str(trained)), load_encoder(str(trained))
+    for a, b in zip(objective.encoder.get_weights(), encoder.get_weights()):
+        np.testing.assert_array_equal(a, b)
+    stored = checkpoint_tensors(trained, 12)
+    name = "objective/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
+    np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
+
+
+def test_killed_at_any_moment_it_goes_on_as_if_never_stopped(data_dir, tmp_path):
+    """A real SIGKILL of the real command, between checkpoints; equal to the bit."""
+    hparams = {"num_train_steps": 300, "save_checkpoints_steps": 40, "iterations_per_loop": 3}
+
+    def start(model_dir):
+        command = [sys.executable, "run_pretraining.py", *arguments(data_dir, model_dir, hparams)]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+
+    whole, killed = start(tmp_path / "whole"), start(tmp_path / "killed")
+    deadline = time.monotonic() + 300
+    while not [r for r in read_metrics(str(tmp_path / "killed")) if r["step"] > 100]:
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    stopped_at = read_metrics(str(tmp_path / "killed"))[-1]["step"]
+    assert 100 < stopped_at < 300
+    resumed = start(tmp_path / "killed")
+    for process in (whole, resumed):
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
+    expected = checkpoint_tensors(tmp_path / "whole", 300)
+    found = checkpoint_tensors(tmp_path / "killed", 300)
+    assert set(found) == set(expected)
+    assert len(expected) > 100
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    steps = [r["step"] for r in read_metrics(str(tmp_path / "killed"))]
+    assert steps == sorted(set(steps))  # no step twice
+    # Loops are cut short at other steps after a restart, so rows are compared where both have one.
+    rows = {r["step"]: r["loss"] for r in read_metrics(str(tmp_path / "whole"))}
+    assert {r["step"]: r["loss"] for r in read_metrics(str(tmp_path / "killed"))}[300] > 0
+    assert 300 in rows
+
+
+def test_interrupting_saves_and_goes_on(data_dir, tmp_path, monkeypatch):
+    calls = []
+
+    def interrupt_once(self, values):
+        calls.append(1)
+        if len(calls) == 2:
+            raise run_pretraining.monitoring.Interrupted
+
+    monkeypatch.setattr(
+        run_pretraining.monitoring.InterruptBetweenLoops, "__call__", interrupt_once
+    )
+    with pytest.raises(SystemExit) as stopped:
+        run(data_dir, tmp_path / "m")
+    assert stopped.value.code == 130
+    assert checkpoint_tensors(tmp_path / "m", 4)
+    run(data_dir, tmp_path / "m")
+    assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
+
+
+def test_another_configuration_is_refused_with_the_difference(data_dir, trained, tmp_path):
+    with pytest.raises(InputError) as error:
+        run(data_dir, trained, {"learning_rate": 2e-3, "mask_prob": 0.2})
+    assert "learning_rate: 0.001 there, 0.002 now" in str(error.value)
+    assert "mask_prob: 0.15 there, 0.2 now" in str(error.value)
+    with pytest.raises(InputError, match="seed: 0 there, 7 now"):
+        run(data_dir, trained, seed=7)
+    # Settings that do not change results may change.
+    run(data_dir, trained, {"iterations_per_loop": 5, "keep_checkpoint_max": 2})
+
+
+def test_continue_at_another_length(data_dir, trained, tmp_path):
+    """The paper's further updates on longer sequences: weights, optimizer and step go along."""
+    longer = data_dir.replace("data32", "data64")
+    hparams = {"max_seq_length": 64, "num_train_steps": 15}
+    run(longer, tmp_path / "m", hparams, continue_from=trained)
+    rows = read_metrics(str(tmp_path / "m"))
+    assert [r["step"] for r in rows] == [14, 15]
+    # The learning rate is the one of step 14 of 15.
+    assert rows[0]["learning_rate"] == pytest.approx(1e-3 * (1 - 15 / 15), abs=1e-9)
+    changed = {"model_hparam_overrides": {**HPARAMS["model_hparam_overrides"], "hidden_size": 48}}
+    with pytest.raises(InputError, match=r"another encoder:\n  hidden_size: 32 there, 48 now"):
+        run(longer, tmp_path / "n", {**hparams, **changed}, continue_from=trained)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"precision": "mixed_bfloat16"},
+        {"xla": True},
+        {"strategy": "mirrored:2"},
+        {"hparams": {"optimizer": "lamb", "electra_objective": False}},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_flags(data_dir, tmp_path, options):
+    hparams = {"num_train_steps": 4, **options.pop("hparams", {})}
+    run(data_dir, tmp_path / "m", hparams, do_eval=True, **options)
+    rows = read_metrics(str(tmp_path / "m"))
+    assert rows[-1]["split"] == "heldout"
+    assert np.isfinite(rows[-1]["loss"])
+    saved = json.loads((tmp_path / "m" / "hparams.json").read_text())
+    for name, value in options.items():
+        assert {**saved["hparams"], **saved["run_settings"]}[name] == value
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir, tmp_path):
+    with pytest.raises(TrainingStopped, match="not finite"):
+        run(data_dir, tmp_path / "m", {"learning_rate": 1e30, "save_checkpoints_steps": 2})
+    assert not [r for r in read_metrics(str(tmp_path / "m")) if not np.isfinite(r["loss"])]
+    for name in os.listdir(tmp_path / "m" / "checkpoints"):
+        assert "model.ckpt" in name or name == "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learning_rat": 1}, "Did you mean `learning_rate`"),
+        ({"max_seq_length": 24}, "pretrain_data.tfrecord"),
+        ({"vocab_size": 100}, "`vocab_size` should be 65"),
+        ({"do_lower_case": False}, "`do_lower_case` should be True"),
+    ],
+)
+def test_mistakes_name_what_is_wrong(data_dir, tmp_path, change, message):
+    with pytest.raises(InputError) as error:
+        run(data_dir, tmp_path / "m", change)
+    assert message in str(error.value)
+    assert not (tmp_path / "m" / "checkpoints").exists() or not os.listdir(
+        tmp_path / "m" / "checkpoints"
+    )
+
+
+def test_bad_folders(data_dir, tmp_path):
+    with pytest.raises(InputError, match=r"vocab\.txt"):
+        run(str(tmp_path), tmp_path / "m")
+    shutil.copytree(data_dir, tmp_path / "data")
+    record = sorted((tmp_path / "data" / "pretrain_tfrecords").iterdir())[1]
+    record.write_bytes(record.read_bytes()[:-7])
+    (tmp_path / "data" / "manifest.json").unlink()
+    with pytest.raises(InputError, match=record.name):
+        run(str(tmp_path / "data"), tmp_path / "m")
+    shutil.rmtree(tmp_path / "data" / "pretrain_tfrecords")
+    with pytest.raises(InputError, match="there are no record files"):
+        run(str(tmp_path / "data"), tmp_path / "n")
+
+
+def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):
+    """A full disk, as TensorFlow reports it."""
+
+    def full(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    with pytest.raises(TrainingStopped, match=r"cannot write the checkpoint of step 5 .*No space"):
+        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5})
+
+
+def test_exit_code_and_no_traceback(data_dir, tmp_path):
+    command = [sys.executable, "run_pretraining.py"]
+    command += arguments(data_dir, tmp_path / "m", {"model_size": "smal"})
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "error: `model_size` should be one of" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "m").exists()
