@@ -70,8 +70,8 @@ class Trainer(orbit.AbstractTrainer):
                 f"the loss or its gradient is not finite (NaN or infinite) at step "
                 f"{int(first_bad_step)}; nothing after the last checkpoint was kept"
             )
-        rate = self.optimizer.learning_rate
-        rate = rate(self.optimizer.iterations) if callable(rate) else rate
+        rate = self.optimizer.learning_rate  # of the last step taken; LAMB has the schedule itself
+        rate = rate(self.optimizer.iterations - 1) if callable(rate) else rate
         return {**metrics.summarize(sums), "learning_rate": float(rate)}
 
     def _run_eager(self, iterator, num_steps):

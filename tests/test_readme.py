@@ -1,0 +1,135 @@
+"""The README says what is there: its commands run, its flags and line counts are the code's."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+import build_pretraining_data
+import run_pretraining
+from analysis import learned
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAINS = {
+    "build_pretraining_data.py": build_pretraining_data.main,
+    "run_pretraining.py": run_pretraining.main,
+    "analysis.learned": learned.main,
+}
+COMMANDS = [
+    line.strip().removeprefix("python ").removeprefix("-m ")
+    for line in README.splitlines()
+    if re.match(r"\s+python ", line)
+]
+# A model that trains in seconds; the recipe's other settings stay.
+TINY = {
+    "model_size": "convbert-tiny",
+    "vocab_size": None,
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "embedding_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    },
+    "train_batch_size": 2,
+    "generator_hidden_size": 0.5,
+    "num_eval_steps": 2,
+}
+
+
+def call(command, changes=()):
+    program, *argv = shlex.split(command)
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS([program, *argv, *changes])
+        MAINS[program]([program])
+
+
+def test_the_commands_run_one_after_the_other(tmp_path, monkeypatch):
+    """In the order of the README, on a small text, with a small model."""
+    (tmp_path / "my_text").mkdir()
+    documents = (
+        f"the {i}th document says {i * i} times that words recur .\n" * 9 for i in range(99)
+    )
+    (tmp_path / "my_text" / "a.txt").write_text("\n".join(documents))
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    steps, ran = 4, []
+    for command in COMMANDS:
+        program = shlex.split(command)[0]
+        if program not in MAINS:
+            continue
+        changes = []
+        if program == "build_pretraining_data.py":
+            changes = ["--heldout_fraction=0.2"]
+            if "--vocab_size" in command:
+                changes.append("--vocab_size=120")
+        elif program == "run_pretraining.py":
+            hparams = {**TINY, "num_train_steps": steps, "num_warmup_steps": 1}
+            if "--continue_from" in command:
+                hparams["num_train_steps"] = steps + 2
+            if "--hparams" in command:  # the one in the README has to be understood too
+                given = json.loads(
+                    shlex.split(command)[shlex.split(command).index("--hparams") + 1]
+                )
+                hparams = {**given, **hparams}
+            changes = [f"--hparams={json.dumps(hparams)}"]
+        call(command, changes)
+        ran.append(program)
+    assert ran.count("build_pretraining_data.py") == 2
+    assert ran.count("run_pretraining.py") == 3
+    assert ran[-1] == "analysis.learned"
+    for name in ("my_data/models/mine", "my_data/models/quick", "my_data_512/models/mine_512"):
+        assert (tmp_path / name / "checkpoints" / "checkpoint").exists()
+
+
+def test_every_command_is_known():
+    assert len(COMMANDS) >= 8
+    for command in COMMANDS:
+        program = shlex.split(command)[0]
+        assert (ROOT / program).exists() or (ROOT / (program.replace(".", "/") + ".py")).exists()
+
+
+@pytest.mark.parametrize("program", ["build_pretraining_data", "run_pretraining"])
+def test_every_flag_is_described(program):
+    section = README.split(f"`{program}.py`\n\n| flag")[1].split("\n\n")[0]
+    described = set(re.findall(r"`--(\w+)`", section))
+    defined = {
+        flag.name
+        for module, found in flags.FLAGS.flags_by_module_dict().items()
+        if module.endswith(program)
+        for flag in found
+    }
+    assert described == defined
+
+
+def test_line_counts():
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| (\d+) \|", README, re.MULTILINE)
+    assert len(rows) > 15
+    for name, lines in rows:
+        actual = len((ROOT / name).read_text(encoding="utf-8").splitlines())
+        assert abs(actual - int(lines)) <= 0.05 * actual + 2, f"{name} has {actual} lines"
+
+
+def test_links_and_files_exist():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+    for target in re.findall(r"`((?:configs|docs|model|pretrain|training|data)/[\w./]+)`", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_no_function_of_the_project_uses_the_other_keras():
+    """Keras 3 variables go missing beside tf_keras without an error."""
+    for folder, _, names in os.walk(ROOT):
+        if any(part.startswith(".") or part == "runs" for part in pathlib.Path(folder).parts[1:]):
+            continue
+        for name in names:
+            if name.endswith(".py") and name != "test_readme.py":
+                text = (pathlib.Path(folder) / name).read_text(encoding="utf-8")
+                assert not re.search(r"\btf\.keras\b|^import keras|from keras", text, re.M), name
