@@ -20,7 +20,7 @@ quickstart: .venv/installed
 	    --model_dir $(QUICKSTART)/models/convbert-tiny
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -238,7 +238,11 @@ def train_and_evaluate(
         controller.evaluate(run.num_eval_steps)
     picture = monitoring.plot_curves(model_dir, CURVES)
     last = monitoring.read_metrics(model_dir)[-1:]
-    print(f"step {int(step.numpy())}, model in {model_dir}, curves in {picture}", file=sys.stderr)
+    print(
+        f"step {int(step.numpy())}, model in {model_dir}, curves in {picture},"
+        f" peak memory {monitoring.peak_memory_gib():.1f} GiB",
+        file=sys.stderr,
+    )
     for row in last:
         shown = {k: round(v, 4) for k, v in row.items() if isinstance(v, float) and k != "time"}
         print(f"{row['split']}: {shown}", file=sys.stderr)

@@ -240,8 +240,12 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir,
     with pytest.raises(TrainingStopped, match="not finite"):
         run(data_dir, tmp_path / "m", {"learning_rate": 1e30, "save_checkpoints_steps": 2})
     assert not [r for r in read_metrics(str(tmp_path / "m")) if not np.isfinite(r["loss"])]
-    for name in os.listdir(tmp_path / "m" / "checkpoints"):
-        assert "model.ckpt" in name or name == "checkpoint"
+    kept = tf.train.latest_checkpoint(str(tmp_path / "m" / "checkpoints"))
+    if kept is not None:
+        weights = tf.train.load_checkpoint(kept)
+        for name in weights.get_variable_to_shape_map():
+            if name.startswith("objective"):
+                assert np.isfinite(weights.get_tensor(name)).all()
 
 
 @pytest.mark.parametrize(
@@ -266,13 +270,13 @@ def test_bad_folders(data_dir, tmp_path):
     with pytest.raises(InputError, match=r"vocab\.txt"):
         run(str(tmp_path), tmp_path / "m")
     shutil.copytree(data_dir, tmp_path / "data")
-    record = sorted((tmp_path / "data" / "pretrain_tfrecords").iterdir())[1]
+    record = sorted((tmp_path / "data" / "pretrain_tfrecords").iterdir())[0]
     record.write_bytes(record.read_bytes()[:-7])
     (tmp_path / "data" / "manifest.json").unlink()
     with pytest.raises(InputError, match=record.name):
         run(str(tmp_path / "data"), tmp_path / "m")
     shutil.rmtree(tmp_path / "data" / "pretrain_tfrecords")
-    with pytest.raises(InputError, match="there are no record files"):
+    with pytest.raises(InputError, match="no record files"):
         run(str(tmp_path / "data"), tmp_path / "n")
 
 

@@ -33,7 +33,11 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
     if not 1 <= wanted <= len(devices):
         raise InputError(f"--strategy {name}: there are {len(devices)} devices")
-    return tf.distribute.MirroredStrategy([device.name for device in devices[:wanted]])
+    # Collectives between logical CPU devices mix up their tensors when a process has used more than
+    # one strategy; summing on one device cannot. None is the default: NCCL between GPUs.
+    reduction = None if gpus else tf.distribute.ReductionToOneDevice()
+    names = [device.name for device in devices[:wanted]]
+    return tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
 
 
 def _split_cpu(parts: int) -> None:

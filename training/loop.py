@@ -48,10 +48,10 @@ class Trainer(orbit.AbstractTrainer):
         self._create_dataset = create_dataset
         self._iterator = None
         self._variables = objective.trainable_variables
-        whole = xla and strategy.num_replicas_in_sync == 1
-        self._replica_step = tf.function(self._replica_step_eager, jit_compile=whole)
-        self._gradients = self._gradients_eager
-        if xla and not whole:
+        self._replica_step, self._gradients = self._replica_step_eager, self._gradients_eager
+        if strategy.num_replicas_in_sync == 1:
+            self._replica_step = tf.function(self._replica_step_eager, jit_compile=xla)
+        elif xla:  # sums over replicas cannot be compiled
             self._gradients = tf.function(self._gradients_eager, jit_compile=True)
         self._run = tf.function(self._run_eager)
 
@@ -72,7 +72,7 @@ class Trainer(orbit.AbstractTrainer):
             )
         rate = self.optimizer.learning_rate  # of the last step taken; LAMB has the schedule itself
         rate = rate(self.optimizer.iterations - 1) if callable(rate) else rate
-        return {**metrics.summarize(sums), "learning_rate": float(rate)}
+        return {**metrics.summarize(sums), "learning_rate": float(tf.convert_to_tensor(rate))}
 
     def _run_eager(self, iterator, num_steps):
         sums, first_bad_step = self._step(iterator, tf.constant(NO_STEP, tf.int64))

@@ -1,0 +1,1 @@
+"""Speed, memory and cost, against the peers; one command each."""

@@ -1,0 +1,144 @@
+"""Tokens per second of the whole data builder, beside the path that the original code takes.
+
+    python -m benchmarks.data_building --corpus wiki/ --corpus_format wikiextractor --vocab V
+
+The original's path, in one process: read, BERT's Python tokenizer (tf-models-official's copy),
+example building on Python lists, one tf.train.Example at a time. Both write finished record files
+from the same text in the same run; the slow one from the first few units of the corpus only.
+Imports are not counted, everything after them is.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import tensorflow as tf
+from absl import app, flags
+
+from data import build
+from data.corpus import CORPUS_FORMATS, open_corpus
+from errors import main_with_clear_errors
+
+_CORPUS = flags.DEFINE_string("corpus", "", "As for build_pretraining_data.py.")
+_CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Likewise.")
+_VOCAB = flags.DEFINE_string("vocab", None, "A lower-cased BERT vocab.txt.")
+_UNITS = flags.DEFINE_integer("original_units", 3, "Units of the corpus for the original's path.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each, one after the other.")
+S = 128
+
+
+class OriginalPath:
+    """The original's steps and rules, including what they throw away."""
+
+    def __init__(self, vocab: str):
+        from official.nlp.tools.tokenization import FullTokenizer
+
+        self.tokenizer = FullTokenizer(vocab, do_lower_case=True)
+        self.random = random.Random(0)
+        self.tokens = self.kept = 0
+
+    def examples(self, lines: list[str]) -> Iterator[bytes]:
+        """Serialised examples of one document."""
+        current, length, target = [], 0, S
+        for line in lines:
+            ids = self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(line))
+            self.tokens += len(ids)
+            current.append(ids)
+            length += len(ids)
+            if length >= target:
+                yield self.example(current, target)
+                current, length = [], 0
+                target = self.random.randint(5, S) if self.random.random() < 0.05 else S
+        if length:
+            yield self.example(current, target)
+
+    def example(self, lines: list[list[int]], target: int) -> bytes:
+        """Two segments, cut to length S."""
+        wanted = 100_000 if self.random.random() < 0.1 else (target - 3) // 2
+        first, second = [], []
+        for line in lines:
+            fits = not first or len(first) + len(line) < wanted
+            if fits or (not second and len(first) < wanted and self.random.random() < 0.5):
+                first += line
+            else:
+                second += line
+        first = first[: S - 2]
+        second = second[: max(0, S - len(first) - 3)]
+        self.kept += len(first) + len(second)
+        vocab = self.tokenizer.vocab
+        ids = [vocab["[CLS]"], *first, vocab["[SEP]"]]
+        segments = [0] * len(ids)
+        if second:
+            ids += [*second, vocab["[SEP]"]]
+            segments += [1] * (len(second) + 1)
+        padding = [0] * (S - len(ids))
+        values = {
+            "input_ids": ids + padding,
+            "input_mask": [1] * len(ids) + padding,
+            "segment_ids": segments + padding,
+        }
+        features = {
+            name: tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+            for name, value in values.items()
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        return example.SerializeToString()
+
+
+def time_original(folder: str) -> tuple[float, float]:
+    """Tokens per second, and the share of the tokens that is kept."""
+    path, corpus = OriginalPath(_VOCAB.value), open_corpus(_CORPUS.value, _CORPUS_FORMAT.value)
+    start = time.perf_counter()
+    with tf.io.TFRecordWriter(os.path.join(folder, "original.tfrecord")) as writer:
+        for unit in corpus.units[: _UNITS.value]:
+            for document in corpus.documents(unit, collections.Counter()):
+                for example in path.examples(document.lines):
+                    writer.write(example)
+    return path.tokens / (time.perf_counter() - start), path.kept / path.tokens
+
+
+def time_builder(folder: str, processes: int | None) -> tuple[float, float]:
+    """The same of our builder, over the whole corpus."""
+    options = build.BuildOptions(
+        corpus=_CORPUS.value,
+        corpus_format=_CORPUS_FORMAT.value,
+        output_dir=os.path.join(folder, "built"),
+        vocab=_VOCAB.value,
+        max_seq_length=S,
+        num_processes=processes,
+    )
+    start = time.perf_counter()
+    splits = build.build(options)["splits"].values()
+    seconds = time.perf_counter() - start
+    tokens = sum(split["tokens"] for split in splits)
+    return tokens / seconds, sum(split["tokens_kept"] for split in splits) / tokens
+
+
+def main(argv: list[str]) -> None:
+    """Prints a line per measurement and the median of the ratios."""
+    ratios = []
+    for _ in range(_ROUNDS.value):
+        with tempfile.TemporaryDirectory() as folder:
+            original, original_kept = time_original(folder)
+            ours, kept = time_builder(folder, processes=1)
+        ratios.append(ours / original)
+        print(
+            f"original {original / 1e6:.3f} M tokens/s, {original_kept:.1%} kept;"
+            f" builder, one process, {ours / 1e6:.2f} M tokens/s, {kept:.2%} kept;"
+            f" ratio {ratios[-1]:.1f}",
+            flush=True,
+        )
+    print(f"median ratio {sorted(ratios)[len(ratios) // 2]:.1f}")
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["vocab"])
+    app.run(main_with_clear_errors(main))
