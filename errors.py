@@ -31,5 +31,8 @@ def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
+        except OSError as error:  # a full disk, a folder that may not be written, ...
+            print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+            sys.exit(1)
 
     return wrapped

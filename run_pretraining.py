@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import os
 import sys
 
@@ -19,10 +18,12 @@ import tf_keras
 from absl import app, flags, logging
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
+from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors
 from model import EncoderConfig
 from pretrain.hparams import (
+    FLAG_NAMES,
     PretrainingHParams,
     RunSettings,
     encoder_config,
@@ -33,7 +34,7 @@ from pretrain.load import special_ids
 from pretrain.replaced_token_detection import build_objective
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
-from training.hyperparameters import read_json_object, replace_checked
+from training.hyperparameters import differences, read_json_object, replace_checked
 from training.loop import Evaluator, Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
@@ -57,7 +58,7 @@ CURVES = ("loss", "masked_lm_loss", "masked_lm_accuracy", "disc_loss", "disc_auc
 
 
 def main(argv: list[str]) -> None:
-    """Flags -> hyper-parameters -> objective -> training loop."""
+    """Flags -> hyper-parameters -> objective -> training loop. Checks all before writing any."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
@@ -68,24 +69,78 @@ def main(argv: list[str]) -> None:
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     run = replace_checked(RunSettings(), run_values)
     config = encoder_config(hparams, vocabulary.size)
-    check_continuation(FLAGS.continue_from, config)
+    check_start(model_dir, hparams, config, vocabulary)
+    train_batches = RecordBatches("train", hparams, hparams.train_batch_size)
+    heldout_batches = None
+    if FLAGS.do_eval:
+        size = run.eval_batch_size or hparams.train_batch_size
+        heldout_batches = RecordBatches("heldout", hparams, size)
 
     strategy = create_strategy(run.strategy)
-    write_model_directory(model_dir, hparams, run, config, vocabulary)
+    for batches in filter(None, (train_batches, heldout_batches)):
+        if batches.batch_size % strategy.num_replicas_in_sync:
+            raise InputError(
+                f"the {batches.split} batch should be divisible by the"
+                f" {strategy.num_replicas_in_sync} devices. Received: {batches.batch_size}"
+            )
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
-    run_controller(hparams, run, objective, optimizer, strategy, model_dir)
+    write_model_directory(model_dir, hparams, run, config, vocabulary)
+    trainer = Trainer(
+        objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
+    )
+    evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
+    files = train_batches.files + (heldout_batches.files if heldout_batches else [])
+    with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
+        run_controller(hparams, run, trainer, evaluator, model_dir)
+
+
+class RecordBatches:
+    """Creates the dataset of one split; looks at the files at once, so that errors come early.
+
+    Args:
+        split: "train" or "heldout".
+        hparams: length, vocabulary and seed.
+        batch_size: over all devices.
+    """
+
+    def __init__(self, split: str, hparams: PretrainingHParams, batch_size: int):
+        self.split, self.hparams, self.batch_size = split, hparams, batch_size
+        try:
+            self.files = record_files(FLAGS.data_dir, split)
+            self()
+        except InputError as error:
+            hint = "; nothing is held out, so do without --do_eval" if split == "heldout" else ""
+            raise InputError(f"{error}{hint}") from error
+
+    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
+        """Training batches from a step on, or one pass over the held-out ones."""
+        training = self.split == "train"
+        return pretraining_dataset(
+            self.files,
+            batch_size=self.batch_size,
+            max_seq_length=self.hparams.max_seq_length,
+            vocab_size=self.hparams.vocab_size,
+            seed=self.hparams.seed,
+            start_step=start_step,
+            shuffle=training,
+            repeat=training,
+            drop_remainder=training,
+        )
 
 
 def read_settings() -> tuple[dict, dict]:
     """Recipe, then --hparams, then flags; returns hyper-parameters and run settings."""
     values = read_json_object(FLAGS.recipe)
-    values.pop("about", None)  # a recipe's source, cost and expected score
     values.update(read_json_object(FLAGS.hparams))
+    values.pop("about", None)  # a recipe's source, cost and expected score
     hparams, run, ignored = split_hparams(values)
+    for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
+        if name in values and not FLAGS[name].present:
+            FLAGS[name].value = bool(values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
     for target, names in ((hparams, ("seed", "precision")), (run, ("strategy", "xla"))):
@@ -106,19 +161,36 @@ def load_vocabulary(data_dir: str, do_lower_case: bool | None) -> Vocabulary:
     return Vocabulary.load(data_dir, do_lower_case=do_lower_case, strip_accents=do_lower_case)
 
 
-def check_continuation(source: str | None, config: EncoderConfig) -> None:
-    """Refuses to continue from an encoder of another architecture."""
-    if source is None:
+def check_start(
+    model_dir: str, hparams: PretrainingHParams, config: EncoderConfig, vocabulary: Vocabulary
+) -> None:
+    """Refuses to start from what is not there, or from another architecture or vocabulary."""
+    manifest = read_manifest(FLAGS.data_dir) or {}
+    if manifest.get("vocabulary_digest", vocabulary.digest) != vocabulary.digest:
+        raise InputError(f"{FLAGS.data_dir}: vocab.txt is not the one the records were built with")
+    if not FLAGS.do_train:
+        checkpointing.latest_checkpoint(model_dir)
+    source = FLAGS.continue_from
+    if source is None or checkpointing.has_checkpoint(model_dir):
         return
-    there = EncoderConfig.load(source)
-    changed = [
-        f"{field.name}: {getattr(there, field.name)!r} there, {getattr(config, field.name)!r} now"
-        for field in dataclasses.fields(config)
-        if getattr(there, field.name) != getattr(config, field.name)
-    ]
+    there = dataclasses.asdict(EncoderConfig.load(source))
+    now = dataclasses.asdict(config)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):  # may change on the way
+        there[name] = now[name]
+    changed = differences(there, now)
     if changed:
         raise InputError(f"--continue_from {source}: another encoder:\n  " + "\n  ".join(changed))
-    checkpointing.latest_checkpoint(source)
+    if Vocabulary.load(source).digest != vocabulary.digest:
+        raise InputError(
+            f"--continue_from {source}: its vocabulary is not that of {FLAGS.data_dir};"
+            f" build the data with --vocab {source}"
+        )
+    path = checkpointing.latest_checkpoint(source)
+    if int(path.rsplit("-", 1)[1]) >= hparams.num_train_steps:
+        raise InputError(
+            f"`num_train_steps` counts from the start of {source} and should be more than its"
+            f" {path.rsplit('-', 1)[1]} steps. Received: {hparams.num_train_steps}"
+        )
 
 
 def write_model_directory(
@@ -130,7 +202,8 @@ def write_model_directory(
 ) -> None:
     """Makes the model directory self-describing, or refuses one of another configuration."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
-    checkpointing.describe_run(model_dir, described, dataclasses.asdict(run))
+    settings = {**dataclasses.asdict(run), "continue_from": FLAGS.continue_from}
+    checkpointing.describe_run(model_dir, described, {**settings, "data_dir": FLAGS.data_dir})
     config.save(model_dir)
     vocabulary.save(model_dir)
 
@@ -149,41 +222,16 @@ def build_optimizer(hparams: PretrainingHParams, objective):
 
 
 def run_controller(
-    hparams: PretrainingHParams, run: RunSettings, objective, optimizer, strategy, model_dir: str
+    hparams: PretrainingHParams,
+    run: RunSettings,
+    trainer: Trainer,
+    evaluator: Evaluator,
+    model_dir: str,
 ) -> None:
-    """Trains and evaluates as the flags say."""
-    files = record_files(FLAGS.data_dir, "train")
-    heldout = record_files(FLAGS.data_dir, "heldout") if FLAGS.do_eval else []
-    step, length = optimizer.iterations, hparams.max_seq_length
-
-    def train_batches(start_step: int) -> tf.data.Dataset:
-        return pretraining_dataset(
-            files,
-            batch_size=hparams.train_batch_size,
-            max_seq_length=length,
-            seed=hparams.seed,
-            start_step=start_step,
-            vocab_size=hparams.vocab_size,
-        )
-
-    def heldout_batches() -> tf.data.Dataset:
-        return pretraining_dataset(
-            heldout,
-            batch_size=run.eval_batch_size or hparams.train_batch_size,
-            max_seq_length=length,
-            seed=0,
-            shuffle=False,
-            repeat=False,
-            drop_remainder=False,
-            vocab_size=hparams.vocab_size,
-        )
-
-    trainer = Trainer(
-        objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
-    )
-    evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
+    """Restores what is there, then trains and evaluates as the flags say."""
+    step = trainer.optimizer.iterations
     manager = checkpointing.create_manager(
-        tf.train.Checkpoint(objective=objective, optimizer=optimizer),
+        tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer),
         model_dir,
         step=step,
         interval=run.save_checkpoints_steps,
@@ -191,55 +239,59 @@ def run_controller(
         continue_from=FLAGS.continue_from,
     )
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
-    with contextlib.redirect_stdout(io.StringIO()):
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         controller = orbit.Controller(
             global_step=step,
             trainer=trainer,
             evaluator=evaluator,
-            strategy=strategy,
-            steps_per_loop=min(run.iterations_per_loop, run.save_checkpoints_steps),
+            strategy=trainer.strategy,
+            steps_per_loop=run.iterations_per_loop,
             checkpoint_manager=manager,
             summary_dir=os.path.join(model_dir, "train"),
             eval_summary_dir=os.path.join(model_dir, "heldout"),
         )
-        with clear_read_errors([*files, *heldout], length, hparams.vocab_size):
-            train_and_evaluate(controller, hparams, run, model_dir)
+        log = monitoring.MetricsLog(model_dir, step)
+        controller.eval_actions = (log.action("heldout"),)
+        if FLAGS.do_train and int(step.numpy()) < hparams.num_train_steps:
+            train(controller, hparams, run, log)
+        elif FLAGS.do_eval:
+            controller.evaluate(run.num_eval_steps)
+    report(model_dir, int(step.numpy()))
 
 
-def train_and_evaluate(
-    controller: orbit.Controller, hparams: PretrainingHParams, run: RunSettings, model_dir: str
+def train(
+    controller: orbit.Controller,
+    hparams: PretrainingHParams,
+    run: RunSettings,
+    log: monitoring.MetricsLog,
 ) -> None:
-    """Drives the controller, with progress bar, metrics.jsonl and curves."""
+    """Trains to the end, saving and evaluating at every multiple of `save_checkpoints_steps`."""
     step, total = controller.global_step, hparams.num_train_steps
-    log = monitoring.MetricsLog(model_dir, step)
-    controller.eval_actions = (log.action("heldout"),)
-    if FLAGS.do_train and int(step.numpy()) < total:
-        bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, BAR)
-        interrupt = monitoring.InterruptBetweenLoops()
-        controller.train_actions = (log.action("train"), bar, interrupt)
-        try:
+    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, BAR)
+    interrupt = monitoring.InterruptBetweenLoops()
+    controller.train_actions = (log.action("train"), bar, interrupt)
+    try:
+        while (now := int(step.numpy())) < total:
+            multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
+            controller.train(min(multiple, total))  # ends with a checkpoint
             if FLAGS.do_eval:
-                controller.train_and_evaluate(
-                    total, run.num_eval_steps, eval_interval=run.save_checkpoints_steps
-                )
-            else:
-                controller.train(total)
-        except monitoring.Interrupted:
-            controller.save_checkpoint()
-            print(
-                f"stopped at step {int(step.numpy())}; run the same command to go on",
-                file=sys.stderr,
-            )
-            sys.exit(130)
-        finally:
-            bar.close()
-            interrupt.close()
-    elif FLAGS.do_eval:
-        controller.evaluate(run.num_eval_steps)
+                controller.evaluate(run.num_eval_steps)
+    except monitoring.Interrupted:
+        controller.save_checkpoint()
+        message = f"stopped at step {int(step.numpy())}; run the same command to go on"
+        print(message, file=sys.stderr)
+        sys.exit(130)
+    finally:
+        bar.close()
+        interrupt.close()
+
+
+def report(model_dir: str, step: int) -> None:
+    """Says where everything is and what was measured last."""
     picture = monitoring.plot_curves(model_dir, CURVES)
     last = monitoring.read_metrics(model_dir)[-1:]
     print(
-        f"step {int(step.numpy())}, model in {model_dir}, curves in {picture},"
+        f"step {step}, model in {model_dir}, curves in {picture},"
         f" peak memory {monitoring.peak_memory_gib():.1f} GiB",
         file=sys.stderr,
     )

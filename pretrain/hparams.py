@@ -42,7 +42,7 @@ class PretrainingHParams:
     model_hparam_overrides: dict = dataclasses.field(default_factory=dict)  # EncoderConfig fields
     vocab_size: int | None = None  # by default, that of the data's vocabulary
     embedding_size: int | None = None
-    conv_type: str | None = None  # "sdconv" (mixed attention) or "noconv" (attention only)
+    conv_type: str | None = None  # "sdconv" (mixed), "noconv" (attention) or "convonly"
     conv_kernel_size: int | None = None
     linear_groups: int | None = None
     head_ratio: int | None = None
@@ -69,18 +69,24 @@ class RunSettings:
     strategy: str = "one_device"
     xla: bool = False
     iterations_per_loop: int = 20  # steps between two looks at the metrics
-    save_checkpoints_steps: int = 1000
+    save_checkpoints_steps: int = 1000  # and between evaluations
     keep_checkpoint_max: int = 5
     num_eval_steps: int = 100  # -1: all held-out batches
     eval_batch_size: int | None = None  # by default, train_batch_size
+
+    def __post_init__(self) -> None:
+        for name in ("iterations_per_loop", "save_checkpoints_steps"):
+            _check(self, getattr(self, name) >= 1, name, "at least 1")
+        _check(self, self.keep_checkpoint_max >= 0, "keep_checkpoint_max", "at least 0 (keep all)")
+        steps = self.num_eval_steps
+        _check(self, steps >= 1 or steps == -1, "num_eval_steps", "at least 1, or -1 for all")
+        batch = self.eval_batch_size
+        _check(self, batch is None or batch >= 1, "eval_batch_size", "at least 1 or null")
 
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
 IGNORED_NAMES = (
-    "debug",
-    "do_train",
-    "do_eval",
     "use_tpu",
     "num_tpu_cores",
     "tpu_job_name",
@@ -94,10 +100,11 @@ IGNORED_NAMES = (
     "results_txt",
     "results_pkl",
 )
-UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective")
+FLAG_NAMES = ("do_train", "do_eval")  # flags here; the original's JSON may hold them
+UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 
 # Learning rate, batch and generator multiplier: Table 1 of the ConvBERT supplement; for ELECTRA,
-# Table 6 of its paper; for BERT and ALE, Table V of the ALE report and Table 4 of SCRIPT.
+# Table 6 of its paper; for BERT, Table 4 of SCRIPT. The ALE report's batches are in its recipes.
 SIZE_DEFAULTS = {
     "small": {"learning_rate": 5e-4, "train_batch_size": 128, "generator_hidden_size": 1 / 4},
     "convbert-small": {"learning_rate": 3e-4},
@@ -113,7 +120,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
             something that does not exist here.
     """
     hparam_names, run_names = field_names(PretrainingHParams), field_names(RunSettings)
-    known = [*hparam_names, *run_names, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
+    known = [*hparam_names, *run_names, *FLAG_NAMES, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
     refuse_unknown(values, known)
     for name in UNSUPPORTED_NAMES:
         if values.get(name):
@@ -154,9 +161,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
 
 def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: int) -> None:
     def check(condition: bool, name: str, expectation: str) -> None:
-        if not condition:
-            received = getattr(hparams, name)
-            raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
+        _check(hparams, condition, name, expectation)
 
     check(hparams.vocab_size == vocab_size, "vocab_size", f"{vocab_size}, that of the vocabulary")
     check(
@@ -176,6 +181,25 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
     check(hparams.temperature > 0, "temperature", "greater than 0")
     for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
         check(getattr(hparams, name) >= 1, name, "at least 1")
+    for name in ("learning_rate", "weight_decay_rate", "num_warmup_steps", "lr_decay_power"):
+        check(getattr(hparams, name) >= 0, name, "at least 0")
+    for name in ("gen_weight", "disc_weight"):
+        check(getattr(hparams, name) >= 0, name, "at least 0")
+    check(0 <= hparams.seed < 2**31, "seed", "at least 0 and below 2^31")
+    if hparams.electra_objective and hparams.untied_generator and not hparams.uniform_generator:
+        try:
+            generator_config(hparams, encoder)
+        except InputError as error:
+            raise InputError(
+                f"`generator_hidden_size` {hparams.generator_hidden_size:g} does not fit the"
+                f" encoder: {error}"
+            ) from error
+
+
+def _check(settings, condition: bool, name: str, expectation: str) -> None:
+    if not condition:
+        received = getattr(settings, name)
+        raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:
@@ -193,14 +217,23 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
         overrides.setdefault("intermediate_size", 4 * hidden_size)
         if config.embedding_size == config.hidden_size:
             overrides.setdefault("embedding_size", hidden_size)
-    for name in ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio"):
-        if getattr(hparams, name) is not None:
-            overrides.setdefault(name, getattr(hparams, name))
+    for name in ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio", "vocab_size"):
+        value = getattr(hparams, name)
+        if value is not None and overrides.setdefault(name, value) != value:
+            raise InputError(
+                f"`{name}` is {value} but {overrides[name]} in `model_hparam_overrides`"
+            )
     mixers = {None: None, "sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}
     if hparams.conv_type not in mixers:
-        raise InputError(f"`conv_type` should be sdconv or noconv. Received: {hparams.conv_type!r}")
-    if mixers[hparams.conv_type]:
-        overrides.setdefault("token_mixer", mixers[hparams.conv_type])
+        raise InputError(
+            f"`conv_type` should be sdconv, noconv or convonly. Received: {hparams.conv_type!r}"
+        )
+    mixer = mixers[hparams.conv_type]
+    if mixer is not None and overrides.setdefault("token_mixer", mixer) != mixer:
+        raise InputError(
+            f"`conv_type` {hparams.conv_type} is `token_mixer` {mixer}, but it is"
+            f" {overrides['token_mixer']} in `model_hparam_overrides`"
+        )
     overrides.setdefault("vocab_size", hparams.vocab_size or vocab_size)
     return replace_checked(config, overrides)
 

@@ -38,7 +38,8 @@ def load_objective(model_dir: str) -> Objective:
     vocabulary = Vocabulary.load(model_dir)
     objective = build_objective(hparams, EncoderConfig.load(model_dir), special_ids(vocabulary))
     checkpoint = tf.train.Checkpoint(objective=objective)
-    checkpoint.restore(latest_checkpoint(model_dir)).expect_partial()  # the optimizer is left out
+    status = checkpoint.restore(latest_checkpoint(model_dir))
+    status.assert_existing_objects_matched().expect_partial()  # the optimizer is left out
     return objective
 
 

@@ -113,7 +113,8 @@ def sample_tokens(logits: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     weights = tf.reshape(weights, [B, P, width, width])
     block = _inverse_cdf(tf.reduce_sum(weights, axis=-1), uniform[..., 0])  # [B, P]
     token = _inverse_cdf(tf.gather(weights, block, batch_dims=2), uniform[..., 1])
-    return block * width + token
+    # The last token stands for any index that rounding in a parallel sum may push past the end.
+    return tf.minimum(block * width + token, V - 1)
 
 
 def _inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import shutil
 import subprocess
 from typing import Any
 
@@ -19,14 +18,21 @@ _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", 
 
 
 class CheckpointManager(tf.train.CheckpointManager):
-    """TensorFlow's, but a checkpoint that cannot be written ends training with a sentence.
+    """TensorFlow's, but saves only when told to, and says clearly when it cannot write.
 
     TensorFlow writes a checkpoint under temporary names and updates the list of checkpoints last,
     so a run killed while saving goes on from the checkpoint before.
     """
 
     def save(self, checkpoint_number=None, check_interval=True, options=None):
-        """See tf.train.CheckpointManager.save; raises TrainingStopped when it cannot write."""
+        """See tf.train.CheckpointManager.save; raises TrainingStopped when it cannot write.
+
+        orbit asks after every loop of steps with `check_interval`. Those calls do nothing, since
+        TensorFlow would count intervals from the first loop after each start of the process;
+        training saves at multiples of the interval instead.
+        """
+        if check_interval:
+            return None
         try:
             return super().save(checkpoint_number, check_interval, options)
         except (tf.errors.OpError, OSError) as error:
@@ -60,8 +66,15 @@ def create_manager(
     """
 
     def start() -> None:
-        if continue_from:
+        if not continue_from:
+            return
+        try:
             checkpoint.restore(latest_checkpoint(continue_from)).assert_consumed()
+        except (AssertionError, ValueError) as error:
+            raise InputError(
+                f"--continue_from {continue_from}: its checkpoint holds other variables, as after"
+                f" a change of objective, generator or optimizer ({str(error).splitlines()[0]})"
+            ) from error
 
     return CheckpointManager(
         checkpoint,
@@ -72,6 +85,11 @@ def create_manager(
         checkpoint_interval=interval,
         init_fn=start,
     )
+
+
+def has_checkpoint(model_dir: str) -> bool:
+    """Whether something was trained here."""
+    return tf.train.latest_checkpoint(os.path.join(model_dir, CHECKPOINT_FOLDER)) is not None
 
 
 def latest_checkpoint(model_dir: str) -> str:
@@ -95,7 +113,7 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
         InputError: the directory was made with other hyper-parameters; shows the differences.
     """
     path = os.path.join(model_dir, HPARAMS_FILE)
-    if os.path.exists(path):
+    if os.path.exists(path) and has_checkpoint(model_dir):
         saved = read_json_object(path).get("hparams", {})
         changed = differences(saved, hparams)
         if changed:
@@ -125,13 +143,6 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be created ({error.strerror})") from error
-
-
-def copy_into(source: str, folder: str) -> None:
-    """Copies a file into a folder under its own name; it appears whole or not at all."""
-    target = os.path.join(folder, os.path.basename(source))
-    shutil.copyfile(source, target + ".tmp")
-    os.replace(target + ".tmp", target)
 
 
 def git_commit() -> str | None:

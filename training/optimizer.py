@@ -118,8 +118,10 @@ def create_optimizer(
         return optimizer
     from official.modeling.optimization import lamb
 
-    # It knows variables by name only, so the exclusions are spelled out.
-    excluded = [re.escape(v.name.split(":")[0]) + "$" for v in variables if not decays(v)]
+    # It knows variables by name only, so the exclusions are spelled out; with several replicas it
+    # sees each one's copy, under a name of its own.
+    names = [variable.name.split(":")[0] for variable in variables if not decays(variable)]
+    excluded = [rf"^{re.escape(name)}(/replica_\d+)?$" for name in names]
     optimizer = lamb.LAMB(
         learning_rate=learning_rate,
         weight_decay_rate=weight_decay_rate,

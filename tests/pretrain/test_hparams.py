@@ -46,7 +46,7 @@ def test_json_written_for_the_original():
     assert (config.conv_kernel_size, config.linear_groups) == (7, 2)
     settings = replace_checked(RunSettings(), run)
     assert (settings.iterations_per_loop, settings.save_checkpoints_steps) == (100, 5000)
-    assert ignored == ["use_tpu", "tpu_name", "debug"]
+    assert ignored == ["use_tpu", "tpu_name"]
 
 
 def test_defaults_are_the_original_convberts():
@@ -93,11 +93,18 @@ def test_attention_only():
         ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
         ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
         ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
-        ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv or noconv"),
+        ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv"),
         ({"model_hparam_overrides": {"hiden_size": 3}}, "Did you mean `hidden_size`"),
         ({"model_hparam_overrides": {"conv_kernel_size": 4}}, "`conv_kernel_size` should be odd"),
         ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
         ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
+        ({"debug": True}, "`debug` is not supported"),
+        ({"seed": -1}, "`seed` should be at least 0"),
+        ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
+        (
+            {"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}},
+            "`head_ratio` is 2 but 4 in `model_hparam_overrides`",
+        ),
     ],
 )
 def test_mistakes(values, message):
@@ -135,3 +142,13 @@ def test_annotations_cover_every_field():
     for cls in (PretrainingHParams, RunSettings):
         for name, hint in typing.get_type_hints(cls).items():
             assert typing.get_origin(hint) is not typing.Literal, name
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"save_checkpoints_steps": 0}, {"iterations_per_loop": -1}, {"num_eval_steps": 0}],
+    ids=str,
+)
+def test_run_settings_are_checked(values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        replace_checked(RunSettings(), values)

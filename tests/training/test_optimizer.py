@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from training.distribution import create_strategy
 from training.optimizer import (
     AdamWeightDecay,
     WarmupTimesDecay,
@@ -108,3 +109,29 @@ def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened(tmp_path):
 
     whole = run(6)
     np.testing.assert_array_equal(run(3, restore=run(3, save="half")), whole)
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb"])
+def test_replicas_stay_equal(name):
+    """LAMB knows variables by name, and every replica's copy has another."""
+    strategy = create_strategy("mirrored:2")
+    with strategy.scope():
+        norm = tf_keras.layers.LayerNormalization(name="norm")
+        dense = tf_keras.layers.Dense(3, name="dense")
+        norm.build([None, 3])
+        dense.build([None, 3])
+        variables = [*norm.trainable_variables, *dense.trainable_variables]
+        optimizer = create_optimizer(name, 0.1, 0.5, variables)
+
+    @tf.function
+    def step():
+        def replica():
+            apply_gradients(optimizer, [tf.ones_like(v) for v in variables], variables)
+
+        strategy.run(replica)
+
+    for _ in range(3):
+        step()
+    for variable in variables:
+        one, two = strategy.experimental_local_results(variable)
+        np.testing.assert_array_equal(one.numpy(), two.numpy())
