@@ -9,8 +9,9 @@ export MPLBACKEND ?= Agg
 .PHONY: quickstart test test-slow lint clean
 
 # Reads real text that every machine has after installation (the documentation inside the installed
-# packages), pre-trains a small ConvBERT on it, and says what was learned. Interrupt it whenever you
-# like and run it again: it goes on.
+# packages), pre-trains a small ConvBERT on it, and says what was learned; then fine-tunes it, and a
+# network of random weights, on a small task from the same text. Interrupt it whenever you like and
+# run it again: it goes on.
 quickstart: .venv/installed
 	$(BIN)/python build_pretraining_data.py --corpus_format installed_documentation \
 	    --vocab_size 8192 --output_dir $(QUICKSTART)
@@ -18,6 +19,11 @@ quickstart: .venv/installed
 	    --recipe configs/quickstart.json --do_eval
 	$(BIN)/python -m analysis.learned --data_dir $(QUICKSTART) \
 	    --model_dir $(QUICKSTART)/models/convbert-tiny
+	$(BIN)/python -m finetune.documentation_pairs --data_dir $(QUICKSTART) \
+	    --output_dir $(QUICKSTART)/pairs
+	$(BIN)/python run_finetuning.py --model_dir $(QUICKSTART)/models/convbert-tiny \
+	    --task $(QUICKSTART)/pairs/task.json --recipe configs/quickstart_finetune.json \
+	    --init pretrained,random
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope

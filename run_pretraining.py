@@ -31,7 +31,7 @@ from pretrain.hparams import (
     split_hparams,
 )
 from pretrain.load import special_ids
-from pretrain.replaced_token_detection import build_objective
+from pretrain.objectives import build_objective
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import differences, read_json_object, replace_checked

@@ -18,7 +18,7 @@ import tensorflow as tf
 from analysis.tables import format_table
 from model import SIZES
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
-from pretrain.replaced_token_detection import build_objective
+from pretrain.objectives import build_objective
 
 # The objective does not depend on them; they are BERT's English ones.
 _SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}

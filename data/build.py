@@ -1,21 +1,26 @@
 """The builder: checks and plans, has the shards built, and finishes the data folder.
 
-While a build runs, all but the vocabulary lies in `DATA_DIR/unfinished_build/`: the settings, the
-record files, and a small JSON per finished shard. A build that was stopped goes on from there when
-it is run again; the folders take their final names, and the manifest is written, at the end.
+While a build runs, everything lies in `DATA_DIR/unfinished_build/`: the settings, a learned
+vocabulary, the record files, and a small JSON per finished shard. A build that was stopped goes on
+from there when it is run again; the folders take their final names, and the manifest is written, at
+the end. One build at a time works in a folder.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import fcntl
 import glob
 import hashlib
 import json
 import os
 import shutil
-from typing import Any
+from collections.abc import Iterator
+from typing import IO, Any
 
+import files
 from data import manifest, shards, workers
 from data.corpus import Corpus, open_corpus
 from data.examples import MIN_TARGET
@@ -94,20 +99,22 @@ def build(options: BuildOptions) -> dict[str, Any]:
     settings = _resolve_settings(options, corpus, given)
     finished = manifest.read_manifest(options.output_dir)
     if finished is not None:
-        _refuse_difference(options.output_dir, finished["settings"], settings)
+        remedy = "give the same ones or another --output_dir"
+        _refuse_difference(options.output_dir, finished["settings"], settings, remedy)
         _refuse_missing_files(options.output_dir, finished)
+        _refuse_replaced_bytes(options, finished["problems"])
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
-    work = _prepare_folder(options.output_dir, settings)
-    vocabulary = given or _learned_vocabulary(options, corpus)
-    vocabulary.save(options.output_dir)
-    shard_settings = shards.ShardSettings(
-        options.max_seq_length, options.heldout_fraction, options.seed, settings["num_shards"]
-    )
-    job = workers.Job(corpus, vocabulary, shard_settings, work)
-    workers.build_shards(job, options.num_processes)
-    return _finish(options.output_dir, work, settings, shard_settings, vocabulary)
+    with _unfinished_folder(options.output_dir, settings) as work:
+        _refuse_replaced_bytes(options, _problems_so_far(work))
+        vocabulary = given or _learned_vocabulary(options, corpus, work)
+        shard_settings = shards.ShardSettings(
+            options.max_seq_length, options.heldout_fraction, options.seed, settings["num_shards"]
+        )
+        job = workers.Job(corpus, vocabulary, shard_settings, work)
+        workers.build_shards(job, options.num_processes)
+        return _finish(options.output_dir, work, settings, shard_settings, vocabulary)
 
 
 # ---------------------------------------------------------------- settings and folders
@@ -127,7 +134,7 @@ def _resolve_settings(
     """Everything that decides the bytes of the result, as it is compared and recorded."""
     sizes = [shards.unit_bytes(unit) for unit in corpus.units]
     identity = [
-        [unit.name, unit.start, unit.end, list(unit.members), size]
+        [unit.name, unit.start, unit.end, list(unit.members), size, shards.unit_digest(unit)]
         for unit, size in zip(corpus.units, sizes)
     ]
     # At least MIN_SHARDS, so that small corpora are mixed and shared out well too.
@@ -156,7 +163,9 @@ def _resolve_settings(
     }
 
 
-def _refuse_difference(folder: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+def _refuse_difference(
+    folder: str, before: dict[str, Any], now: dict[str, Any], remedy: str
+) -> None:
     different = [
         f"{name}={before.get(name)} there, {name}={now.get(name)} now"
         for name in {**before, **now}
@@ -164,8 +173,7 @@ def _refuse_difference(folder: str, before: dict[str, Any], now: dict[str, Any])
     ]
     if different:
         raise InputError(
-            f"{folder} was built with other settings ({'; '.join(different)}): "
-            "give the same ones or another --output_dir"
+            f"{folder} was built with other settings ({'; '.join(different)}): {remedy}"
         )
 
 
@@ -179,44 +187,77 @@ def _refuse_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
             )
 
 
-def _prepare_folder(output_dir: str, settings: dict[str, Any]) -> str:
-    """Makes the folder of the unfinished build, or checks that it is one of the same settings."""
+def _refuse_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> None:
+    replaced = problems.get("undecodable_bytes", 0)
+    if options.strict and replaced:
+        raise InputError(
+            f"{options.output_dir} was built without --strict, with {replaced} bytes replaced that "
+            "are not UTF-8: mend the corpus and give another --output_dir"
+        )
+
+
+def _problems_so_far(work: str) -> collections.Counter:
+    """What the reader counted in the shards that are finished."""
+    problems: collections.Counter = collections.Counter()
+    for path in glob.glob(os.path.join(glob.escape(work), "shard-*.json")):
+        problems.update(files.read_json(path)["problems"])
+    return problems
+
+
+@contextlib.contextmanager
+def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> Iterator[str]:
+    """The folder of the unfinished build, locked: a new one, or one of the same settings."""
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
-    try:
-        before = manifest.read_json(settings_file)
-        if before is not None:
-            _refuse_difference(output_dir, before, settings)
+    if not os.path.exists(settings_file):
+        names = [*SPLITS.values(), *[VOCABULARY_FILE] * settings["vocabulary"]["learned"]]
+        foreign = [name for name in names if _exists(output_dir, name)]
+        if foreign:
+            raise InputError(
+                f"{output_dir} already holds {' and '.join(foreign)} of another origin: "
+                "give another --output_dir"
+            )
+    with contextlib.ExitStack() as stack:
+        try:
+            for folder in SPLITS.values():
+                os.makedirs(os.path.join(work, folder), exist_ok=True)
+            _lock(stack.enter_context(open(os.path.join(work, "lock"), "w")), output_dir)
+            pattern = os.path.join(glob.escape(work), "**", "*.tmp-*")
+            for leftover in glob.glob(pattern, recursive=True):
+                os.remove(leftover)
+        except OSError as error:
+            raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
+        if os.path.exists(settings_file):
+            remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
+            _refuse_difference(output_dir, files.read_json(settings_file), settings, remedy)
         else:
-            names = [*SPLITS.values(), *[VOCABULARY_FILE] * settings["vocabulary"]["learned"]]
-            foreign = [name for name in names if _exists(output_dir, name)]
-            if foreign:
-                raise InputError(
-                    f"{output_dir} already holds {' and '.join(foreign)} of another origin: "
-                    "give another --output_dir"
-                )
-        for folder in SPLITS.values():
-            os.makedirs(os.path.join(work, folder), exist_ok=True)
-        for leftover in glob.glob(os.path.join(glob.escape(work), "**", "*.tmp-*"), recursive=True):
-            os.remove(leftover)
-    except OSError as error:
-        raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
-    if before is None:
-        manifest.write_json(settings_file, settings)
-    return work
+            files.write_json(settings_file, settings)
+        yield work
+
+
+def _lock(file: IO[str], output_dir: str) -> None:
+    """Refuses a second build of a folder; the system unlocks when the process ends, however."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"{output_dir}: another build is at work in this folder: let it end, or stop it"
+        ) from None
+    except OSError:  # a file system without locks
+        pass
 
 
 def _exists(*parts: str) -> bool:
     return os.path.exists(os.path.join(*parts))
 
 
-def _learned_vocabulary(options: BuildOptions, corpus: Corpus) -> Vocabulary:
+def _learned_vocabulary(options: BuildOptions, corpus: Corpus, work: str) -> Vocabulary:
     """Learns the vocabulary, or loads the one that the build before this one learned."""
-    if _exists(options.output_dir, VOCABULARY_FILE):
-        return Vocabulary.load(options.output_dir)
+    if _exists(work, VOCABULARY_FILE):
+        return Vocabulary.load(work)
     print(f"learning a vocabulary of {options.vocab_size} pieces", flush=True)
     lower = True if options.do_lower_case is None else options.do_lower_case
-    return learn_vocabulary(
+    vocabulary = learn_vocabulary(
         shards.sample_training_lines(
             corpus, options.heldout_fraction, options.seed, VOCABULARY_SAMPLE_CHARACTERS
         ),
@@ -224,6 +265,8 @@ def _learned_vocabulary(options: BuildOptions, corpus: Corpus) -> Vocabulary:
         do_lower_case=lower,
         strip_accents=lower if options.strip_accents is None else options.strip_accents,
     )
+    vocabulary.save(work)
+    return vocabulary
 
 
 # ---------------------------------------------------------------- the end
@@ -238,14 +281,13 @@ def _finish(
 ) -> dict[str, Any]:
     """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
     splits = {split: collections.Counter() for split in shard_settings.splits}
-    problems: collections.Counter = collections.Counter()
-    files: dict[str, dict[str, int]] = {}
+    problems = _problems_so_far(work)
+    record_files: dict[str, dict[str, int]] = {}
     for index in range(shard_settings.num_shards):
-        counts = manifest.read_json(os.path.join(work, f"shard-{index:05d}.json")) or {}
+        counts = files.read_json(os.path.join(work, f"shard-{index:05d}.json"))
         for split in splits:
             splits[split].update(counts["splits"][split])
-        problems.update(counts["problems"])
-        files |= counts["files"]
+        record_files |= counts["files"]
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
         raise InputError(
@@ -261,13 +303,14 @@ def _finish(
             for split, counts in splits.items()
         },
         "problems": dict(sorted(problems.items())),
-        "files": dict(sorted(files.items())),
+        "files": dict(sorted(record_files.items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
     for split in splits:
         if not _exists(output_dir, SPLITS[split]):
             os.replace(os.path.join(work, SPLITS[split]), os.path.join(output_dir, SPLITS[split]))
-    manifest.write_json(os.path.join(output_dir, manifest.MANIFEST), content)
+    vocabulary.save(output_dir)
+    files.write_json(os.path.join(output_dir, manifest.MANIFEST), content)
     shutil.rmtree(work)
     print(manifest.summary(output_dir, content))
     return content

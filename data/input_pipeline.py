@@ -166,8 +166,9 @@ def pretraining_dataset(
 
     Raises:
         InputError: no files or no records; a file is missing; the first record of a file is
-            truncated, of another length, schema or vocabulary. What is wrong further inside a file
-            shows while iterating: see `clear_read_errors`.
+            truncated, of another length, schema or vocabulary, or holds masks or segments other
+            than 0 and 1. What is wrong further inside a file shows while iterating: see
+            `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
     filled = [
@@ -211,10 +212,7 @@ def _parse(
     serialized: tf.Tensor, batch_size: int, max_seq_length: int, vocab_size: int | None
 ) -> dict[str, tf.Tensor]:
     features = records.parse_examples(serialized, max_seq_length)
-    checks = [tf.debugging.assert_non_negative(features["input_ids"], _ID_ERROR)]
-    if vocab_size is not None:
-        checks.append(tf.debugging.assert_less(features["input_ids"], vocab_size, _ID_ERROR))
-    with tf.control_dependencies(checks):
+    with tf.control_dependencies(records.value_checks(features, vocab_size)):
         missing = batch_size - tf.shape(serialized)[0]
         features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
     return {
@@ -222,7 +220,6 @@ def _parse(
     }  # each [B, S]
 
 
-_ID_ERROR = "input_ids outside the vocabulary"
 # Parts of the messages of InvalidArgumentErrors that come from records, not from a model.
 _RECORD_MESSAGES = (*records.FEATURES, "Could not parse example", "parse serialized Example")
 

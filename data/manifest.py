@@ -8,57 +8,18 @@ from __future__ import annotations
 
 import collections
 import importlib.metadata
-import json
 import os
 from typing import Any
 
-from errors import InputError
+import files
 
 MANIFEST = "manifest.json"
 
 
-def write_json(path: str, content: dict[str, Any]) -> None:
-    """Writes a JSON file that appears whole or not at all.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=2, ensure_ascii=False)
-            file.write("\n")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-
-
-def read_json(path: str) -> dict[str, Any] | None:
-    """Reads a JSON object, or None where there is no such file.
-
-    Raises:
-        InputError: the file is not a JSON object.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: should be JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: should be a JSON object. Received: {type(content).__name__}")
-    return content
-
-
 def read_manifest(data_dir: str) -> dict[str, Any] | None:
     """The manifest of a data folder, or None where there is none (ELECTRA's own folders)."""
-    return read_json(os.path.join(data_dir, MANIFEST))
+    path = os.path.join(data_dir, MANIFEST)
+    return files.read_json(path) if os.path.exists(path) else None
 
 
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:

@@ -16,9 +16,11 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
+import files
 from errors import InputError
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
+_BINARY = ("input_mask", "segment_ids")
 
 # Sizes of a TFRecord's frame: 8 bytes of length, 4 of its checksum; 4 of the data's checksum.
 _FRAME_HEAD, _FRAME_TAIL = 12, 4
@@ -136,21 +138,19 @@ def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, i
     Raises:
         InputError: the file cannot be written (full disk, no permission); nothing is left behind.
     """
-    temporary = f"{path}.tmp-{os.getpid()}"
     count = 0
-    try:
-        with tf.io.TFRecordWriter(temporary) as writer:
-            for batch in batches:
-                for record in batch:
-                    writer.write(record)
-                count += len(batch)
-        os.replace(temporary, path)
-    except (OSError, tf.errors.OpError) as error:
-        reason = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
-        raise InputError(f"{path}: cannot be written after {count} records: {reason}") from error
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    with files.replacing(path) as temporary:
+        try:
+            with tf.io.TFRecordWriter(temporary) as writer:
+                for batch in batches:
+                    for record in batch:
+                        writer.write(record)
+                    count += len(batch)
+        except (OSError, tf.errors.OpError) as error:
+            reason = getattr(error, "strerror", None) or getattr(error, "message", str(error))
+            raise InputError(
+                f"{path}: cannot be written after {count} records: {reason}"
+            ) from error
     return count, os.path.getsize(path)
 
 
@@ -162,6 +162,22 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     schema = {name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in FEATURES}
     parsed = tf.io.parse_example(serialized, schema)
     return {name: tf.cast(parsed[name], tf.int32) for name in FEATURES}
+
+
+def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) -> list[tf.Tensor]:
+    """Assertions that ids are in [0, vocab_size) and the other features 0 or 1; name the feature.
+
+    Args:
+        features: from `parse_examples`.
+        vocab_size: V; None leaves the upper end of the ids unchecked.
+    """
+    limits = {"input_ids": vocab_size or tf.int32.max, **dict.fromkeys(_BINARY, 2)}
+    checks = []
+    for name, limit in limits.items():
+        unsigned = tf.bitcast(features[name], tf.uint32)  # one comparison: negatives are large
+        inside = tf.reduce_all(unsigned < tf.constant(limit, tf.uint32))
+        checks.append(tf.debugging.Assert(inside, [f"{name} outside [0, {limit})"]))
+    return checks
 
 
 def count_file(path: str) -> int:
@@ -185,7 +201,7 @@ def _count(path: tf.Tensor) -> tf.Tensor:
 
 
 def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = None) -> bool:
-    """Checks schema, length and ids of the first record of a file.
+    """Checks schema, length and values of the first record of a file.
 
     Reads that record only, with plain file operations: a folder may hold thousands of files.
 
@@ -193,7 +209,8 @@ def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = 
         False for a file without records, which is allowed; True otherwise.
 
     Raises:
-        InputError: the file is missing, truncated, not a TFRecord file, or of another schema.
+        InputError: the file is missing, truncated, not a TFRecord file, of another schema, or a
+            value of its first record is out of range.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -216,7 +233,7 @@ def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = 
 def check_record(
     serialized: bytes, where: str, max_seq_length: int, vocab_size: int | None = None
 ) -> None:
-    """Raises an InputError that begins with `where` unless the record has schema and length."""
+    """Raises an InputError that begins with `where` where schema, length or values do not fit."""
     try:
         features = tf.train.Example.FromString(serialized).features.feature
     except Exception:  # DecodeError, whose home differs between protobuf's implementations
@@ -241,6 +258,10 @@ def check_record(
             f"{where}: ids should be in [0, vocab_size={vocab_size}): the records were built with "
             f"another vocabulary. Received: {wrong}"
         )
+    for name in _BINARY:
+        wrong = set(features[name].int64_list.value) - {0, 1}
+        if wrong:
+            raise InputError(f"{where}: `{name}` should be 0 or 1. Received: {min(wrong)}")
 
 
 def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) -> None:

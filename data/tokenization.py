@@ -89,3 +89,27 @@ class Tokenizer:
             strip_accents=self.vocabulary.strip_accents,
         )
         return self._wordpiece.tokenize(normalized)
+
+    def tokenize_with_offsets(
+        self, normalized: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Tokenizes lines that went through `normalize` already, and says where each piece stands.
+
+        Args:
+            normalized: the text, any number of lines.
+
+        Returns:
+            (ids int32 [total], starts int64 [total], ends int64 [total], row_splits int64
+            [len(normalized) + 1]). `starts` and `ends` count bytes of the line in UTF-8; the end is
+            exclusive.
+        """
+        columns = [[np.zeros(0, dtype)] for dtype in (np.int32, np.int64, np.int64)]
+        lengths = [np.zeros(1, np.int64)]
+        for start in range(0, len(normalized), _LINES_PER_BATCH):
+            batch = tf.constant(normalized[start : start + _LINES_PER_BATCH], tf.string)
+            ragged = self._wordpiece.tokenize_with_offsets(batch)
+            for column, values in zip(columns, ragged):
+                column.append(values.values.numpy())
+            lengths.append(np.diff(ragged[0].row_splits.numpy()))
+        ids, starts, ends = (np.concatenate(column) for column in columns)
+        return ids, starts, ends, np.cumsum(np.concatenate(lengths))

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 
+import files
 from errors import InputError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -125,8 +126,8 @@ class Vocabulary:
         os.makedirs(folder, exist_ok=True)
         switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
         # The switches first: a vocabulary without them would be read as BERT's uncased one.
-        _replace_file(os.path.join(folder, SWITCHES_FILE), json.dumps(switches, indent=2) + "\n")
-        _replace_file(os.path.join(folder, VOCABULARY_FILE), "\n".join(self.tokens) + "\n")
+        files.write_json(os.path.join(folder, SWITCHES_FILE), switches)
+        files.write_text(os.path.join(folder, VOCABULARY_FILE), "\n".join(self.tokens) + "\n")
 
 
 def _read_tokens(path: str) -> list[str]:
@@ -168,32 +169,14 @@ def _check_tokens(tokens: Sequence[str], where: str) -> None:
 
 def _read_switches(path: str) -> dict[str, bool | None]:
     """Reads the two switches of a tokenizer_config.json; a missing file or key says nothing."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            settings = json.load(file)
-    except FileNotFoundError:
+    if not os.path.exists(path):
         return {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} must be a readable JSON file. Received: {error}") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"{path} must hold a JSON object. Received: {settings!r}")
+    settings = files.read_json(path)
     switches = {name: settings[name] for name in _SWITCHES if name in settings}
     for name, value in switches.items():
         if not isinstance(value, bool) and (name, value) != ("strip_accents", None):
             raise InputError(f"{path}: {name} must be true or false. Received: {value!r}")
     return switches
-
-
-def _replace_file(path: str, text: str) -> None:
-    """Writes a file under a temporary name and renames it, so that it is never half there."""
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
 
 
 def learn_vocabulary(

@@ -14,7 +14,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data import manifest, shards
+import files
+from data import shards
 from data.corpus import Corpus
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
@@ -46,9 +47,10 @@ class Job:
 
     def is_done(self, index: int) -> bool:
         """Whether a shard's counts are there and its files are as the counts say."""
-        counts = manifest.read_json(self.shard_counts_file(index))
-        return counts is not None and all(
-            _file_size(self.work, name) == entry["bytes"] for name, entry in counts["files"].items()
+        path = self.shard_counts_file(index)
+        return os.path.exists(path) and all(
+            _file_size(self.work, name) == entry["bytes"]
+            for name, entry in files.read_json(path)["files"].items()
         )
 
 
@@ -82,7 +84,7 @@ class _ShardBuilder:
             lambda unit: self._count_bytes(shards.unit_bytes(unit)),
         )
         # Written after the files have their names: where it exists, they are whole.
-        manifest.write_json(job.shard_counts_file(index), counts)
+        files.write_json(job.shard_counts_file(index), counts)
 
 
 def build_shards(job: Job, num_processes: int | None = None) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from typing import Any
 
+import files
 from errors import InputError
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
@@ -116,12 +116,8 @@ class EncoderConfig:
         return dataclasses.replace(self, **changes)
 
     def save(self, folder: str) -> None:
-        """Writes `config.json` into `folder`."""
-        path = os.path.join(folder, CONFIG_FILE)
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(self), file, indent=2)
-            file.write("\n")
-        os.replace(path + ".tmp", path)
+        """Writes `config.json` into `folder`; raises InputError when that cannot be done."""
+        files.write_json(os.path.join(folder, CONFIG_FILE), dataclasses.asdict(self))
 
     @classmethod
     def load(cls, folder: str) -> EncoderConfig:
@@ -139,16 +135,9 @@ class EncoderConfig:
 
 def read_fields(path: str) -> dict[str, Any]:
     """The fields of a JSON file; raises InputError when it is missing or holds something else."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            fields = json.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: no encoder configuration here ({error.strerror})") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
-    if not isinstance(fields, dict):
-        raise InputError(f"{path}: should hold a JSON object. Received: {fields!r}")
-    return fields
+    if not os.path.exists(path):
+        raise InputError(f"{path}: no encoder configuration here")
+    return files.read_json(path)
 
 
 def _check(condition: bool, name: str, expectation: str, config: EncoderConfig) -> None:

@@ -20,7 +20,8 @@ class EncoderOutput(NamedTuple):
         pooled: [B, D], the first token's, without a further layer (ELECTRA).
         embedding_output: [B, S, D], what enters the first layer.
         hidden_states: one [B, S, D] per layer.
-        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty.
+        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty. In
+            training, after dropout: what the values were weighted with.
     """
 
     sequence: tf.Tensor

@@ -95,13 +95,13 @@ class Embeddings(tf_keras.layers.Layer):
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
 
     def call(self, input_ids, segment_ids, seed=None):
-        longest = self.config.max_position_embeddings
-        if (input_ids.shape[1] or 0) > longest:
-            raise InputError(
-                f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
-                f" Received: {input_ids.shape[1]}"
-            )
+        longest, length = self.config.max_position_embeddings, input_ids.shape[1]
+        expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
         S = tf.shape(input_ids)[1]
+        if length is None:  # XLA drops the assertion, and fails on the shapes below
+            tf.debugging.assert_less_equal(S, longest, expected)
+        elif length > longest:
+            raise InputError(f"{expected} Received: {length}")
         embedded = (
             tf.gather(self.word_embeddings, input_ids)
             + tf.gather(self.token_type_embeddings, segment_ids)

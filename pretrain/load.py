@@ -7,13 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
+import files
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import Encoder, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
-from pretrain.replaced_token_detection import build_objective
+from pretrain.objectives import build_objective
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
-from training.hyperparameters import read_json_object, replace_checked
+from training.hyperparameters import replace_checked
 from training.objective import Objective
 
 
@@ -27,7 +28,7 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     path = os.path.join(model_dir, HPARAMS_FILE)
     if not os.path.exists(path):
         raise InputError(f"{path}: there is no such file, so this is no model directory")
-    saved = read_json_object(path)
+    saved = files.read_json(path)
     values = {name: value for name, value in saved["hparams"].items() if name != "vocabulary"}
     return replace_checked(PretrainingHParams(), values), saved["run_settings"]
 
@@ -43,9 +44,14 @@ def load_objective(model_dir: str) -> Objective:
     return objective
 
 
-def load_encoder(model_dir: str) -> Encoder:
-    """The pre-trained encoder of a model directory; what fine-tuning and serving start from."""
-    encoder = build_encoder(EncoderConfig.load(model_dir))
+def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder:
+    """The pre-trained encoder of a model directory; what fine-tuning and serving start from.
+
+    Args:
+        model_dir: of run_pretraining.py or run_finetuning.py.
+        config: the architecture with other dropout rates; by default that of `model_dir`.
+    """
+    encoder = build_encoder(config or EncoderConfig.load(model_dir))
     checkpoint = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
     status = checkpoint.restore(latest_checkpoint(model_dir))
     status.assert_existing_objects_matched().expect_partial()

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_encoder
 from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
-from pretrain.masked_lm import MaskedLM, masked_features, masked_lm_loss
+from pretrain.masked_lm import masked_features, masked_lm_loss
 from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
 from training import metrics
 from training.objective import Objective
@@ -110,11 +110,3 @@ class ReplacedTokenDetection(Objective):
             "disc_precision": metrics.mean(correct, predictions * mask),
             "disc_recall": metrics.mean(correct, labels * mask),
         }
-
-
-def build_objective(
-    hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict[str, int]
-) -> Objective:
-    """The objective that `electra_objective` asks for, with its networks."""
-    cls = ReplacedTokenDetection if hparams.electra_objective else MaskedLM
-    return cls(hparams, config, special_ids)

@@ -12,7 +12,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "analysis.learned")
+PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
+PROGRAMS += ("analysis.learned",)
 COMMANDS = [shlex.split(line) for line in README.splitlines() if re.match(r"\s+python ", line)]
 # A model that trains in seconds; the recipe's other settings stay.
 TINY = {
@@ -43,6 +44,7 @@ def test_the_commands_run_one_after_the_other(tmp_path):
         f"the {i}th document says {i * i} times that words recur .\n" * 9 for i in range(99)
     )
     (tmp_path / "my_text" / "a.txt").write_text("\n".join(documents))
+    write_tasks(tmp_path)
     steps, ran = 4, []
     for command in COMMANDS:
         program = program_of(command)
@@ -61,6 +63,8 @@ def test_the_commands_run_one_after_the_other(tmp_path):
                 given = json.loads(command[command.index("--hparams") + 1])
                 hparams = {**given, **hparams}
             changes = [f"--hparams={json.dumps(hparams)}"]
+        elif program == "run_finetuning.py":
+            changes = ["--num_trials=1", '--hparams={"num_train_epochs": 1, "max_seq_length": 24}']
         arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in command[1:]]
         done = subprocess.run(
             [sys.executable, *arguments, *changes], cwd=ROOT, capture_output=True, text=True
@@ -69,9 +73,30 @@ def test_the_commands_run_one_after_the_other(tmp_path):
         ran.append(program)
     assert ran.count("build_pretraining_data.py") == 2
     assert ran.count("run_pretraining.py") == 3
+    assert ran.count("run_finetuning.py") == 2
     assert ran[-1] == "analysis.learned"
+    for report in ("my_results/report.md", "my_data/models/mine/finetuning/report.md"):
+        assert "dev" in (tmp_path / report).read_text()
     for name in ("my_data/models/mine", "my_data/models/quick", "my_data_512/models/mine_512"):
         assert (tmp_path / name / "checkpoints" / "checkpoint").exists()
+
+
+def write_tasks(folder):
+    """The README's own task, with its declaration as written there, and two of GLUE's."""
+    (folder / "my_task").mkdir()
+    declaration = README.split("write `my_task/task.json`:")[1].split("and run")[0]
+    (folder / "my_task" / "task.json").write_text(json.dumps(json.loads(declaration)))
+    sentences = [f"the {i}th document says {i * i} times" for i in range(40)]
+    for split in ("train", "dev"):
+        rows = [f"{text},{'good' if i % 3 else 'bad'}" for i, text in enumerate(sentences)]
+        (folder / "my_task" / f"{split}.csv").write_text("\n".join(["review,verdict", *rows]))
+        cola = [f"a\t{i % 2}\t\t{text}" for i, text in enumerate(sentences)]
+        rte = [f"{i}\t{text}\t{text}\tentailment" for i, text in enumerate(sentences)]
+        rte[0] = rte[0].replace("entailment", "not_entailment")
+        for name, lines in (("CoLA", cola), ("RTE", ["index\tsentence1\tsentence2\tlabel", *rte])):
+            path = folder / "my_glue" / name / f"{split}.tsv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(lines))
 
 
 def test_every_command_is_known():
@@ -81,7 +106,9 @@ def test_every_command_is_known():
         assert (ROOT / program).exists() or (ROOT / (program.replace(".", "/") + ".py")).exists()
 
 
-@pytest.mark.parametrize("program", ["build_pretraining_data.py", "run_pretraining.py"])
+@pytest.mark.parametrize(
+    "program", ["build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py"]
+)
 def test_every_flag_is_described(program):
     section = README.split(f"`{program}`\n\n| flag")[1].split("\n\n")[0]
     described = set(re.findall(r"`--(\w+)`", section))
@@ -102,7 +129,9 @@ def test_line_counts():
 def test_links_and_files_exist():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
-    for target in re.findall(r"`((?:configs|docs|model|pretrain|training|data)/[\w./]+)`", README):
+    for target in re.findall(
+        r"`((?:configs|docs|model|pretrain|finetune|training|data)/[\w./]+)`", README
+    ):
         assert (ROOT / target).exists(), target
 
 

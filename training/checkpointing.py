@@ -9,8 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+import files
 from errors import InputError, TrainingStopped
-from training.hyperparameters import differences, read_json_object, write_json
+from training.hyperparameters import differences
 
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"
@@ -114,7 +115,7 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
     """
     path = os.path.join(model_dir, HPARAMS_FILE)
     if os.path.exists(path) and has_checkpoint(model_dir):
-        saved = read_json_object(path).get("hparams", {})
+        saved = files.read_json(path).get("hparams", {})
         changed = differences(saved, hparams)
         if changed:
             raise InputError(
@@ -131,10 +132,7 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
         "versions": versions,
         "git_commit": git_commit(),
     }
-    try:
-        write_json(path, record)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    files.write_json(path, record)
 
 
 def make_directory(path: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import os
 import types
 import typing
 from typing import Any, TypeVar
 
+import files
 from errors import InputError
 
 T = TypeVar("T")
@@ -17,33 +17,14 @@ T = TypeVar("T")
 
 def read_json_object(text_or_path: str) -> dict[str, Any]:
     """A JSON object given as text or as the path of a file; "" is the empty object."""
-    text, where = text_or_path.strip(), "--hparams"
+    text = text_or_path.strip()
     if not text:
         return {}
-    if not text.startswith("{"):
-        where = text
-        try:
-            with open(text, encoding="utf-8") as file:
-                text = file.read()
-        except OSError as error:
-            raise InputError(
-                f"{where}: neither a JSON object nor a readable file ({error.strerror})"
-            ) from error
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}, line {error.lineno}: not JSON ({error.msg})") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{where} should be a JSON object. Received: {type(values).__name__}")
-    return values
-
-
-def write_json(path: str, value: Any) -> None:
-    """Writes `value` as JSON to `path`, which appears whole or not at all."""
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, sort_keys=False)
-        file.write("\n")
-    os.replace(path + ".tmp", path)
+    if text.startswith("{"):
+        return files.parse_json(text, "--hparams")
+    if not os.path.isfile(text):
+        raise InputError(f"{text}: neither a JSON object nor a readable file")
+    return files.read_json(text)
 
 
 def field_names(*classes: type) -> list[str]:

@@ -13,12 +13,17 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tqdm
 
+import files
+
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
 
 
 class MetricsLog:
     """Appends one JSON object per line to `metrics.jsonl`: step, split, time, and the metrics.
+
+    A row takes the place of one of the same step and split, which an evaluation of a finished run
+    has when it is repeated.
 
     Args:
         model_dir: the model directory.
@@ -27,22 +32,27 @@ class MetricsLog:
     """
 
     def __init__(self, model_dir: str, step: tf.Variable):
-        self._path, self._step = os.path.join(model_dir, METRICS_FILE), step
+        self._model_dir, self._step = model_dir, step
+        self._path = os.path.join(model_dir, METRICS_FILE)
         kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
-        with open(self._path + ".tmp", "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in kept)
-        os.replace(self._path + ".tmp", self._path)
+        self._logged = {(row["step"], row["split"]) for row in kept}
+        self._rewrite(kept)
+
+    def _rewrite(self, rows: list[dict]) -> None:
+        files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def action(self, split: str):
         """An orbit action that logs what it is given as metrics of `split`."""
 
         def log(values: dict[str, float]) -> None:
-            row = {
-                "step": int(self._step.numpy()),
-                "split": split,
-                "time": round(time.time(), 3),
-                **values,
-            }
+            step = int(self._step.numpy())
+            row = {"step": step, "split": split, "time": round(time.time(), 3), **values}
+            if (step, split) in self._logged:
+                rows = read_metrics(self._model_dir)
+                others = [r for r in rows if (r["step"], r["split"]) != (step, split)]
+                self._rewrite([*others, row])
+                return
+            self._logged.add((step, split))
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
@@ -166,7 +176,7 @@ def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:
     for axis in axes.flat[len(names) :]:
         axis.axis("off")
     path = os.path.join(model_dir, CURVES_FILE)
-    figure.savefig(path + ".tmp", format="png", dpi=110)
-    os.replace(path + ".tmp", path)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=110)
     pyplot.close(figure)
     return path

@@ -109,11 +109,20 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
 
 def create_optimizer(
-    name: str, learning_rate, weight_decay_rate: float, variables: Sequence[tf.Variable]
+    name: str,
+    learning_rate,
+    weight_decay_rate: float,
+    variables: Sequence[tf.Variable],
+    scales: Sequence[float] | None = None,
 ):
-    """ "adam": AdamWeightDecay. "lamb": tf-models-official's LAMB, same exclusions from decay."""
+    """ "adam": AdamWeightDecay. "lamb": tf-models-official's LAMB, same exclusions from decay.
+
+    `scales`, factors of the learning rate in the order of the variables, are for "adam" only.
+    A checkpoint that is restored later changes neither the decay nor a learning-rate schedule; a
+    constant rate is one of the optimizer's variables, and restored with them.
+    """
     if name == "adam":
-        optimizer = AdamWeightDecay(learning_rate, weight_decay_rate)
+        optimizer = AdamWeightDecay(learning_rate, weight_decay_rate, scales)
         optimizer.build(variables)
         return optimizer
     from official.modeling.optimization import lamb
@@ -124,7 +133,7 @@ def create_optimizer(
     excluded = [rf"^{re.escape(name)}(/replica_\d+)?$" for name in names]
     optimizer = lamb.LAMB(
         learning_rate=learning_rate,
-        weight_decay_rate=weight_decay_rate,
+        weight_decay_rate=lambda: weight_decay_rate,  # a number would be saved and restored
         exclude_from_weight_decay=excluded,
     )
     optimizer._create_all_weights(variables)  # so that a checkpoint restores them at once

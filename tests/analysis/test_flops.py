@@ -24,7 +24,7 @@ from analysis.operations import (
 from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
 from model.convolution import dynamic_convolution
 from pretrain.hparams import encoder_config, resolve_hparams
-from pretrain.replaced_token_detection import build_objective
+from pretrain.objectives import build_objective
 from tests.model_support import TINY
 
 B, S = 3, 20

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from data import build, input_pipeline, shards
-from data.corpus import Document
+from data.corpus import Document, Unit
 from data.manifest import read_manifest
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
@@ -221,14 +221,14 @@ def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monke
 
 def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp_path, monkeypatch):
     options = replace(given, output_dir=str(tmp_path / "data"))
-    real = build.manifest.write_json
+    real = build.files.write_json
 
     def killed(path, value):
         if path.endswith("manifest.json"):
             raise KeyboardInterrupt
         real(path, value)
 
-    monkeypatch.setattr(build.manifest, "write_json", killed)
+    monkeypatch.setattr(build.files, "write_json", killed)
     with pytest.raises(KeyboardInterrupt):
         build.build(options)
     monkeypatch.undo()
@@ -245,6 +245,100 @@ def test_a_complete_folder_is_left_alone(built, given, capsys):
     with pytest.raises(InputError, match=r"max_seq_length=32 there, max_seq_length=64 now"):
         build.build(replace(options, max_seq_length=64))
     assert content(built) == before
+
+
+def stopped_after(index: int, monkeypatch) -> None:
+    """Lets the next build finish `index` shards only."""
+    whole = shards.build_shard
+
+    def stopping(number, *arguments):
+        if number == index:
+            raise KeyboardInterrupt
+        return whole(number, *arguments)
+
+    monkeypatch.setattr(shards, "build_shard", stopping)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_unfinished_build_can_be_removed_to_start_over(given, tmp_path, monkeypatch, learned):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    if learned:
+        options = replace(options, vocab=None, vocab_size=120)
+    stopped_after(1, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"or remove (.*unfinished_build) to start over") as error:
+        build.build(replace(options, seed=9))
+    shutil.rmtree(str(error.value).split("or remove ")[1].removesuffix(" to start over"))
+    assert build.build(replace(options, seed=9))["settings"]["seed"] == 9
+
+
+def test_two_builds_in_one_folder(built, given, tmp_path, monkeypatch):
+    """The second is refused, while the first is at work only."""
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    whole, calls = shards.build_shard, []
+
+    def building(index, *arguments):
+        calls.append(index)
+        with pytest.raises(InputError, match="another build is at work in this folder"):
+            build.build(options)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(index, *arguments)
+
+    monkeypatch.setattr(shards, "build_shard", building)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    build.build(options)
+    assert calls == [0, 1, 1, 2]
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path):
+    for folder in ("corpus", "per_file"):
+        shutil.copytree(given.corpus, tmp_path / folder)
+    for corpus_format, folder in (("text", "corpus"), ("text_per_file", "per_file")):
+        options = replace(
+            given,
+            corpus=str(tmp_path / folder),
+            corpus_format=corpus_format,
+            output_dir=str(tmp_path / f"data_{folder}"),
+        )
+        build.build(options)
+        edited = tmp_path / folder / "3.txt"
+        os.utime(edited, (1, 1))
+        build.build(options)  # when it was touched does not matter
+        text = edited.read_bytes()
+        edited.write_bytes(text[:50] + bytes([text[50] ^ 1]) + text[51:])
+        with pytest.raises(InputError, match=r"other settings \(corpus_digest="):
+            build.build(options)
+
+
+def test_the_digest_of_a_unit_sees_both_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "DIGEST_BYTES", 4)
+    path = tmp_path / "corpus"
+    (tmp_path / "folder").mkdir()
+    members = ("a", "b", "c")
+    parts = (Unit("u", str(path)), Unit("u", str(path), 2, 14))
+    group = Unit("u", str(tmp_path / "folder"), members=members)
+
+    def digests(text: bytes) -> list[str]:
+        path.write_bytes(text)
+        for i, name in enumerate(members):
+            (tmp_path / "folder" / name).write_bytes(text[3 * i : 3 * i + 3])
+        return [shards.unit_digest(unit) for unit in (*parts, group)]
+
+    def changed(position: int) -> list[bool]:
+        text = b"0123456789abcdef"
+        edited = text[:position] + b"X" + text[position + 1 :]
+        return [a != b for a, b in zip(digests(text), digests(edited))]
+
+    assert [changed(i)[0] for i in range(16)] == [i < 4 or i >= 12 for i in range(16)]
+    assert [changed(i)[1] for i in range(16)] == [2 <= i < 6 or 10 <= i < 14 for i in range(16)]
+    assert [changed(i)[2] for i in range(9)] == [i < 4 or i >= 5 for i in range(9)]
+    assert shards.unit_bytes(group) == 9
+    assert shards.unit_bytes(Unit("lm1b:0-of-2", "lm1b", 0, 2)) == 0  # parts, not bytes
 
 
 def test_a_complete_folder_with_a_damaged_file_is_refused(built, given, tmp_path):
@@ -345,6 +439,34 @@ def test_undecodable_bytes(given, tmp_path):
         build.build(replace(options, strict=True))
     assert not (tmp_path / "data" / "pretrain_tfrecords").exists()
     assert build.build(options)["problems"] == {"undecodable_bytes": 2}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_strict_refuses_what_was_built_without(given, tmp_path, monkeypatch, finished):
+    (tmp_path / "corpus").mkdir()
+    for i in range(3):
+        text = b"good text here\n\nbad \xff\xfe byte\n\nthe end of it\n"
+        (tmp_path / "corpus" / f"{i}.txt").write_bytes(text)
+    options = replace(
+        given,
+        corpus=str(tmp_path / "corpus"),
+        output_dir=str(tmp_path / "data"),
+        heldout_fraction=0,
+    )
+    if not finished:
+        stopped_after(1, monkeypatch)
+    with contextlib.nullcontext() if finished else pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    count = 6 if finished else 2
+    with pytest.raises(InputError, match=f"without --strict, with {count} bytes replaced"):
+        build.build(replace(options, strict=True))
+    build.build(options)
+    (tmp_path / "corpus2").mkdir()
+    (tmp_path / "corpus2" / "a.txt").write_text("all is well here")
+    clean = replace(options, corpus=str(tmp_path / "corpus2"), output_dir=str(tmp_path / "clean"))
+    build.build(clean)
+    build.build(replace(clean, strict=True))
 
 
 def test_broken_vocabulary(given, tmp_path):

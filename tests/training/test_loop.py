@@ -8,7 +8,7 @@ import tf_keras
 from errors import TrainingStopped
 from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams
-from pretrain.replaced_token_detection import build_objective
+from pretrain.objectives import build_objective
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.optimizer import create_optimizer

@@ -112,6 +112,33 @@ def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])
+def test_new_settings_win_over_those_of_a_restored_checkpoint(tmp_path, name):
+    """Decay and schedule are settings; slots and step are what a checkpoint is for."""
+
+    def make(peak, decay):
+        variable = tf.Variable([[1.0, 2.0]])
+        schedule = WarmupTimesDecay(peak, total_steps=100, warmup_steps=0)
+        optimizer = create_optimizer(name, schedule, decay, [variable])
+        return variable, optimizer, tf.train.Checkpoint(variable=variable, optimizer=optimizer)
+
+    def step(variable, optimizer):
+        apply_gradients(optimizer, [tf.ones_like(variable)], [variable])
+        return variable.numpy()
+
+    variable, optimizer, checkpoint = make(peak=0.01, decay=0.5)
+    before = step(variable, optimizer)
+    path = checkpoint.write(str(tmp_path / "c"))
+    change = {}
+    for peak, decay in ((0.01, 0.5), (0.02, 0.5), (0.01, 4.0)):
+        variable, optimizer, checkpoint = make(peak, decay)
+        checkpoint.read(path).assert_consumed()
+        assert optimizer.iterations == 1
+        change[peak, decay] = step(variable, optimizer) - before
+    np.testing.assert_allclose(change[0.02, 0.5], 2 * change[0.01, 0.5], rtol=1e-4)
+    assert np.abs(change[0.01, 4.0] - change[0.01, 0.5]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb"])
 def test_replicas_stay_equal(name):
     """LAMB knows variables by name, and every replica's copy has another."""
     strategy = create_strategy("mirrored:2")

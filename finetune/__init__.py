@@ -1,0 +1,1 @@
+"""What is learned from labels: tasks, their files, metrics, runs and reports."""

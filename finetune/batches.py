@@ -1,0 +1,203 @@
+"""Batches of encoded rows, padded to their own length, in an order that (seed, step) decides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from errors import InputError
+from finetune.encoding import Encoded
+
+# Lengths are rounded up to this, which keeps the number of shapes low. Rows that round to the
+# same length need not be told apart, so that chance decides which of them meet in a batch.
+LENGTH_STEP = 8
+# Most batches that rows are sorted among: the more, the less padding and the less chance.
+WINDOW_BATCHES = 64
+
+
+class TrainingBatches:
+    """An endless stream of batches; each epoch has every row once, in a new order.
+
+    The epochs' permutations follow on each other without a gap, nothing is dropped and no batch
+    is short. The batches that begin in an epoch are dealt into equal windows of at most
+    `WINDOW_BATCHES`. Within a window, rows are sorted by length, cut into batches, and the batches
+    permuted: every batch is of rows of similar length, but not the same ones each epoch.
+
+    Example:
+        batches = TrainingBatches(encoded, 32, seed=1, max_seq_length=128)
+        Trainer(objective, optimizer, batches, seed=1, strategy=strategy)
+
+    Args:
+        encoded: the rows.
+        batch_size: B, the global batch size.
+        seed: of the order, any integer.
+        max_seq_length: the most tokens a row has.
+        length_buckets: whether S is the batch's longest row, rounded up to a multiple of
+            `LENGTH_STEP`. False: always `max_seq_length`; the same rows in the same order, and
+            padding the only difference.
+
+    Raises:
+        InputError: there are no rows.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        batch_size: int,
+        seed: int,
+        *,
+        max_seq_length: int,
+        length_buckets: bool = True,
+    ):
+        self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
+        self._buckets = -(-encoded.lengths // LENGTH_STEP)
+        self._batch_size, self._seed = batch_size, seed % 2**64  # NumPy's seeds are not negative
+
+    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
+        """The stream from batch `start_step` on, exactly as if it had been read from the start.
+
+        Returns:
+            A dataset of dicts, each with `input_ids`, `input_mask`, `segment_ids` int32 and the
+            other columns of tokens [B, S], the columns of rows [B, ...], and `weight` float32 [B].
+        """
+        return self._assemble.dataset(lambda: self.rows(start_step))
+
+    def rows(self, start_step: int = 0) -> Iterator[np.ndarray]:
+        """The row numbers of each batch from `start_step` on, int64 [B] each."""
+        epoch = start_step * self._batch_size // len(self._buckets)
+        while True:
+            for start, stop in self._windows(epoch):
+                if stop > start_step:
+                    yield from self._arrange(start, stop)[max(0, start_step - start) :]
+            epoch += 1
+
+    def _windows(self, epoch: int) -> list[tuple[int, int]]:
+        """First batch and end of each window; a batch belongs to the epoch it begins in."""
+        n, B = len(self._buckets), self._batch_size
+        first, end = -(-epoch * n // B), -(-(epoch + 1) * n // B)
+        count = -(-(end - first) // WINDOW_BATCHES)
+        bounds = [first + i * (end - first) // max(1, count) for i in range(count + 1)]
+        return list(itertools.pairwise(bounds))
+
+    def _arrange(self, start: int, stop: int) -> np.ndarray:
+        """Row numbers of the batches of a window: int64 [batches, B]."""
+        rows = self._stream(start * self._batch_size, stop * self._batch_size)
+        # Stable: among equal lengths the epoch's permutation decides.
+        rows = rows[np.argsort(self._buckets[rows], kind="stable")]
+        random = np.random.default_rng([1, self._seed, start])
+        return random.permutation(rows.reshape(stop - start, self._batch_size))  # [batches, B]
+
+    def _stream(self, start: int, stop: int) -> np.ndarray:
+        """Row numbers at the places [start, stop) of the epochs' permutations end to end."""
+        n = len(self._buckets)
+        epochs = range(start // n, (stop - 1) // n + 1)
+        orders = [np.random.default_rng([2, self._seed, epoch]).permutation(n) for epoch in epochs]
+        offset = epochs.start * n
+        return np.concatenate(orders)[start - offset : stop - offset]
+
+
+class EvaluationBatches:
+    """One pass over the rows, sorted by length.
+
+    The last batch is filled up with copies of its last row, of `weight` 0.
+
+    Args:
+        encoded: the rows.
+        batch_size: B, the global batch size.
+        max_seq_length: the most tokens a row has.
+        length_buckets: as in TrainingBatches.
+
+    Attributes:
+        order: int64 [n], the row number of each row that comes out.
+
+    Raises:
+        InputError: there are no rows.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        batch_size: int,
+        *,
+        max_seq_length: int,
+        length_buckets: bool = True,
+    ):
+        self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
+        self._batch_size = batch_size
+        self.order = np.argsort(encoded.lengths, kind="stable")
+
+    def __len__(self) -> int:
+        return -(-len(self.order) // self._batch_size)
+
+    def __call__(self) -> tf.data.Dataset:
+        """The batches, see `TrainingBatches.__call__`."""
+        B = self._batch_size
+        starts = range(0, len(self.order), B)
+        return self._assemble.dataset(lambda: (self.order[i : i + B] for i in starts), len(self))
+
+
+class _Assembler:
+    """Makes padded batches of rows by their numbers."""
+
+    def __init__(
+        self, encoded: Encoded, batch_size: int, max_seq_length: int, length_buckets: bool
+    ):
+        if not len(encoded):
+            raise InputError("the split should have examples. Received: none")
+        if (longest := encoded.lengths.max()) > max_seq_length:
+            raise ValueError(
+                f"rows should have at most max_seq_length={max_seq_length} tokens. "
+                f"Received: {longest}"
+            )
+        self._encoded, self._B = encoded, batch_size
+        self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
+        self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths
+        # Padding takes the value that stands after the last token.
+        self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
+
+    def dataset(
+        self, batches: Callable[[], Iterator[np.ndarray]], cardinality: int | None = None
+    ) -> tf.data.Dataset:
+        """The padded batches of these row numbers, at most B in each."""
+        dataset = tf.data.Dataset.from_generator(
+            lambda: map(self._batch, batches()), output_signature=self._signature()
+        )
+        if cardinality is None:
+            cardinality = tf.data.INFINITE_CARDINALITY
+        options = tf.data.Options()
+        # Several workers each take their part of every global batch; there are no files to share.
+        policy = tf.data.experimental.AutoShardPolicy.DATA
+        options.experimental_distribute.auto_shard_policy = policy
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+        return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+    def _signature(self) -> dict[str, tf.TensorSpec]:
+        S = None if self._length_buckets else self._max_seq_length
+        tokens = {name: ([S], x.dtype) for name, x in self._tokens.items()}
+        rows = {name: (list(x.shape[1:]), x.dtype) for name, x in self._encoded.rows.items()}
+        own = {"input_mask": ([S], np.int32), "weight": ([], np.float32)}
+        return {
+            name: tf.TensorSpec([self._B, *shape], dtype)
+            for name, (shape, dtype) in (tokens | rows | own).items()
+        }
+
+    def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """See `TrainingBatches.__call__`; fewer than B numbers are filled up."""
+        weight = (np.arange(self._B) < len(numbers)).astype(np.float32)
+        numbers = np.pad(numbers, (0, self._B - len(numbers)), mode="edge")
+        lengths = self._lengths[numbers]
+        S = self._max_seq_length
+        if self._length_buckets:
+            S = min(S, -(-int(lengths.max()) // LENGTH_STEP) * LENGTH_STEP)
+        positions = np.arange(S)
+        mask = positions < lengths[:, None]  # [B, S]
+        places = np.where(mask, self._starts[numbers][:, None] + positions, -1)  # [B, S]
+        return {
+            **{name: column[places] for name, column in self._tokens.items()},
+            **{name: column[numbers] for name, column in self._encoded.rows.items()},
+            "input_mask": mask.astype(np.int32),
+            "weight": weight,
+        }

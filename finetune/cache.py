@@ -1,0 +1,90 @@
+"""Encoded splits on disk, found again only by everything that shapes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+
+import numpy as np
+from absl import logging
+
+from data.manifest import package_version
+from finetune.encoding import Encoded
+
+# To be raised by whoever changes what `finetune.encoding.encode` makes of the same input.
+FORMAT_VERSION = 1
+
+
+def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded]) -> Encoded:
+    """Reads what was encoded under the same key, or encodes and keeps it.
+
+    A file that cannot be read, whatever the reason, is made anew. Where nothing can be written,
+    training goes on without. Every file in `cache_dir` can be deleted at any time.
+
+    Args:
+        cache_dir: folder of the files, made if missing.
+        key_parts: everything that shapes the result, as JSON values. `FORMAT_VERSION` and the
+            version of tensorflow-text are added.
+        encode: makes the data.
+    """
+    parts = {
+        **key_parts,
+        "format_version": FORMAT_VERSION,
+        "tensorflow_text": package_version("tensorflow-text"),
+    }
+    key = json.dumps(parts, sort_keys=True)
+    path = os.path.join(cache_dir, hashlib.sha256(key.encode()).hexdigest() + ".npz")
+    if os.path.exists(path):
+        try:
+            return _read(path, key)
+        except Exception as error:  # any damage to a zip file of arrays has an error of its own
+            logging.warning("%s: encoded again, because it is damaged: %s", path, error)
+    encoded = encode()
+    try:
+        _write(path, encoded, key)
+    except OSError as error:
+        logging.warning("%s: not kept for the next run: %s", path, error.strerror)
+    return encoded
+
+
+def _write(path: str, encoded: Encoded, key: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    arrays = {
+        "key": np.array(key),
+        "row_splits": encoded.row_splits,
+        "truncated": np.array(encoded.truncated),
+        **{f"tokens/{name}": column for name, column in encoded.tokens.items()},
+        **{f"rows/{name}": column for name, column in encoded.rows.items()},
+    }
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, **arrays)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def _read(path: str, key: str) -> Encoded:
+    with np.load(path, allow_pickle=False) as arrays:  # the zip format has checksums
+        if arrays["key"] != key:
+            raise ValueError("it was made under another key")
+        encoded = Encoded(
+            row_splits=arrays["row_splits"],
+            tokens=_columns(arrays, "tokens/"),
+            rows=_columns(arrays, "rows/"),
+            truncated=int(arrays["truncated"]),
+        )
+    total = encoded.row_splits[-1]
+    if any(len(column) != total for column in encoded.tokens.values()) or any(
+        len(column) != len(encoded) for column in encoded.rows.values()
+    ):
+        raise ValueError("its columns are of different lengths")
+    return encoded
+
+
+def _columns(arrays: np.lib.npyio.NpzFile, prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}

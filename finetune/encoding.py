@@ -1,0 +1,268 @@
+"""Examples of a task to rows of token ids, flat and of different length."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data.tokenization import Tokenizer
+from data.vocabulary import Vocabulary
+from errors import InputError
+
+if TYPE_CHECKING:
+    from finetune.hparams import FinetuningHParams
+    from finetune.task import TaggedExample, Task, TextExample
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """The rows of a split, of different length, one after another.
+
+    An example has one row, or several where it is longer than a row can be.
+
+    Attributes:
+        row_splits: int64 [n + 1]; row i has the tokens `row_splits[i]:row_splits[i + 1]`.
+        tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32;
+            for tagging also `tags` int32 (where labelled) and `tag_weight` float32, 1 on the
+            first piece of each word and 0 elsewhere. Padding of every column is 0.
+        rows: columns of one value per row, each [n, ...]: `example` int32, the index into the
+            list of examples, never falling; `label`, int32 (classification) or float32
+            (regression, scaled to [0, 1] by the task's `label_range`); what a span task needs.
+            Columns of labels are absent where the examples are unlabelled.
+        truncated: how many examples were too long for one row, and so were cut or divided.
+    """
+
+    row_splits: np.ndarray
+    tokens: dict[str, np.ndarray]
+    rows: dict[str, np.ndarray]
+    truncated: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of each row: int64 [n]."""
+        return np.diff(self.row_splits)
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+
+def encode(
+    task: Task, examples: Sequence, vocabulary: Vocabulary, hparams: FinetuningHParams
+) -> Encoded:
+    """Encodes examples of any kind of task.
+
+    Args:
+        task: what the examples are of.
+        examples: what `finetune.task.read_split` gives; for training on both orders of a pair,
+            `both_orders` of it.
+        vocabulary: of the pre-trained encoder.
+        hparams: `max_seq_length`, at least 8; for span tasks also `max_query_length` and
+            `doc_stride`.
+
+    Raises:
+        InputError: some examples have a label and some have none.
+    """
+    S = hparams.max_seq_length
+    if task.kind == "span":
+        from finetune.squad.features import encode_questions
+
+        return encode_questions(
+            examples,
+            vocabulary,
+            max_seq_length=S,
+            max_query_length=hparams.max_query_length,
+            doc_stride=hparams.doc_stride,
+        )
+    encode_kind = encode_tags if task.kind == "tagging" else encode_texts
+    return encode_kind(examples, task, Tokenizer(vocabulary), S)
+
+
+def both_orders(examples: Sequence[TextExample]) -> list[TextExample]:
+    """The examples, and after them the same with `text_a` and `text_b` exchanged.
+
+    The original's `double_unordered`: tasks such as MRPC and STS-B ask about unordered pairs, so
+    training sees both orders (google-research/electra, finetune/classification).
+    """
+    swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
+    return [*examples, *swapped]
+
+
+# ---------------------------------------------------------------- texts and pairs of texts
+
+
+def encode_texts(
+    examples: Sequence[TextExample], task: Task, tokenizer: Tokenizer, max_seq_length: int
+) -> Encoded:
+    """One row per example: [CLS] a [SEP], and b [SEP] as segment 1 where there is a second text.
+
+    What is too long loses tokens at its end; of a pair always the longer text, and the second
+    where they are of equal length. A second text of no pieces counts as none. All as in
+    google-research/electra, finetune/classification/classification_tasks.py.
+
+    Raises:
+        InputError: some examples have a label and some have none.
+    """
+    n = len(examples)
+    ids_a, splits_a = tokenizer.tokenize([example.text_a for example in examples])
+    ids_b, splits_b = tokenizer.tokenize([example.text_b or "" for example in examples])
+    full_a, full_b = np.diff(splits_a), np.diff(splits_b)
+    has_b = full_b > 0
+    length_a, length_b = _cut_longest_first(full_a, full_b, max_seq_length - 2 - has_b)
+
+    row_splits = _splits(length_a + 2 + np.where(has_b, length_b + 1, 0))
+    input_ids = np.zeros(row_splits[-1], np.int32)
+    segment_ids = np.zeros_like(input_ids)
+    start_a = row_splits[:-1] + 1
+    start_b = start_a + length_a + 1
+    input_ids[row_splits[:-1]] = tokenizer.vocabulary.cls_id
+    input_ids[_ranges(start_a, length_a)] = ids_a[_ranges(splits_a[:-1], length_a)]
+    input_ids[start_b - 1] = tokenizer.vocabulary.sep_id
+    input_ids[_ranges(start_b, length_b)] = ids_b[_ranges(splits_b[:-1], length_b)]
+    input_ids[row_splits[1:] - 1] = tokenizer.vocabulary.sep_id
+    segment_ids[_ranges(start_b, np.where(has_b, length_b + 1, 0))] = 1
+
+    rows = {"example": np.arange(n, dtype=np.int32)}
+    if _labelled(examples, "label"):
+        rows["label"] = _label_column(examples, task)
+    truncated = int(np.sum((length_a < full_a) | (length_b < full_b)))
+    tokens = {"input_ids": input_ids, "segment_ids": segment_ids}
+    return Encoded(row_splits, tokens, rows, truncated)
+
+
+def _cut_longest_first(
+    a: np.ndarray, b: np.ndarray, budget: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths after taking tokens one by one from the longer text, from b where they are equal.
+
+    Taking turns ends at halves of the budget, unless one text is shorter than its half.
+
+    Args:
+        a, b: integers [n].
+        budget: integers [n], what a + b may be at most.
+    """
+    # A single text has b = 0, and so the whole budget.
+    return (
+        np.minimum(a, np.maximum(budget - b, (budget + 1) // 2)),
+        np.minimum(b, np.maximum(budget - a, budget // 2)),
+    )
+
+
+def _label_column(examples: Sequence[TextExample], task: Task) -> np.ndarray:
+    labels = [example.label for example in examples]
+    if task.kind == "classification":
+        return np.array(labels, np.int32)
+    low, high = task.label_range
+    return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
+
+
+# ---------------------------------------------------------------- words with tags
+
+
+def encode_tags(
+    examples: Sequence[TaggedExample], task: Task, tokenizer: Tokenizer, max_seq_length: int
+) -> Encoded:
+    """Rows of [CLS] pieces [SEP]; each word's tag stands on its first piece (seed 004, IV-C).
+
+    The other pieces, [CLS], [SEP] and padding have `tag_weight` 0, and so no part in loss or
+    score: the labels "##" and "PAD" of seed 004. A word of no pieces, such as a control
+    character, is an [UNK]. A sentence of too many pieces is divided between words into rows, so
+    that every word has exactly one first piece; only a word longer than a row is cut.
+
+    Raises:
+        InputError: some examples have tags and some have none.
+    """
+    vocabulary = tokenizer.vocabulary
+    budget = max_seq_length - 2
+    words = [word for example in examples for word in example.words]
+    ids, splits = tokenizer.tokenize(words)
+    full = np.diff(splits)
+    pieces = np.clip(full, 1, budget)  # [words]
+    word_counts = np.array([len(example.words) for example in examples], np.int64)
+    word_splits = _splits(word_counts)
+    first_words, row_examples = _divide(pieces, word_splits, budget)  # [n], [n]
+
+    words_per_row = np.diff(np.append(first_words, len(words)))
+    row_of_word = np.repeat(np.arange(len(first_words)), words_per_row)
+    row_lengths = 2 + np.bincount(row_of_word, pieces, len(first_words)).astype(np.int64)
+    row_splits = _splits(row_lengths)
+    # The pieces of all words stand end to end but for the [CLS] and [SEP] of the rows so far.
+    word_starts = _splits(pieces)[:-1] + 2 * row_of_word + 1
+    input_ids = np.zeros(row_splits[-1], np.int32)
+    input_ids[row_splits[:-1]] = vocabulary.cls_id
+    input_ids[row_splits[1:] - 1] = vocabulary.sep_id
+    input_ids[word_starts] = vocabulary.unk_id  # stays where there are no pieces
+    copied = np.minimum(full, pieces)
+    input_ids[_ranges(word_starts, copied)] = ids[_ranges(splits[:-1], copied)]
+
+    tag_weight = np.zeros(row_splits[-1], np.float32)
+    tag_weight[word_starts] = 1.0
+    tokens = {
+        "input_ids": input_ids,
+        "segment_ids": np.zeros_like(input_ids),
+        "tag_weight": tag_weight,
+    }
+    if _labelled(examples, "tags"):
+        tokens["tags"] = np.zeros_like(input_ids)
+        tokens["tags"][word_starts] = [tag for example in examples for tag in example.tags]
+    cut = np.bincount(row_examples, minlength=len(examples)) > 1
+    cut[np.repeat(np.arange(len(examples)), word_counts)[full > budget]] = True
+    return Encoded(row_splits, tokens, {"example": row_examples}, int(np.sum(cut)))
+
+
+def _divide(
+    pieces: np.ndarray, word_splits: np.ndarray, budget: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Divides sentences between words into as few rows as a walk from the left gives.
+
+    Args:
+        pieces: int64 [words], the number of pieces of each word, at most `budget`.
+        word_splits: int64 [sentences + 1], the bounds of the sentences in `pieces`.
+        budget: most pieces a row can have.
+
+    Returns:
+        (first word of each row int64 [n], sentence of each row int32 [n]).
+    """
+    ends = _splits(pieces)
+    first_words, sentences = [], []
+    for sentence, (start, stop) in enumerate(itertools.pairwise(word_splits)):
+        first_words.append(start)
+        sentences.append(sentence)
+        while ends[stop] - ends[start] > budget:
+            start = np.searchsorted(ends, ends[start] + budget, side="right") - 1
+            first_words.append(start)
+            sentences.append(sentence)
+    return np.array(first_words, np.int64), np.array(sentences, np.int32)
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _labelled(examples: Sequence, field: str) -> bool:
+    """Whether the examples have labels.
+
+    Raises:
+        InputError: some have one and some have none.
+    """
+    missing = [example.id for example in examples if getattr(example, field) is None]
+    if missing and len(missing) < len(examples):
+        raise InputError(
+            f"either all examples of a split should have a label or none. Received: "
+            f"{len(missing):,} of {len(examples):,} without one, the first of them {missing[0]!r}"
+        )
+    return not missing
+
+
+def _splits(lengths: np.ndarray) -> np.ndarray:
+    """Bounds of rows of these lengths that stand end to end: int64 [n + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Concatenates range(start, start + length) of each row: int64 [sum of lengths]."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

@@ -1,0 +1,101 @@
+"""Learning a task from labels: an encoder and a head behind the interface of the training loop."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from finetune.hparams import FinetuningHParams
+from finetune.task import Task
+from model import Encoder
+from model.span_head import SpanHead
+from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
+from training.objective import Objective
+from training.randomness import split_seed
+
+EPSILON = 1e-6
+
+
+class FineTuning(Objective):
+    """The mean loss of a task's head over the labelled rows, or words, of a batch.
+
+    Args:
+        encoder: pre-trained or not.
+        head: see `model.task_heads`.
+    """
+
+    def __init__(self, encoder: Encoder, head):
+        super().__init__(name="fine_tuning")
+        self.encoder, self.head = encoder, head
+        _build(self)
+
+    def prepare(self, features, seed):
+        """Nothing is masked or drawn."""
+        return features
+
+    def normalizers(self, batch):
+        """Number of rows, or words, that count."""
+        return {"weights": tf.reduce_sum(self.head.loss_weights(batch))}
+
+    def loss(self, batch, normalizers, dropout_seed):
+        """See Objective.loss. The loss is the only metric: scores come from whole splits."""
+        training = dropout_seed is not None
+        encoder_seed, head_seed = split_seed(dropout_seed, 2) if training else (None, None)
+        encoded = self.encoder(batch, training=training, seed=encoder_seed)
+        losses = self.head.loss(encoded.sequence, batch, head_seed)
+        weighted = tf.reduce_sum(losses * self.head.loss_weights(batch))
+        return weighted / (normalizers["weights"] + EPSILON), {}
+
+    def predict(self, batch) -> dict[str, tf.Tensor]:
+        """What the head predicts for a batch, see its `predict`."""
+        return self.head.predict(self.encoder(batch).sequence, batch)
+
+
+def _build(objective: FineTuning) -> None:
+    """Creates the head's variables."""
+    D = objective.encoder.config.hidden_size
+    ones = tf.ones([1, 1], tf.int32)
+    batch = {"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones}
+    objective.head.predict(tf.zeros([1, 1, D]), batch)
+
+
+def create_head(task: Task, encoder: Encoder, hparams: FinetuningHParams):
+    """The head for a kind of task."""
+    if task.kind == "classification":
+        return ClassificationHead(len(task.labels))
+    if task.kind == "regression":
+        return RegressionHead()
+    if task.kind == "tagging":
+        return TaggingHead(len(task.labels))
+    return SpanHead(encoder.config, hparams, version_2=task.version_2)
+
+
+def learning_rate_scales(
+    objective: FineTuning, decay: float, corrected: bool = False
+) -> list[float] | None:
+    """Factor of the learning rate of each trainable variable: layer-wise decay.
+
+    With n layers, the original gives the task's layer 1, layer l (counted from 0) decay^(n + 1 - l)
+    and the embeddings with their projection decay^(n + 2), so that even the top layer gets decay^2.
+    `corrected` has one power less below the head: the top layer gets decay^1. Layers that share
+    their weights count as the top one.
+
+    Source: model/optimization.py of ELECTRA, `_get_layer_lrs`.
+
+    Args:
+        objective: the encoder and its head.
+        decay: per layer; 0 turns it off, as in the original.
+        corrected: whether to leave out the surplus power.
+
+    Returns:
+        One factor per variable in the order of `objective.trainable_variables`, or None.
+    """
+    if not decay:
+        return None
+    encoder, n = objective.encoder, objective.encoder.config.num_hidden_layers
+    power = {id(variable): 0 for variable in objective.head.trainable_variables}
+    surplus = 0 if corrected else 1
+    for index, layer in enumerate(encoder.encoder_layers):
+        top = n - 1 if encoder.config.share_layers else index
+        power |= {id(v): n - top + surplus for v in layer.trainable_variables}
+    below = n + 1 + surplus
+    return [decay ** power.get(id(v), below) for v in objective.trainable_variables]

@@ -1,0 +1,130 @@
+"""Tagged sentences: columns separated by blanks (CoNLL shared tasks), and CoNLL-U."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from errors import InputError
+from finetune.readers.lines import read_lines
+from finetune.readers.tables import Row
+
+# https://universaldependencies.org/format.html
+_CONLLU_COLUMNS = (
+    "id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"
+)  # fmt: skip
+_CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}
+_WORD_ID = re.compile(r"\d+$")
+_NOT_A_WORD = re.compile(r"\d+-\d+$|\d+\.\d+$")
+
+
+def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True) -> Iterator[Row]:
+    """Yields sentences {"words", "tags", "tag_places"} of a file with one word per line.
+
+    Columns stand between tabs or, in files without tabs, spaces; a blank line ends a sentence;
+    "-DOCSTART-" lines are passed over.
+
+    Args:
+        path: the file.
+        columns: the numbers, from 0 or negative from the end, of "words" and "tags".
+        tagged: whether there must be tags; if not, "tags" may be missing from `columns`.
+
+    Raises:
+        InputError: a column that is not a number, a line with too few or too many columns.
+    """
+    for role, column in columns.items():
+        if not isinstance(column, int):
+            raise InputError(
+                f"{path}: the columns of a conll file have numbers, counted from 0; that of "
+                f"`{role}` should be one. Received: {column!r}"
+            )
+    words, tags, places, width = [], [], [], 0
+    for number, line in read_lines(path):
+        fields = _split(line)
+        if not fields or fields[0] == "-DOCSTART-":
+            if words:
+                yield _sentence(path, words, tags, places)
+                words, tags, places = [], [], []
+            continue
+        where = f"{path}, line {number}"
+        width = width or len(fields)
+        if len(fields) != width:
+            raise InputError(
+                f"{where}: should have {width} columns, as the lines before. "
+                f"Received: {len(fields)}"
+            )
+        words.append(_field(where, fields, "words", columns["words"]))
+        if tagged or "tags" in columns:
+            tags.append(_field(where, fields, "tags", columns["tags"]))
+        places.append(where)
+    if words:
+        yield _sentence(path, words, tags, places)
+
+
+def _split(line: str) -> list[str]:
+    if not line.strip(" \t"):
+        return []
+    return line.split("\t") if "\t" in line else line.strip(" ").split()
+
+
+def _field(where: str, fields: list[str], role: str, column: int) -> str:
+    if not -len(fields) <= column < len(fields):
+        raise InputError(
+            f"{where}: should have a column {column} for `{role}`. Received: {len(fields)} columns"
+        )
+    if not fields[column].strip():
+        raise InputError(f"{where}: `{role}` should not be empty. Received: {fields[column]!r}")
+    return fields[column]
+
+
+def _sentence(path: str, words: list[str], tags: list[str], places: list[str]) -> Row:
+    return places[0], {"words": words, "tags": tags or None, "tag_places": places}
+
+
+def read_conllu(path: str, column: str | int) -> Iterator[Row]:
+    """Yields sentences {"id", "words", "tags", "tag_places"} of a CoNLL-U file.
+
+    Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
+    nothing else stand on lines of their own.
+
+    Args:
+        path: the file.
+        column: what to read as the tag: "upos", "xpos" or "deprel".
+
+    Raises:
+        InputError: an unknown column, a line without the format's ten columns, a wrong word id.
+    """
+    if column not in _CONLLU_TAGS:
+        raise InputError(
+            f"{path}: `tags` of a CoNLL-U file should be one of {', '.join(_CONLLU_TAGS)}. "
+            f"Received: {column!r}"
+        )
+    place, sentence = _CONLLU_TAGS[column], {}
+    for number, line in read_lines(path):
+        where = f"{path}, line {number}"
+        if line.startswith("#"):
+            name, _, value = line[1:].partition("=")
+            if name.strip() == "sent_id":
+                sentence["id"] = value.strip()
+        elif not line.strip():
+            if "words" in sentence:
+                yield sentence["tag_places"][0], sentence
+            sentence = {}
+        else:
+            fields = line.split("\t")
+            if len(fields) != len(_CONLLU_COLUMNS):
+                raise InputError(
+                    f"{where}: should have the ten columns {', '.join(_CONLLU_COLUMNS)}, "
+                    f"separated by tabs. Received: {len(fields)}"
+                )
+            if _WORD_ID.match(fields[0]):
+                sentence.setdefault("words", []).append(_field(where, fields, "words", 1))
+                sentence.setdefault("tags", []).append(_field(where, fields, "tags", place))
+                sentence.setdefault("tag_places", []).append(where)
+            elif not _NOT_A_WORD.match(fields[0]):
+                raise InputError(
+                    f"{where}: the id should be a number, a range (1-2) or an empty node's (8.1). "
+                    f"Received: {fields[0]!r}"
+                )
+    if "words" in sentence:
+        yield sentence["tag_places"][0], sentence

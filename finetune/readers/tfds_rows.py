@@ -1,0 +1,116 @@
+"""Rows of a tensorflow-datasets dataset, as {role: value} of the features that a task names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from errors import InputError
+from finetune.readers.tables import Row
+
+
+def open_dataset(name: str, folder: str | None) -> Any:
+    """The prepared builder of a dataset, which is downloaded if it is not there yet.
+
+    Args:
+        name: `NAME[/CONFIG][:VERSION]`.
+        folder: where datasets are kept; None: the library's default (TFDS_DATA_DIR, or
+            ~/tensorflow_datasets).
+
+    Raises:
+        InputError: there is no such dataset, or it cannot be downloaded.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        builder = tfds.builder(name, data_dir=folder)
+    except (ValueError, AssertionError) as error:
+        # The first line says what is wrong; all datasets there are follow, then a suggestion.
+        lines = str(error).splitlines()
+        reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
+        raise InputError(
+            f"tensorflow-datasets must know the dataset. Received: {name!r} ({' '.join(reasons)})"
+        ) from error
+    if not builder.info.splits:
+        try:
+            builder.download_and_prepare()
+        except (OSError, ImportError) as error:
+            raise InputError(
+                f"Dataset {name} cannot be downloaded and prepared: {error}"
+            ) from error
+    return builder
+
+
+def read_dataset(
+    builder: Any, split: str, columns: dict[str, str | int], labels: Sequence[str]
+) -> Iterator[Row]:
+    """Yields the rows of one split, in the order of its files.
+
+    A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
+    where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
+
+    Args:
+        builder: of `open_dataset`.
+        split: a split's name or a slice of it ("train[:10%]").
+        columns: role -> feature.
+        labels: the label names of the task, () where they are to be collected.
+
+    Raises:
+        InputError: a split or feature that the dataset does not have.
+    """
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    for role, column in columns.items():
+        if column not in features:
+            raise InputError(
+                f"Dataset {builder.info.full_name} should have the feature {column!r} for "
+                f"`{role}`. Received: {', '.join(sorted(features))}"
+            )
+    try:
+        builder.info.splits[split]
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"Dataset {builder.info.full_name} should have the split that is asked for; it has "
+            f"{', '.join(builder.info.splits)}. Received: {split!r}"
+        ) from error
+    dataset = builder.as_dataset(
+        split=split,
+        shuffle_files=False,
+        # One file after the other: the order is that of the files.
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+    )
+    for index, example in enumerate(tfds.as_numpy(dataset)):
+        where = f"{builder.info.full_name}@{split}, example {index}"
+        yield (
+            where,
+            {
+                role: _value(features[column], example[column], labels, where)
+                for role, column in columns.items()
+            },
+        )
+
+
+def _value(feature: Any, value: Any, labels: Sequence[str], where: str) -> Any:
+    """A feature's value as Python's str, int, float, bool, list or dict."""
+    import tensorflow_datasets as tfds
+
+    if isinstance(feature, tfds.features.Sequence):
+        inner = feature.feature
+        if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
+            return {
+                key: [_value(inner[key], item, labels, where) for item in items]
+                for key, items in value.items()
+            }
+        return [_value(inner, item, labels, where) for item in value]
+    if isinstance(feature, tfds.features.ClassLabel):
+        if value < 0:
+            return None
+        name = feature.int2str(int(value))
+        return name if not labels or name in labels else str(int(value))
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where}: texts should be UTF-8. Received: {value[:40]!r}") from error
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,204 @@
+"""What finished runs measured: read from their folders, grouped by setting, summarised."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from errors import InputError
+from files import read_json
+from finetune.glue import GLUE_TASKS
+
+RESULT_FILE = "result.json"
+
+# Of what the papers' average is taken: the eight tasks and metrics of Table II of the ALE report,
+# but for STS-B ELECTRA's Spearman correlation instead of Pearson's. The tasks have equal weight, as
+# in Table 6 of the ConvBERT author response and Table IV of the ALE report.
+AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy") | {
+    "cola": "matthews_corrcoef",
+    "sts": "spearman",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Statistics of one score over the runs of a setting, times 100 as the scores are.
+
+    `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run.
+    """
+
+    runs: int
+    median: float
+    mean: float
+    standard_error: float | None
+    best: float
+    worst: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Summarises at least one value; higher ones are better."""
+        array = np.asarray(values, np.float64)
+        n = len(array)
+        error = float(array.std(ddof=1) / n**0.5) if n > 1 else None
+        best, worst = float(array.max()), float(array.min())
+        return cls(n, float(np.median(array)), float(array.mean()), error, best, worst)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The runs of one setting of a task, which differ in their seeds alone.
+
+    Attributes:
+        task: name.
+        model: name of the model directory.
+        model_size: see `model.sizes`; None where the model does not say.
+        init: "pretrained" or "random".
+        setting: the hyper-parameters that a sweep varies.
+        results: contents of `result.json`, by trial.
+    """
+
+    task: str
+    model: str
+    model_size: str | None
+    init: str
+    setting: dict[str, Any]
+    results: tuple[dict[str, Any], ...]
+
+    @property
+    def split(self) -> str:
+        """The headline split: the first that was scored."""
+        return next(iter(self.results[0]["scores"]))
+
+    @property
+    def metric(self) -> str:
+        """The headline metric."""
+        return self.results[0]["main_metric"]
+
+    @property
+    def headline(self) -> Summary:
+        """The headline metric on the headline split."""
+        return self.summary(self.split, self.metric)
+
+    @property
+    def collapsed(self) -> list[dict[str, Any]]:
+        """The results of runs that give the same prediction throughout, on any split."""
+        return [result for result in self.results if result.get("collapsed")]
+
+    def values(self, split: str, metric: str) -> list[float]:
+        """One score of every run that has it."""
+        found = (result["scores"].get(split, {}).get(metric) for result in self.results)
+        return [value for value in found if value is not None]
+
+    def summary(self, split: str, metric: str) -> Summary:
+        """Statistics of one score; at least one run must have it."""
+        return Summary.of(self.values(split, metric))
+
+    def scored(self) -> list[tuple[str, str]]:
+        """Every (split, metric), those of the headline first."""
+        scores = self.results[0]["scores"]
+        pairs = [(split, metric) for split, values in scores.items() for metric in values]
+        return sorted(pairs, key=lambda pair: (pair[0] != self.split, pair[1] != self.metric))
+
+
+def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Reads all runs below a folder.
+
+    Args:
+        output_dir: of run_finetuning.py, or a folder of such folders.
+
+    Returns:
+        The contents of every `result.json`, each with its folder under "folder", by folder; and
+        the folders of runs that were begun but have none.
+
+    Raises:
+        InputError: there is no finished run, or a file that is none.
+    """
+    results, unfinished = [], []
+    for folder, subfolders, files in os.walk(output_dir):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        name = os.path.basename(folder)
+        if RESULT_FILE in files:
+            path = os.path.join(folder, RESULT_FILE)
+            result = read_json(path)
+            _check(result, path)
+            results.append({**result, "folder": folder})
+            subfolders.clear()
+        elif name.startswith("trial_") and name[6:].isdigit():
+            unfinished.append(folder)
+            subfolders.clear()
+    if not results:
+        raise InputError(
+            f"{output_dir}: should hold finished runs of run_finetuning.py, TASK/SETTING/trial_N/"
+            f"{RESULT_FILE}. Received: {len(unfinished)} unfinished runs"
+        )
+    return results, unfinished
+
+
+def _check(result: dict[str, Any], path: str) -> None:
+    for key in ("task", "setting", "trial", "init", "main_metric", "scores"):
+        if key not in result:
+            raise InputError(f"{path}: should have the key {key!r}. Received: {', '.join(result)}")
+    first = next(iter(result["scores"].values()), {})
+    if result["main_metric"] not in first:
+        raise InputError(
+            f"{path}: the first split of `scores` should have the metric "
+            f"{result['main_metric']!r}. Received: {', '.join(first) or 'no score'}"
+        )
+
+
+def group_results(results: Iterable[dict[str, Any]]) -> list[Group]:
+    """Groups runs by task, model, init and setting; GLUE's tasks first, in their usual order."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        key = [result.get(name) for name in ("task", "model", "model_size", "init", "setting")]
+        groups.setdefault(json.dumps(key), []).append(result)
+    found = []
+    for key, members in groups.items():
+        members.sort(key=lambda result: result["trial"])
+        found.append(Group(*json.loads(key), tuple(members)))
+    order = {task: index for index, task in enumerate(GLUE_TASKS)}
+    found.sort(
+        key=lambda group: (
+            order.get(group.task, len(order)),
+            group.task,
+            group.model or "",
+            group.init,
+        )
+    )
+    return found
+
+
+def best_settings(groups: Sequence[Group]) -> list[Group]:
+    """For each task, model and init the setting of highest headline median, as the papers choose.
+
+    The first one where several are equal.
+    """
+    best: dict[tuple, Group] = {}
+    for group in groups:
+        key = (group.task, group.model, group.model_size, group.init)
+        if key not in best or group.headline.median > best[key].headline.median:
+            best[key] = group
+    return list(best.values())
+
+
+def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
+    """The average over the eight tasks of one model, of the medians of `AVERAGED_METRICS`.
+
+    Args:
+        best: the chosen setting of each task, of one model and init.
+
+    Returns:
+        The average, or None when tasks are missing; and the missing tasks.
+    """
+    medians = {}
+    for group in best:
+        metric = AVERAGED_METRICS.get(group.task)
+        if metric and group.values(group.split, metric):
+            medians[group.task] = group.summary(group.split, metric).median
+    missing = [task for task in GLUE_TASKS if task not in medians]
+    return (None if missing else float(np.mean(list(medians.values())))), missing

@@ -1,0 +1,1 @@
+"""Extractive question answering as SQuAD defines it."""

@@ -1,0 +1,151 @@
+"""All runs of a command: tasks x settings x trials; finished ones are kept and not run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+import sys
+import time
+from typing import Any
+
+import tensorflow as tf
+import tqdm
+
+from errors import InputError
+from finetune.hparams import FinetuningHParams
+from finetune.trial import Context, Trial, finished_result, run_trial
+from training.checkpointing import CHECKPOINT_FOLDER
+from training.hyperparameters import field_names, refuse_unknown
+
+# What the ConvBERT authors searched, in the text above Table 2 of the supplement.
+PAPER_GRID = {
+    "learning_rate": [5e-5, 1e-4, 2e-4, 3e-4],
+    "weight_decay_rate": [0.01, 0.1],
+    "num_train_epochs": [10, 3],
+}
+_SHORT = {"learning_rate": "lr", "weight_decay_rate": "wd", "num_train_epochs": "epochs"}
+_NOT_SWEPT = ("seed", "precision", "init")
+
+
+def grid_points(grid: dict[str, Any]) -> list[dict[str, Any]]:
+    """All combinations of a grid, {hyper-parameter: list of values}; of an empty one, itself.
+
+    Raises:
+        InputError: an unknown name, or no list of values.
+    """
+    allowed = [name for name in field_names(FinetuningHParams) if name not in _NOT_SWEPT]
+    refuse_unknown(grid, allowed)
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise InputError(f"--sweep: `{name}` should be a list of values. Received: {values!r}")
+    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+
+
+def setting_of(hparams: FinetuningHParams, swept: dict[str, Any]) -> dict[str, Any]:
+    """What tells settings apart in reports: what the papers vary, and what this sweep does."""
+    return {
+        name: getattr(hparams, name) for name in [*_SHORT, *(n for n in swept if n not in _SHORT)]
+    }
+
+
+def folder_name(setting: dict[str, Any], init: str) -> str:
+    """A folder name for a setting, such as `lr3e-04_wd0.01_epochs3`."""
+    parts = []
+    for name, value in setting.items():
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        parts.append(f"{_SHORT.get(name, name + '-')}{text}")
+    return "_".join([*parts, *([] if init == "pretrained" else [init])])
+
+
+class SweepBar:
+    """One live bar over the steps of all runs: run, task, loss, examples/s, ETA of everything.
+
+    Args:
+        trials: what is left to run.
+        train: False where there are no steps, only splits to predict.
+    """
+
+    def __init__(self, trials: list[Trial], train: bool):
+        self._runs, self._done = len(trials), 0
+        self._bar = tqdm.tqdm(
+            total=sum(trial.num_steps for trial in trials) if train else None,
+            unit="step",
+            file=sys.stderr,
+            mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
+            dynamic_ncols=True,
+            bar_format="{percentage:3.0f}%|{bar:20}| {desc}{postfix} [{elapsed}, ETA {remaining}]",
+        )
+
+    def start(self, trial: Trial) -> None:
+        """Names the run that begins."""
+        self._done += 1
+        name = f"{trial.data.task.name}, trial {trial.number}"
+        self._bar.set_description_str(f"run {self._done}/{self._runs}, {name}", refresh=False)
+
+    def action(self, step: tf.Variable, batch_size: int):
+        """What the training loop calls with the metrics of each loop of steps."""
+        before = {"step": 0, "time": time.monotonic()}  # from 0: a resumed run's steps count too
+
+        def show(values: dict[str, float]) -> None:
+            now, at = time.monotonic(), int(step.numpy())
+            done = at - before["step"]
+            rate = done * batch_size / (now - before["time"])
+            self._bar.set_postfix_str(
+                f"step {at}, loss {values['loss']:.3f}, {rate:.0f} examples/s", refresh=False
+            )
+            self._bar.update(done)
+            before.update(step=at, time=now)
+
+        return show
+
+    def close(self) -> None:
+        """Draws the bar a last time."""
+        self._bar.close()
+
+
+def run_all(trials: list[Trial], context: Context, *, train: bool = True) -> list[dict[str, Any]]:
+    """Runs what is not finished, in order, and returns the results of all.
+
+    Raises:
+        InputError: a folder holds a run of other hyper-parameters. Found before anything runs.
+    """
+    results = {trial.folder: finished_result(trial) for trial in trials}
+    missing = [trial for trial in trials if results[trial.folder] is None]
+    if not train and missing:
+        raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
+    left = missing if train else trials
+    if train and len(left) < len(trials):
+        print(
+            f"{len(trials) - len(left)} of {len(trials)} runs are finished already", file=sys.stderr
+        )
+    bar = SweepBar(left, train)
+    try:
+        for trial in left:
+            bar.start(trial)
+            results[trial.folder] = run_trial(trial, context, bar.action, train=train)
+            if not context.run.keep_all_models:
+                _drop_all_but_best(trial, trials, results)
+    finally:
+        bar.close()
+    return [results[trial.folder] for trial in trials]
+
+
+def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:
+    """Removes the weights of a task's finished runs, all but the best one's."""
+
+    def score(trial: Trial) -> float:
+        first = current.data.task.dev[0]
+        return results[trial.folder]["scores"][first][current.data.task.metrics[0]]
+
+    finished = [t for t in trials if t.data.task == current.data.task and results[t.folder]]
+    best = max(finished, key=score)
+    for trial in finished:
+        if trial is not best:
+            shutil.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)
+
+
+def with_seed(hparams: FinetuningHParams, trial: int) -> FinetuningHParams:
+    """The hyper-parameters of a trial: its own seed."""
+    return dataclasses.replace(hparams, seed=hparams.seed + trial)

@@ -1,0 +1,122 @@
+"""A task's splits as the network sees them: read, tokenised, kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import sys
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune.cache import load_or_encode
+from finetune.encoding import Encoded, both_orders, encode
+from finetune.hparams import FinetuningHParams
+from finetune.metrics import check_metrics
+from finetune.task import Task, has_split, read_split, resolve_labels
+
+# Hyper-parameters that decide what the tokenised rows are.
+_SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Examples and their rows."""
+
+    examples: list
+    encoded: Encoded
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskData:
+    """A task with its labels, its training rows and the splits that are predicted."""
+
+    task: Task
+    train: Encoded | None
+    splits: dict[str, Split]  # dev first, then test; all by name
+
+
+def load_task_data(
+    task: Task,
+    data_dir: str,
+    vocabulary: Vocabulary,
+    hparams: FinetuningHParams,
+    *,
+    cache_dir: str | None,
+    train: bool = True,
+    test: bool = True,
+) -> TaskData:
+    """Reads and tokenises a task's splits; says how many examples had to be cut.
+
+    Args:
+        task: the declaration.
+        data_dir: where its files are.
+        vocabulary: of the model.
+        hparams: lengths, and whether symmetric pairs are trained in both orders.
+        cache_dir: where tokenised rows are kept; None tokenises anew.
+        train: whether the training split is wanted.
+        test: whether the test splits are.
+
+    Raises:
+        InputError: a file, line or label is not as the declaration says; no dev split is there.
+    """
+    task = resolve_labels(task, data_dir)
+    if task.kind != "span":
+        check_metrics(task)
+
+    def load(split: str, doubled: bool = False) -> Split:
+        examples = read_split(task, data_dir, split)
+        rows = both_orders(examples) if doubled else examples
+        key = {
+            "examples": _digest(rows),
+            "kind": task.kind,
+            "labels": task.labels,
+            "label_range": task.label_range,
+            "version_2": task.version_2,
+            "vocabulary": vocabulary.digest,
+            **{name: getattr(hparams, name) for name in _SHAPING},
+        }
+
+        def tokenize() -> Encoded:
+            return encode(task, rows, vocabulary, hparams)
+
+        encoded = load_or_encode(cache_dir, key, tokenize) if cache_dir else tokenize()
+        if encoded.truncated:
+            print(
+                f"{task.name} {split}: {encoded.truncated:,} of {len(rows):,} examples are longer"
+                f" than {hparams.max_seq_length} tokens and were {_RULES[task.kind]}",
+                file=sys.stderr,
+            )
+        return Split(examples, encoded)
+
+    wanted = [split for split in task.dev if has_split(task, data_dir, split)]
+    if not wanted:
+        read_split(task, data_dir, task.dev[0])  # says which file is missing
+        raise InputError(f"{task.name}: a dev split should be there to measure on")
+    if test:
+        wanted += [split for split in task.test if has_split(task, data_dir, split)]
+    doubled = task.symmetric and hparams.double_unordered
+    rows = load(task.train, doubled).encoded if train else None
+    return TaskData(task, rows, {split: load(split) for split in wanted})
+
+
+_RULES = {
+    "classification": "cut, the longer of two texts first",
+    "regression": "cut, the longer of two texts first",
+    "tagging": "divided between words",
+    "span": "divided into windows that overlap",
+}
+
+
+def _digest(examples: list) -> str:
+    """SHA-256 of everything the examples say."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(example).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def default_cache_dir(output_dir: str) -> str:
+    """Where tokenised rows are kept."""
+    return os.path.join(output_dir, "tokenized")

@@ -1,0 +1,319 @@
+"""One run: train a task from one seed, predict its splits, score them, keep what is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from files import read_json, write_json, write_text
+from finetune import metrics, pictures, predictions
+from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.hparams import FinetuningHParams, RunSettings
+from finetune.objective import FineTuning, create_head, learning_rate_scales
+from finetune.results import RESULT_FILE
+from finetune.task_data import Split, TaskData
+from model import Encoder
+from training import checkpointing, monitoring
+from training.hyperparameters import differences
+from training.loop import Trainer, distribute
+from training.optimizer import WarmupTimesDecay, create_optimizer
+
+TASK_FILE = "task.json"
+PREDICTIONS_FOLDER = "predictions"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A run to be made.
+
+    Attributes:
+        folder: its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`.
+        number: N, from 0.
+        setting: the hyper-parameters a sweep varies (and the three the papers do), for reports.
+        hparams: with the seed of this trial.
+        data: the task's rows.
+    """
+
+    folder: str
+    number: int
+    setting: dict[str, Any]
+    hparams: FinetuningHParams
+    data: TaskData
+
+    @property
+    def num_steps(self) -> int:
+        """Training steps: whole passes over the rows, as the original counts them."""
+        rows = len(self.data.train)
+        return max(1, int(rows * self.hparams.num_train_epochs / self.hparams.train_batch_size))
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What all runs of a command share.
+
+    Attributes:
+        run: settings that do not change scores.
+        strategy: of the devices.
+        vocabulary: of the model.
+        create_encoder: from hyper-parameters (dropout, `init`) to a new encoder.
+        about: what goes into every result: the model's name and size.
+        origin: what is recorded of the encoder's pre-training.
+        show_errors: how many of the largest errors to write for each split.
+    """
+
+    run: RunSettings
+    strategy: tf.distribute.Strategy
+    vocabulary: Vocabulary
+    create_encoder: Callable[[FinetuningHParams], Encoder]
+    about: dict[str, Any]
+    origin: dict[str, Any]
+    show_errors: int = 0
+
+
+def finished_result(trial: Trial) -> dict[str, Any] | None:
+    """What a run that is finished measured; None when there is no such run.
+
+    Raises:
+        InputError: the folder holds a run of other hyper-parameters; shows the differences.
+    """
+    path = os.path.join(trial.folder, RESULT_FILE)
+    if not os.path.exists(path):
+        return None
+    result = read_json(path)
+    changed = differences(result["hparams"], _described(trial))
+    if changed:
+        raise InputError(
+            f"{trial.folder} holds a run of another configuration:\n  "
+            + "\n  ".join(changed)
+            + "\nChoose another --output_dir."
+        )
+    return result
+
+
+def _described(trial: Trial) -> dict[str, Any]:
+    task = trial.data.task.to_json()
+    del task["folders"]  # the data may move
+    return {**dataclasses.asdict(trial.hparams), "task": task}
+
+
+def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
+    """Trains, or goes on training, and measures; writes `result.json` last.
+
+    Args:
+        trial: what to run.
+        context: how to run it.
+        bar: `bar(step, batch_size)` gives an action that is called with the metrics of each loop.
+        train: False measures a finished run again.
+
+    Returns:
+        The content of `result.json`.
+    """
+    hparams, data = trial.hparams, trial.data
+    tf_keras.backend.clear_session()
+    tf_keras.utils.set_random_seed(hparams.seed)
+    with context.strategy.scope():
+        encoder = context.create_encoder(hparams)
+        objective = FineTuning(encoder, create_head(data.task, encoder, hparams))
+    if train:
+        _write_description(trial, context, encoder)
+        started = time.monotonic()
+        _train(trial, context, objective, bar)
+        seconds = time.monotonic() - started
+        result = {"steps": trial.num_steps, "train_rows": len(data.train)}
+        result["seconds"] = round(seconds, 1)  # of this process, if the run was interrupted
+    else:
+        result = finished_result(trial) or {}
+        status = tf.train.Checkpoint(objective=objective).restore(
+            checkpointing.latest_checkpoint(trial.folder)
+        )
+        status.assert_existing_objects_matched().expect_partial()
+    result |= {
+        "task": data.task.name,
+        "kind": data.task.kind,
+        "setting": trial.setting,
+        "trial": trial.number,
+        "seed": hparams.seed,
+        "init": hparams.init,
+        "main_metric": data.task.metrics[0],
+        **context.about,
+        "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
+        **_measure(trial, context, objective),
+        "hparams": _described(trial),
+    }
+    write_json(os.path.join(trial.folder, RESULT_FILE), result)
+    if train:
+        _keep_weights_only(trial, objective)
+    return result
+
+
+# ---------------------------------------------------------------- training
+
+
+def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None:
+    """Makes the folder self-describing, or refuses one of another configuration."""
+    run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
+    checkpointing.describe_run(trial.folder, _described(trial), run_settings)
+    encoder.config.save(trial.folder)
+    context.vocabulary.save(trial.folder)
+    write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
+
+
+def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
+    hparams, run, total = trial.hparams, context.run, trial.num_steps
+    with context.strategy.scope():
+        optimizer = _create_optimizer(hparams, total, objective)
+    batches = TrainingBatches(
+        trial.data.train,
+        hparams.train_batch_size,
+        hparams.seed,
+        length_buckets=hparams.length_buckets,
+        max_seq_length=hparams.max_seq_length,
+    )
+    trainer = Trainer(
+        objective, optimizer, batches, seed=hparams.seed, strategy=context.strategy, xla=run.xla
+    )
+    step = optimizer.iterations
+    manager = checkpointing.create_manager(
+        tf.train.Checkpoint(objective=objective, optimizer=optimizer),
+        trial.folder,
+        step=step,
+        interval=run.save_checkpoints_steps,
+        max_to_keep=1,
+    )
+    manager.restore_or_initialize()
+    log = monitoring.MetricsLog(trial.folder, step).action("train")
+    show, interrupt = bar(step, hparams.train_batch_size), monitoring.InterruptBetweenLoops()
+    try:
+        while (now := int(step.numpy())) < total:
+            multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
+            values = trainer.train(
+                tf.constant(min(run.iterations_per_loop, multiple - now, total - now))
+            )
+            for action in (log, show):
+                action(values)
+            if int(step.numpy()) == multiple:
+                manager.save(multiple, check_interval=False)
+            interrupt(values)
+    except monitoring.Interrupted:
+        manager.save(int(step.numpy()), check_interval=False)
+        raise
+    finally:
+        interrupt.close()
+
+
+def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: FineTuning):
+    warmup = int(total_steps * hparams.warmup_proportion)
+    schedule = WarmupTimesDecay(hparams.learning_rate, total_steps, warmup, hparams.lr_decay_power)
+    scales = learning_rate_scales(
+        objective, hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay
+    )
+    return create_optimizer(
+        hparams.optimizer,
+        schedule,
+        hparams.weight_decay_rate,
+        objective.trainable_variables,
+        scales,
+    )
+
+
+def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
+    """Replaces the checkpoints of training by one without the optimizer's slots, a third as large.
+
+    Comes after `result.json`, which is what says that the run is finished.
+    """
+    manager = tf.train.CheckpointManager(
+        tf.train.Checkpoint(objective=objective),
+        os.path.join(trial.folder, checkpointing.CHECKPOINT_FOLDER),
+        max_to_keep=1,  # the others go when this one is complete
+        checkpoint_name="model.ckpt",
+    )
+    manager.save(trial.num_steps)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def predict(
+    objective: FineTuning,
+    split: Split,
+    *,
+    batch_size: int,
+    hparams: FinetuningHParams,
+    strategy: tf.distribute.Strategy,
+) -> dict[str, np.ndarray]:
+    """What the network predicts for every row of a split, in the order of its rows.
+
+    Returns:
+        Arrays of one row each; those of tokens lie flat along the split's tokens.
+    """
+    batches = EvaluationBatches(
+        split.encoded,
+        batch_size,
+        length_buckets=hparams.length_buckets,
+        max_seq_length=hparams.max_seq_length,
+    )
+    dataset = distribute(batches(), strategy)
+    run = tf.function(
+        lambda features: strategy.run(objective.predict, args=(features,)),
+        input_signature=[dataset.element_spec],  # one trace for all lengths
+    )
+    rows: dict[str, list[np.ndarray]] = {}
+    for features in dataset:
+        for name, value in run(features).items():
+            for part in strategy.experimental_local_results(value):
+                rows.setdefault(name, []).extend(part.numpy())
+    count, lengths = len(split.encoded), split.encoded.lengths
+    place = np.argsort(batches.order)  # where each row was emitted
+    collected = {}
+    for name, values in rows.items():
+        ordered = [values[i] for i in place[:count]]
+        if name == "tags":
+            ordered = [tags[:n] for tags, n in zip(ordered, lengths)]
+            collected[name] = np.concatenate(ordered)
+        else:
+            collected[name] = np.stack(ordered)
+    return collected
+
+
+def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str, Any]:
+    """Predicts every split, scores the labelled ones, writes predictions and pictures."""
+    task, scores, collapsed = trial.data.task, {}, {}
+    folder = os.path.join(trial.folder, PREDICTIONS_FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    for name, split in trial.data.splits.items():
+        if name in task.test and trial.number >= context.run.n_writes_test:
+            continue
+        outputs = predict(
+            objective,
+            split,
+            batch_size=context.run.eval_batch_size,
+            hparams=trial.hparams,
+            strategy=context.strategy,
+        )
+        answers = metrics.answers(task, split.examples, split.encoded, outputs, trial.hparams)
+        threshold = trial.hparams.qa_na_threshold
+        predictions.write_split(
+            folder, name, task, split.examples, answers, outputs, threshold=threshold
+        )
+        if name in task.dev:
+            scores[name] = metrics.score(task, split.examples, answers, trial.hparams)
+            reason = metrics.collapsed(task, answers, trial.hparams)
+            if reason:
+                collapsed[name] = reason
+            picture = os.path.join(trial.folder, f"{name}.png")
+            pictures.draw(picture, task, split.examples, answers)
+            if context.show_errors:
+                text = predictions.largest_errors(
+                    task, split.examples, answers, outputs, context.show_errors
+                )
+                write_text(os.path.join(folder, f"{name}_errors.md"), text)
+    return {"scores": scores, "collapsed": collapsed}

@@ -1,0 +1,197 @@
+"""Answers as spans of tokens: start, end given the start, and whether there is an answer."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import tensorflow as tf
+import tf_keras
+
+from model.config import EncoderConfig
+
+HIDDEN_SIZE = 512  # of the end and answerability layers, as in the original
+_OUTSIDE = -1000.0  # added to the logits of what cannot be an answer
+_NO_TOKEN = -10000.0  # log probability of what fills up a beam; below any token's
+
+
+class SpanSettings(Protocol):
+    """The hyper-parameters that a SpanHead reads."""
+
+    joint_prediction: bool
+    beam_size: int
+    answerable_classifier: bool
+    answerable_uses_start_logits: bool
+    answerable_weight: float
+
+
+class SpanHead(tf_keras.layers.Layer):
+    """Start and end of an answer, and whether there is one.
+
+    The start is chosen by a dense layer, from the context's tokens and [CLS], which stands for no
+    answer here. With `joint_prediction`, the end is chosen given the start h_s by
+    Dense(gelu(Dense([h_s; h_t]))): in training the gold start, in prediction each of the
+    `beam_size` best. The classifier of version 2 says that there is no answer from [CLS] and the
+    mean of all tokens weighted with their start probability.
+
+    Source: `get_prediction_module` in finetune/qa/qa_tasks.py of ELECTRA. There, the dense layer
+    sees the concatenation [h_s; h_t] for every start and token; here its two halves are applied
+    before they are added, and one start after the other, which is the same with less memory. There,
+    too, without joint prediction scores are logits; here they are always log probabilities.
+
+    Shape: sequence [B, S, D]; see `loss` and `predict`. B and S may be dynamic, and S smaller than
+    the beam. Softmaxes are computed in float32.
+
+    Args:
+        config: of the encoder.
+        hparams: see SpanSettings.
+        version_2: whether questions may have no answer.
+    """
+
+    def __init__(self, config: EncoderConfig, hparams: SpanSettings, *, version_2: bool):
+        super().__init__(name="span")
+        self.hparams = hparams
+        self.version_2 = version_2
+        self.classifies = version_2 and hparams.answerable_classifier
+        self.width = D = config.hidden_size
+        self.start_logit = _dense(1, D, "start")
+        if hparams.joint_prediction:
+            self.end_hidden = _dense(HIDDEN_SIZE, 2 * D, "end_hidden", "gelu")
+            self.end_logit = _dense(1, HIDDEN_SIZE, "end")
+        else:
+            self.end_logit = _dense(1, D, "end")
+        if self.classifies:
+            pooled = D
+            if hparams.answerable_uses_start_logits:
+                self.answerable_hidden = _dense(HIDDEN_SIZE, 2 * D, "answerable_hidden", "gelu")
+                pooled = HIDDEN_SIZE
+            self.answerable_logit = _dense(1, pooled, "answerable")
+
+    def loss_weights(self, batch):
+        """1 for rows, 0 for those that only fill the batch: float32 [B]."""
+        return batch["weight"]
+
+    def loss(self, sequence, batch, seed=None):
+        """Losses of rows: float32 [B].
+
+        The mean of the start's and the end's cross entropies; with the classifier, plus
+        `answerable_weight` times its cross entropy.
+
+        Args:
+            sequence: [B, S, D].
+            batch: input_mask, segment_ids int32 [B, S]; start_position, end_position,
+                is_impossible int32 [B].
+            seed: not used, for the head has no dropout.
+        """
+        outside = _outside(batch)
+        start_logits = self._start_logits(sequence, outside)
+        starts = batch["start_position"][:, None]
+        end_logits = self._end_logits(sequence, outside, starts)[:, 0]
+        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
+        losses = cross_entropy(batch["start_position"], start_logits)
+        losses = (losses + cross_entropy(batch["end_position"], end_logits)) / 2.0
+        if not self.classifies:
+            return losses
+        impossible = tf.cast(batch["is_impossible"], tf.float32)
+        logit = self._unanswerable_logit(sequence, start_logits)
+        classifier = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logit)
+        return losses + self.hparams.answerable_weight * classifier
+
+    def predict(self, sequence, batch):
+        """The K = `beam_size` best starts of every row, and for each the K best ends.
+
+        Args:
+            sequence: [B, S, D].
+            batch: input_mask, segment_ids int32 [B, S].
+
+        Returns:
+            start_log_probs float32, start_index int32 [B, K], best first; end_log_probs float32,
+            end_index int32 [B, K, K], for each start; where S < K, the last are at index 0 with a
+            log probability of -10000. answerable_logit float32 [B] speaks for no answer: the
+            classifier's logit, without one the log probability of [CLS] as start and end.
+        """
+        K, outside = self.hparams.beam_size, _outside(batch)
+        start_logits = self._start_logits(sequence, outside)
+        all_starts = tf.nn.log_softmax(start_logits)  # [B, S]
+        start_log_probs, start_index = _top_k(all_starts, K)
+        first = tf.zeros_like(start_index[:, :1])
+        if self.hparams.joint_prediction:
+            end_logits = self._end_logits(sequence, outside, start_index)  # [B, K, S]
+        else:
+            end_logits = self._end_logits(sequence, outside, first)  # [B, 1, S]
+        end_log_probs, end_index = _top_k(tf.nn.log_softmax(end_logits), K)
+        shape = tf.stack([tf.shape(sequence)[0], K, K])
+        if self.classifies:
+            null = self._unanswerable_logit(sequence, start_logits)
+        else:
+            null_end = tf.nn.log_softmax(self._end_logits(sequence, outside, first))[:, 0, 0]
+            null = all_starts[:, 0] + null_end
+        return {
+            "start_log_probs": start_log_probs,
+            "start_index": start_index,
+            "end_log_probs": tf.broadcast_to(end_log_probs, shape),
+            "end_index": tf.broadcast_to(end_index, shape),
+            "answerable_logit": null,
+        }
+
+    def _start_logits(self, sequence, outside):
+        """[B, S, D] -> float32 [B, S]."""
+        return self.start_logit(sequence)[..., 0] + outside
+
+    def _end_logits(self, sequence, outside, starts):
+        """Logits of every token as the end of the answers that begin at `starts`.
+
+        Shape: sequence [B, S, D], starts int32 [B, K] -> float32 [B, K, S]; without joint
+        prediction the start does not matter: [B, 1, S].
+        """
+        if not self.hparams.joint_prediction:
+            return (self.end_logit(sequence)[..., 0] + outside)[:, None]
+        sequence = tf.cast(sequence, self.compute_dtype)
+        kernel = tf.cast(self.end_hidden.kernel, self.compute_dtype)  # [2D, 512]
+        bias = tf.cast(self.end_hidden.bias, self.compute_dtype)
+        of_starts = tf.gather(sequence, starts, batch_dims=1) @ kernel[: self.width]  # [B, K, 512]
+        of_tokens = sequence @ kernel[self.width :] + bias  # [B, S, 512]
+
+        def of_one(start):
+            """[B, 512] -> [B, S]"""
+            hidden = self.end_hidden.activation(start[:, None] + of_tokens)
+            return self.end_logit(hidden)[..., 0] + outside
+
+        if starts.shape[1] == 1:
+            return of_one(of_starts[:, 0])[:, None]
+        logits = tf.map_fn(
+            of_one, tf.transpose(of_starts, [1, 0, 2]), fn_output_signature=tf.float32
+        )
+        return tf.transpose(logits, [1, 0, 2])  # [K, B, S] -> [B, K, S]
+
+    def _unanswerable_logit(self, sequence, start_logits):
+        """[B, S, D], [B, S] -> float32 [B]."""
+        pooled = sequence[:, 0]
+        if self.hparams.answerable_uses_start_logits:
+            starts = tf.cast(tf.nn.softmax(start_logits), sequence.dtype)
+            start = tf.einsum("bs,bsd->bd", starts, sequence)
+            pooled = self.answerable_hidden(tf.concat([pooled, start], axis=-1))
+        return self.answerable_logit(pooled)[:, 0]
+
+
+def _dense(units: int, width: int, name: str, activation=None) -> tf_keras.layers.Dense:
+    """A built dense layer with the original's (Glorot's) initialisation; logits are float32."""
+    dtype = "float32" if units == 1 else None
+    layer = tf_keras.layers.Dense(units, activation, name=name, dtype=dtype)
+    with tf.name_scope(f"span/{name}"):
+        layer.build([None, width])
+    return layer
+
+
+def _outside(batch) -> tf.Tensor:
+    """float32 [B, S]: 0 for [CLS] and segment 1, -1000 for all else."""
+    S = tf.shape(batch["segment_ids"])[1]
+    allowed = tf.cast(batch["input_mask"] * batch["segment_ids"], tf.float32) + tf.one_hot(0, S)
+    return _OUTSIDE * (1.0 - allowed)
+
+
+def _top_k(log_probs: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The K best of the last axis and their indices, best first, also where it has fewer."""
+    S = tf.shape(log_probs)[-1]
+    filler = tf.fill(tf.concat([tf.shape(log_probs)[:-1], [K]], 0), _NO_TOKEN)
+    values, indices = tf.math.top_k(tf.concat([log_probs, filler], -1), K)
+    return values, tf.where(indices < S, indices, 0)

@@ -1,0 +1,285 @@
+"""Fine-tunes a pre-trained encoder on tasks and reports scores by the papers' protocol.
+
+    python run_finetuning.py --model_dir MODEL --task cola --data_dir GLUE --num_trials 9
+
+Run the same command again after an interruption: finished runs are kept, the others go on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import sys
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from absl import app, flags, logging
+
+from data.vocabulary import Vocabulary
+from errors import InputError, main_with_clear_errors
+from files import read_json
+from finetune.glue import GLUE_TASKS
+from finetune.hparams import (
+    FLAG_NAMES,
+    TASK_NAMES,
+    FinetuningHParams,
+    RunSettings,
+    check_model_names,
+    resolve_hparams,
+    split_hparams,
+)
+from finetune.report import summary_line, write_report
+from finetune.submission import write_glue_archive
+from finetune.sweep import PAPER_GRID, folder_name, grid_points, run_all, setting_of, with_seed
+from finetune.task import Task, load_task
+from finetune.task_data import default_cache_dir, load_task_data
+from finetune.trial import Context, Trial
+from model import Encoder, EncoderConfig, build_encoder
+from pretrain.load import load_encoder
+from training import monitoring
+from training.checkpointing import HPARAMS_FILE, latest_checkpoint
+from training.distribution import create_strategy
+from training.hyperparameters import read_json_object, replace_checked
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string(
+    "model_dir", None, "Model directory of run_pretraining.py, or of a fine-tuning."
+)
+flags.DEFINE_list("task", None, "Names of tasks, `glue` for the eight, or a JSON declaration.")
+flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER] to download.")
+flags.DEFINE_string("output_dir", None, "Where runs are kept. Default: MODEL_DIR/finetuning.")
+flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
+flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
+flags.DEFINE_integer(
+    "num_trials", None, "Runs of each setting, each with its own seed. Default: 1."
+)
+flags.DEFINE_string("sweep", "", "JSON of lists of values to try, or `paper` for the papers' grid.")
+flags.DEFINE_integer(
+    "seed", None, "Of the first trial's new weights, order and dropout. Default: 0."
+)
+flags.DEFINE_string("strategy", None, "one_device, mirrored (all GPUs) or mirrored:N.")
+flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Of the arithmetic.")
+flags.DEFINE_bool("xla", None, "Compile the training step, for each length of batch.")
+flags.DEFINE_list("init", None, "Weights to start from: pretrained (default), random, or both.")
+flags.DEFINE_bool("do_train", True, "Train; --nodo_train measures finished runs again.")
+flags.DEFINE_integer("show_errors", 0, "Write each run's N largest errors on the dev split.")
+flags.DEFINE_enum(
+    "glue_submission",
+    None,
+    ["available", "filled"],
+    "Write submission.zip for the GLUE server; `filled`: with the commonest label where not run.",
+)
+
+
+def main(argv: list[str]) -> None:
+    """Flags -> hyper-parameters -> runs -> report. Reads all files before the first run."""
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    logging.set_verbosity(logging.WARNING)
+    tf.get_logger().setLevel("ERROR")  # it warns of tracing again; every run traces its own step
+    settings = Settings.read()
+    config, vocabulary = load_model(settings.model_values)
+    strategy = create_strategy(settings.run.strategy)
+    output_dir = FLAGS.output_dir or os.path.join(FLAGS.model_dir, "finetuning")
+    trials = []
+    for task in settings.tasks:
+        trials += plan_trials(task, settings, config, vocabulary, output_dir)
+    check_devices(trials, settings.run, strategy)
+    tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
+    context = Context(
+        settings.run,
+        strategy,
+        vocabulary,
+        encoder_creator(config),
+        about_model(),
+        {"pretraining": saved_hparams()},
+        FLAGS.show_errors,
+    )
+    try:
+        results = run_all(trials, context, train=FLAGS.do_train)
+    except monitoring.Interrupted:
+        print("stopped; run the same command to go on", file=sys.stderr)
+        sys.exit(130)
+    print(summary_line(results))
+    print(f"report: {write_report(output_dir)}")
+    if FLAGS.glue_submission:
+        fill = FLAGS.glue_submission == "filled"
+        print(f"submission: {write_glue_archive(output_dir, fill_missing=fill)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What recipe, --hparams and flags say, each before the one it overrules.
+
+    Attributes:
+        tasks: declarations, in order.
+        run: settings that do not change scores.
+        recipe: hyper-parameters of the recipe, for all tasks.
+        per_task: task name -> hyper-parameters of the recipe for this task.
+        given: those of --hparams and flags.
+        model_values: what was said about the model, to be checked.
+        grid: of the sweep.
+    """
+
+    tasks: list[Task]
+    run: RunSettings
+    recipe: dict[str, Any]
+    per_task: dict[str, dict[str, Any]]
+    given: dict[str, Any]
+    model_values: dict[str, Any]
+    grid: dict[str, list]
+
+    @classmethod
+    def read(cls) -> Settings:
+        """From the flags; see the class."""
+        recipe = read_json_object(FLAGS.recipe)
+        recipe.pop("about", None)  # source, cost and expected score
+        per_task = {
+            load_task(name).name: values for name, values in recipe.pop("tasks", {}).items()
+        }
+        given = read_json_object(FLAGS.hparams)
+        names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
+        if not names:
+            raise InputError("--task should name a task, `glue`, or a JSON declaration")
+        names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
+        recipe_hparams, recipe_run, recipe_model, _ = split_hparams(recipe)
+        hparams, run, model_values, ignored = split_hparams(given)
+        if ignored:
+            print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
+        for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
+            if name in given and not FLAGS[name].present:
+                FLAGS[name].value = bool(given[name])
+        for target, flag_names in (
+            (hparams, ("seed", "precision")),
+            (run, ("strategy", "xla", "num_trials")),
+        ):
+            target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
+        return cls(
+            [load_task(name) for name in names],
+            replace_checked(RunSettings(), {**recipe_run, **run}),
+            recipe_hparams,
+            per_task,
+            hparams,
+            {**recipe_model, **model_values},
+            PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep),
+        )
+
+    def of_task(
+        self, task: Task, swept: dict[str, Any], config: EncoderConfig
+    ) -> FinetuningHParams:
+        """The resolved hyper-parameters of one setting of a task."""
+        values = {**self.recipe, **self.per_task.get(task.name, {}), **self.given, **swept}
+        return resolve_hparams(values, task, config)
+
+
+def load_model(said: dict[str, Any]) -> tuple[EncoderConfig, Vocabulary]:
+    """Architecture and vocabulary of the model directory; they must fit each other."""
+    config = EncoderConfig.load(FLAGS.model_dir)
+    vocabulary = Vocabulary.load(FLAGS.model_dir)
+    if vocabulary.size != config.vocab_size:
+        raise InputError(
+            f"{FLAGS.model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
+            f" config.json. Received: {vocabulary.size}"
+        )
+    if FLAGS.init != ["random"]:
+        latest_checkpoint(FLAGS.model_dir)
+    known = {**saved_hparams(), **dataclasses.asdict(config)}
+    check_model_names(said, known | {"do_lower_case": vocabulary.do_lower_case}, FLAGS.model_dir)
+    return config, vocabulary
+
+
+def saved_hparams() -> dict[str, Any]:
+    """What the encoder was pre-trained with, as far as the model directory says it."""
+    path = os.path.join(FLAGS.model_dir, HPARAMS_FILE)
+    record = read_json(path) if os.path.exists(path) else {}
+    if "pretraining" in record.get("run_settings", {}):  # fine-tuned before
+        return record["run_settings"]["pretraining"]
+    return record.get("hparams", {})
+
+
+def about_model() -> dict[str, Any]:
+    """The model's name and size, for the report."""
+    name = os.path.basename(os.path.abspath(FLAGS.model_dir))
+    return {"model": name, "model_size": saved_hparams().get("model_size")}
+
+
+def plan_trials(
+    task: Task,
+    settings: Settings,
+    config: EncoderConfig,
+    vocabulary: Vocabulary,
+    output_dir: str,
+) -> list[Trial]:
+    """The runs of a task: every setting of the grid, every seed."""
+    trials, loaded = [], {}
+    inits = [{"init": init} for init in FLAGS.init or []] or [{}]
+    for init, swept in itertools.product(inits, grid_points(settings.grid)):
+        hparams = settings.of_task(task, {**swept, **init}, config)
+        warn_about_length(task, hparams)
+        shape = (hparams.max_seq_length, hparams.max_query_length, hparams.doc_stride)
+        shape += (hparams.double_unordered,)
+        if shape not in loaded:
+            loaded[shape] = load_task_data(
+                task,
+                FLAGS.data_dir or "",
+                vocabulary,
+                hparams,
+                cache_dir=(
+                    default_cache_dir(output_dir)
+                    if settings.run.use_tfrecords_if_existing
+                    else None
+                ),
+                train=FLAGS.do_train,
+                test=settings.run.write_test_outputs,
+            )
+        setting = setting_of(hparams, swept)
+        folder = os.path.join(output_dir, task.name, folder_name(setting, hparams.init))
+        for number in range(settings.run.num_trials):
+            trial = os.path.join(folder, f"trial_{number}")
+            own = with_seed(hparams, number)
+            trials.append(Trial(trial, number, setting, own, loaded[shape]))
+    return trials
+
+
+def warn_about_length(task: Task, hparams: FinetuningHParams) -> None:
+    """Says when a task uses positions that pre-training never saw."""
+    seen = saved_hparams().get("max_seq_length")
+    if seen and hparams.max_seq_length > seen and hparams.init == "pretrained":
+        print(
+            f"{task.name}: `max_seq_length` is {hparams.max_seq_length}, but pre-training saw only"
+            f" the first {seen} positions",
+            file=sys.stderr,
+        )
+
+
+def check_devices(trials: list[Trial], run: RunSettings, strategy: tf.distribute.Strategy) -> None:
+    """Refuses batches that the devices cannot share evenly."""
+    devices = strategy.num_replicas_in_sync
+    sizes = {trial.hparams.train_batch_size for trial in trials} | {run.eval_batch_size}
+    for size in sizes:
+        if size % devices:
+            raise InputError(
+                f"batches should be divisible by the {devices} devices. Received: {size}"
+            )
+
+
+def encoder_creator(config: EncoderConfig):
+    """A function that makes a run's encoder: pre-trained or random, with its own dropout."""
+
+    def create(hparams: FinetuningHParams) -> Encoder:
+        own = config.replace(
+            hidden_dropout_prob=hparams.hidden_dropout_prob,
+            attention_probs_dropout_prob=hparams.attention_probs_dropout_prob,
+        )
+        if hparams.init == "random":
+            return build_encoder(own)
+        return load_encoder(FLAGS.model_dir, own)
+
+    return create
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["model_dir"])
+    app.run(main_with_clear_errors(main))

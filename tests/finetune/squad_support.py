@@ -1,0 +1,100 @@
+# ruff: noqa: RUF001  (odd characters are what is tested)
+"""A small question set with everything that makes alignment hard, and a vocabulary for it."""
+
+from __future__ import annotations
+
+import json
+import string
+import types
+
+import numpy as np
+
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from finetune.encoding import Encoded
+
+CHARACTERS = string.ascii_letters + string.digits + string.punctuation + "éèüÉαβσς−–北京한한"
+WORDS = ("the", "in", "was", "cafe", "café", "who", "what", "city", "born", "19", "##s", "##95")
+CONTEXT = (
+    "In the 1995s, the Café “Zoé”\u200b was born; cafe\u0301s in 北京 were soft\u00adly lit."
+    " ΑΣ İzmir, ﬁne 한국: straße −5\u00a0% \ufffdthe\tend"
+)
+LONG = " ".join(f"the {i} city was born in 19{i:02} ." for i in range(40))
+
+
+def vocabulary(**switches) -> Vocabulary:
+    pieces = [*CHARACTERS, *(f"##{character}" for character in CHARACTERS), *WORDS]
+    return Vocabulary((*SPECIAL_TOKENS, *dict.fromkeys(pieces)), **switches)
+
+
+def question(identifier, context, *answers, text="What was it?", is_impossible=None) -> dict:
+    """A question of a SQuAD file; answers are texts (their first place) or pairs (text, start)."""
+    places = [(item, context.index(item)) if isinstance(item, str) else item for item in answers]
+    item = {"id": identifier, "question": text}
+    item["answers"] = [{"text": text, "answer_start": start} for text, start in places]
+    if is_impossible is not None:
+        item["is_impossible"] = is_impossible
+    return item
+
+
+def write_squad(path, *paragraphs) -> str:
+    """Writes paragraphs (context, questions) as a SQuAD file."""
+    content = [{"context": context, "qas": questions} for context, questions in paragraphs]
+    path.write_text(json.dumps({"version": "2", "data": [{"paragraphs": content}]}))
+    return str(path)
+
+
+def small_file(path) -> str:
+    """Answerable and unanswerable questions about a short and a long context."""
+    texts = [
+        "Café “Zoé”",
+        "cafe\u0301s",
+        "北京",
+        "soft\u00adly",
+        "ΑΣ",
+        "İzmir",
+        "ﬁne",
+        "−5\u00a0%",
+        "end",
+    ]
+    short = [question(f"s{i}", CONTEXT, text, is_impossible=False) for i, text in enumerate(texts)]
+    long = [
+        question(f"l{i}", LONG, f"born in 19{i:02}", f"19{i:02}", is_impossible=False)
+        for i in range(0, 40, 3)
+    ]
+    none = [question(f"n{i}", LONG, is_impossible=True) for i in range(4)]
+    return write_squad(path, (CONTEXT, short), (LONG, long + none))
+
+
+def hparams(**changes):
+    values = {"n_best_size": 20, "max_answer_length": 30, "answerable_classifier": True}
+    return types.SimpleNamespace(**{**values, **changes})
+
+
+def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str, np.ndarray]:
+    """What an untrained network might say of every row; the best come first, none twice."""
+    draw = np.random.default_rng(seed)
+    n = len(encoded)
+    predictions = {
+        "start_log_probs": -np.sort(draw.uniform(1, 9, [n, K])),
+        "end_log_probs": -np.sort(draw.uniform(1, 9, [n, K, K])),
+        "start_index": np.zeros([n, K]),
+        "end_index": np.zeros([n, K, K]),
+        "answerable_logit": draw.normal(-2.75, 2, [n]),
+    }
+    for row, length in enumerate(encoded.lengths):
+        predictions["start_index"][row] = draw.permutation(length + 2)[:K]  # two are padding
+        for beam in range(K):
+            predictions["end_index"][row, beam] = draw.permutation(length + 2)[:K]
+    kinds = {name: np.int32 if "index" in name else np.float32 for name in predictions}
+    return {name: value.astype(kinds[name]) for name, value in predictions.items()}
+
+
+def gold_predictions(encoded: Encoded) -> dict[str, np.ndarray]:
+    """Random ones, but for the gold spans, which are all but certain."""
+    predictions = random_predictions(encoded)
+    rows = np.flatnonzero(encoded.rows["start_position"])
+    predictions["start_index"][rows, 0] = encoded.rows["start_position"][rows]
+    predictions["end_index"][rows, 0, 0] = encoded.rows["end_position"][rows]
+    predictions["start_log_probs"][rows, 0] = predictions["end_log_probs"][rows, 0, 0] = -0.01
+    predictions["answerable_logit"] = 12.0 * encoded.rows["is_impossible"] - 6.0
+    return predictions

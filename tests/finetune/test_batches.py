@@ -1,0 +1,255 @@
+"""Order, padding, resumption and distribution of fine-tuning batches."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from errors import InputError
+from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
+from finetune.encoding import Encoded
+from training.loop import Trainer, distribute
+from training.objective import Objective
+from training.optimizer import create_optimizer
+
+S_MAX = 45
+
+
+def encoded_of(n, seed=0, longest=S_MAX):
+    """Rows whose tokens say which row they are of: row i has the tokens 1000 * (i + 1) + place."""
+    lengths = np.random.default_rng(seed).integers(3, longest + 1, n)
+    row_splits = np.concatenate([[0], np.cumsum(lengths)])
+    row = np.repeat(np.arange(n), lengths)
+    ids = 1000 * (row + 1) + np.arange(row_splits[-1]) - row_splits[row]
+    tokens = {
+        "input_ids": ids.astype(np.int32),
+        "segment_ids": np.ones_like(ids, np.int32),
+        "tag_weight": np.ones(len(ids), np.float32),
+    }
+    rows = {
+        "example": np.arange(n, dtype=np.int32),
+        "label": np.arange(n, dtype=np.float32) / 2,
+        "pair": np.stack([np.arange(n), -np.arange(n)], axis=1).astype(np.int32),  # [n, 2]
+    }
+    return Encoded(row_splits, tokens, rows, 0)
+
+
+def take(dataset, count):
+    return [{k: v.numpy() for k, v in batch.items()} for batch in dataset.take(count)]
+
+
+def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
+    """The batch against a loop over its rows."""
+    numbers = batch["example"]
+    longest = max(encoded.lengths[i] for i in numbers)
+    S = max_seq_length if fixed else min(-(-longest // 8) * 8, max_seq_length)
+    assert batch["input_ids"].shape == (len(numbers), S)
+    for position, i in enumerate(numbers):
+        tokens = slice(encoded.row_splits[i], encoded.row_splits[i + 1])
+        padding = [0] * (S - encoded.lengths[i])
+        assert batch["input_mask"][position].tolist() == [1] * encoded.lengths[i] + padding
+        for name, column in encoded.tokens.items():
+            assert batch[name].dtype == column.dtype
+            assert batch[name][position].tolist() == column[tokens].tolist() + padding
+        for name, column in encoded.rows.items():
+            assert batch[name].dtype == column.dtype
+            assert np.array_equal(batch[name][position], column[i])
+    assert batch["input_mask"].dtype == np.int32
+    assert batch["weight"].dtype == np.float32
+
+
+def assert_equal_batches(left, right):
+    assert len(left) == len(right)
+    for a, b in zip(left, right):
+        assert a.keys() == b.keys()
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+@pytest.mark.parametrize("length_buckets", [True, False])
+def test_batches_hold_their_rows_padded(length_buckets):
+    encoded = encoded_of(100)
+    kwargs = {"max_seq_length": S_MAX, "length_buckets": length_buckets}
+    batches = take(TrainingBatches(encoded, 8, 1, **kwargs)(), 30)
+    batches += take(EvaluationBatches(encoded, 8, **kwargs)(), 100)
+    for batch in batches:
+        check_batch(batch, encoded, fixed=not length_buckets)
+    lengths = {batch["input_ids"].shape[1] for batch in batches}
+    assert (lengths == {S_MAX}) is not length_buckets
+
+
+def test_fixed_length_changes_padding_alone():
+    encoded = encoded_of(100)
+    own = take(TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX)(), 20)
+    fixed = TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX, length_buckets=False)()
+    assert fixed.element_spec["input_ids"].shape == [8, S_MAX]
+    for a, b in zip(own, take(fixed, 20)):
+        S = a["input_ids"].shape[1]
+        assert np.array_equal(a["input_ids"], b["input_ids"][:, :S])
+        assert not b["input_ids"][:, S:].any()
+
+
+@pytest.mark.parametrize(
+    ("n", "batch_size"), [(1000, 8), (1003, 8), (100, 7), (8, 8), (9, 8), (5, 8), (1, 4), (7, 1)]
+)
+def test_every_epoch_has_every_row_once(n, batch_size):
+    batches = TrainingBatches(encoded_of(n, longest=9), batch_size, 2, max_seq_length=S_MAX)
+    epochs = 6
+    needed = -(-epochs * n // batch_size)
+    rows = np.stack(list(itertools.islice(batches.rows(), needed)))
+    counts = np.bincount(rows.ravel(), minlength=n)
+    assert counts.min() >= epochs  # nothing dropped, nothing delayed beyond the epoch's last batch
+    assert counts.sum() == needed * batch_size
+    assert counts.max() <= epochs + -(-batch_size // n)
+    # The same at the end of each epoch.
+    for epoch in range(1, epochs):
+        so_far = rows[: -(-epoch * n // batch_size)]
+        assert np.bincount(so_far.ravel(), minlength=n).min() >= epoch
+
+
+def test_the_order_differs_between_epochs_and_seeds_and_is_repeated_by_a_seed():
+    encoded = encoded_of(1000)
+
+    def rows(seed):
+        stream = TrainingBatches(encoded, 10, seed, max_seq_length=S_MAX).rows()
+        return np.stack(list(itertools.islice(stream, 200)))
+
+    first = rows(1)
+    assert np.array_equal(first, rows(1))
+    assert not np.array_equal(first, rows(2))
+    assert not np.array_equal(first, rows(-1))
+    assert not np.array_equal(first[:100], first[100:])
+    # Nor do the same rows meet in a batch.
+    epochs = [first[:100], first[100:], rows(2)[:100]]
+    together = [{frozenset(batch) for batch in epoch.tolist()} for epoch in epochs]
+    assert not together[0] & together[1]
+    assert not together[0] & together[2]
+
+
+def test_rows_of_similar_length_meet_and_short_batches_do_not_come_first():
+    encoded = encoded_of(8000)
+    stream = TrainingBatches(encoded, 16, 1, max_seq_length=S_MAX).rows()
+    lengths = encoded.lengths[np.stack(list(itertools.islice(stream, 500)))]  # [500, 16]
+    padded = -(-lengths.max(axis=1) // 8) * 8 * 16
+    assert lengths.sum() / padded.sum() > 0.83  # random batches would fill 0.51
+    means = lengths.mean(axis=1)
+    assert abs(np.corrcoef(np.arange(WINDOW_BATCHES), means[:WINDOW_BATCHES])[0, 1]) < 0.4
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(1003, 4), (37, 8), (3, 8)])
+def test_resumed_is_uninterrupted(n, batch_size):
+    batches = TrainingBatches(encoded_of(n), batch_size, 5, max_seq_length=S_MAX)
+    steps = 300
+    rows = list(itertools.islice(batches.rows(), steps))
+    for start in (0, 1, 2, 5, 62, 63, 64, 65, 250, 251, 252, 299):
+        resumed = list(itertools.islice(batches.rows(start), steps - start))
+        assert np.array_equal(rows[start:], resumed), start
+    assert_equal_batches(take(batches(), 80)[70:], take(batches(70), 10))
+
+
+def test_resuming_far_into_training_takes_no_time(monkeypatch):
+    batches = TrainingBatches(encoded_of(1000, longest=5), 10, 1, max_seq_length=S_MAX)
+    arranged = []
+    arrange = TrainingBatches._arrange
+    monkeypatch.setattr(
+        TrainingBatches,
+        "_arrange",
+        lambda self, start, stop: arranged.append((start, stop)) or arrange(self, start, stop),
+    )
+    step = 10**9 + 80  # in the second of its epoch's two windows
+    next(batches.rows(step))
+    assert len(arranged) == 1
+    start, stop = arranged[0]
+    assert start <= step < stop
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(100, 8), (96, 8), (3, 8), (1, 1)])
+def test_evaluation_gives_every_row_once_and_fillers_no_weight(n, batch_size):
+    encoded = encoded_of(n)
+    evaluation = EvaluationBatches(encoded, batch_size, max_seq_length=S_MAX)
+    batches = take(evaluation(), 1000)
+    assert len(batches) == len(evaluation) == -(-n // batch_size)
+    emitted = np.concatenate([batch["example"] for batch in batches])
+    weight = np.concatenate([batch["weight"] for batch in batches])
+    assert emitted[:n].tolist() == evaluation.order.tolist()
+    assert sorted(evaluation.order) == list(range(n))
+    assert weight.tolist() == [1.0] * n + [0.0] * (len(batches) * batch_size - n)
+    for batch in batches:
+        check_batch(batch, encoded)
+    assert_equal_batches(batches, take(evaluation(), 1000))  # a second pass is the same
+
+
+def test_training_rows_all_have_weight():
+    batches = TrainingBatches(encoded_of(3), 8, 1, max_seq_length=S_MAX)
+    assert all(batch["weight"].tolist() == [1.0] * 8 for batch in take(batches(), 3))
+
+
+def test_two_replicas_share_the_global_batches():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    encoded = encoded_of(50)
+    training = TrainingBatches(encoded, 8, 1, max_seq_length=S_MAX)
+    evaluation = EvaluationBatches(encoded, 8, max_seq_length=S_MAX)
+    for dataset, plain in (
+        (training(3), take(training(3), 7)),
+        (evaluation(), take(evaluation(), 7)),
+    ):
+        together = []
+        for batch in itertools.islice(distribute(dataset, strategy), 7):
+            parts = {k: strategy.experimental_local_results(v) for k, v in batch.items()}
+            assert [part.shape[0] for part in parts["input_ids"]] == [4, 4]
+            together.append({k: np.concatenate([p.numpy() for p in v]) for k, v in parts.items()})
+        assert_equal_batches(together, plain)
+
+
+class Mean(Objective):
+    """Learns a vector for each place of a row, by how far it is from the label."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = tf.Module()
+        self.table = tf.Variable(tf.zeros([S_MAX, 4]), name="table/kernel")
+
+    def prepare(self, features, seed):
+        return features
+
+    def normalizers(self, batch):
+        return {"weights": tf.reduce_sum(batch["weight"])}
+
+    def loss(self, batch, normalizers, dropout_seed):
+        S = tf.shape(batch["input_ids"])[1]
+        mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
+        score = tf.reduce_sum(mask * self.table[:S], axis=[1, 2])  # [B]
+        losses = tf.abs(score - batch["label"]) * batch["weight"]
+        return tf.reduce_sum(losses) / normalizers["weights"], {}
+
+
+def test_the_trainer_takes_them_on_one_device_on_two_and_resumed():
+    encoded = encoded_of(50)
+
+    def losses(strategy, steps, start=None):
+        with strategy.scope():
+            objective = Mean()
+            optimizer = create_optimizer("adam", 0.1, 0.0, objective.trainable_variables)
+        if start:
+            optimizer.iterations.assign(start[0])
+            objective.table.assign(start[1])
+        batches = TrainingBatches(encoded, 8, 1, max_seq_length=S_MAX)
+        trainer = Trainer(objective, optimizer, batches, seed=1, strategy=strategy)
+        values = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
+        return values, objective.table.numpy()
+
+    one = tf.distribute.get_strategy()
+    single, _ = losses(one, 5)
+    replicated, _ = losses(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), 5)
+    np.testing.assert_allclose(replicated, single, rtol=1e-5)
+    _, table = losses(one, 3)
+    resumed, _ = losses(one, 1, start=(3, table))
+    assert resumed == single[3:4]
+
+
+def test_what_cannot_be_batched_is_refused():
+    with pytest.raises(InputError, match="should have examples"):
+        TrainingBatches(encoded_of(0), 8, 1, max_seq_length=S_MAX)
+    with pytest.raises(ValueError, match="max_seq_length=20"):
+        EvaluationBatches(encoded_of(50), 8, max_seq_length=20)

@@ -1,0 +1,164 @@
+"""The cache gives back what was encoded under the same key, and never anything else."""
+
+import os
+import types
+
+import numpy as np
+import pytest
+
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from finetune import cache
+from finetune.encoding import Encoded, encode
+from finetune.task import TaggedExample
+
+KEY = {
+    "examples": "ab",
+    "labels": ["no", "yes"],
+    "vocabulary": "cd",
+    "max_seq_length": 128,
+    "doc_stride": 128,
+    "both_orders": False,
+}
+
+
+def encoded_of(value=0):
+    return Encoded(
+        row_splits=np.array([0, 2, 5]),
+        tokens={"input_ids": np.arange(5, dtype=np.int32) + value},
+        rows={"example": np.array([0, 1], np.int32), "label": np.array([0.5, 1], np.float32)},
+        truncated=3,
+    )
+
+
+class Encode:
+    """Counts its calls and gives something else each time."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return encoded_of(self.calls)
+
+
+def assert_equal(a, b):
+    assert np.array_equal(a.row_splits, b.row_splits)
+    assert a.truncated == b.truncated
+    for mine, other in ((a.tokens, b.tokens), (a.rows, b.rows)):
+        assert mine.keys() == other.keys()
+        for name in mine:
+            assert mine[name].dtype == other[name].dtype
+            assert np.array_equal(mine[name], other[name])
+
+
+def test_an_equal_key_is_read_and_not_encoded(tmp_path):
+    encode = Encode()
+    first = cache.load_or_encode(str(tmp_path / "new"), dict(KEY), encode)
+    reordered = dict(reversed(KEY.items()))
+    second = cache.load_or_encode(str(tmp_path / "new"), reordered, encode)
+    assert encode.calls == 1
+    assert_equal(first, second)
+    assert len(os.listdir(tmp_path / "new")) == 1  # no temporary file is left
+
+
+def test_every_part_of_the_key_counts(tmp_path, monkeypatch):
+    encode = Encode()
+    cache.load_or_encode(str(tmp_path), KEY, encode)
+    changes = {
+        "examples": "xx",
+        "labels": ["yes", "no"],
+        "vocabulary": "xx",
+        "max_seq_length": 64,
+        "doc_stride": 64,
+        "both_orders": True,
+    }
+    assert changes.keys() == KEY.keys()
+    for number, (name, value) in enumerate(changes.items(), 2):
+        result = cache.load_or_encode(str(tmp_path), {**KEY, name: value}, encode)
+        assert encode.calls == number, name
+        assert_equal(result, encoded_of(number))
+    cache.load_or_encode(str(tmp_path), {**KEY, "another": 1}, encode)
+    assert encode.calls == 8
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "FORMAT_VERSION", cache.FORMAT_VERSION + 1)
+        cache.load_or_encode(str(tmp_path), KEY, encode)
+        assert encode.calls == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "package_version", lambda package: "other version of " + package)
+        cache.load_or_encode(str(tmp_path), KEY, encode)
+        assert encode.calls == 10
+    assert_equal(cache.load_or_encode(str(tmp_path), KEY, encode), encoded_of(1))
+    assert encode.calls == 10
+
+
+def test_damage_anywhere_in_the_file_is_noticed(tmp_path):
+    encode = Encode()
+    cache.load_or_encode(str(tmp_path), KEY, encode)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    random = np.random.default_rng(0)
+    damaged = [b"", b"not a zip file", whole[: len(whole) // 2], whole[:-1]]
+    for place in random.integers(0, len(whole), 150):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << random.integers(8)
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        path.write_bytes(content)
+        calls = encode.calls
+        result = cache.load_or_encode(str(tmp_path), KEY, encode)
+        # Some bits of a zip file, such as dates, mean nothing.
+        assert_equal(result, encoded_of(encode.calls if encode.calls > calls else 1))
+        path.write_bytes(whole)
+    assert encode.calls > 80
+
+
+def test_a_file_of_another_key_is_not_trusted(tmp_path):
+    encode = Encode()
+    cache.load_or_encode(str(tmp_path), KEY, encode)
+    (other,) = tmp_path.iterdir()
+    cache.load_or_encode(str(tmp_path), {**KEY, "max_seq_length": 64}, encode)
+    (path,) = set(tmp_path.iterdir()) - {other}
+    path.write_bytes(other.read_bytes())
+    result = cache.load_or_encode(str(tmp_path), {**KEY, "max_seq_length": 64}, encode)
+    assert_equal(result, encoded_of(3))
+
+
+def test_objects_are_not_unpickled(tmp_path):
+    encode = Encode()
+    cache.load_or_encode(str(tmp_path), KEY, encode)
+    (path,) = tmp_path.iterdir()
+    good = dict(np.load(path))
+    with open(path, "wb") as file:
+        np.savez(file, **{**good, "row_splits": np.array([0, 2, 5], object)})
+    assert_equal(cache.load_or_encode(str(tmp_path), KEY, encode), encoded_of(2))
+
+
+@pytest.mark.parametrize("folder", ["a_file", "a_file/below"])
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path, folder):
+    (tmp_path / "a_file").write_text("not a folder")
+    result = cache.load_or_encode(str(tmp_path / folder), KEY, Encode())
+    assert_equal(result, encoded_of(1))
+    assert (tmp_path / "a_file").read_text() == "not a folder"
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full_disk(file, **arrays):
+        file.write(b"half of")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    assert_equal(cache.load_or_encode(str(tmp_path), KEY, Encode()), encoded_of(1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_real_rows_come_back_as_they_were(tmp_path):
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
+    task = types.SimpleNamespace(kind="tagging")
+    hparams = types.SimpleNamespace(max_seq_length=16)
+    examples = [TaggedExample("s", ("a", "b", "zz"), (1, 0, 2)), TaggedExample("t", (), ())]
+
+    def make():
+        return encode(task, examples, vocabulary, hparams)
+
+    cache.load_or_encode(str(tmp_path), KEY, make)
+    assert_equal(cache.load_or_encode(str(tmp_path), KEY, lambda: None), make())

@@ -1,0 +1,201 @@
+"""Token ids, segments, cuts and tag alignment of encoded examples."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+from data.tokenization import Tokenizer
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from errors import InputError
+from finetune.encoding import both_orders, encode, encode_tags, encode_texts
+from finetune.task import TaggedExample, TextExample
+
+WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
+CONTROL_CHARACTER = "\x07"
+
+
+def task_of(kind, **fields):
+    return types.SimpleNamespace(kind=kind, label_range=(0.0, 1.0), **fields)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(VOCABULARY)
+
+
+def pieces(encoded, row):
+    ids = encoded.tokens["input_ids"][encoded.row_splits[row] : encoded.row_splits[row + 1]]
+    return [VOCABULARY.tokens[i] for i in ids]
+
+
+def column(encoded, name, row):
+    values = encoded.tokens[name][encoded.row_splits[row] : encoded.row_splits[row + 1]]
+    return values.tolist()
+
+
+def text(a, b=None, label=0):
+    return TextExample(id=a[:5], text_a=a, text_b=b, label=label)
+
+
+def test_layout_of_single_texts_and_pairs(tokenizer):
+    examples = [
+        text("the cat", None, 1),
+        text("the cat", "sat on", 0),
+        text("", "mat"),
+        text("a", ""),
+    ]
+    encoded = encode_texts(examples, task_of("classification"), tokenizer, 16)
+    assert pieces(encoded, 0) == ["[CLS]", "the", "cat", "[SEP]"]
+    assert pieces(encoded, 1) == ["[CLS]", "the", "cat", "[SEP]", "sat", "on", "[SEP]"]
+    assert pieces(encoded, 2) == ["[CLS]", "[SEP]", "mat", "[SEP]"]
+    assert pieces(encoded, 3) == ["[CLS]", "a", "[SEP]"]
+    assert column(encoded, "segment_ids", 0) == [0] * 4
+    assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
+    assert encoded.rows["label"].tolist() == [1, 0, 0, 0]
+    assert encoded.rows["example"].tolist() == [0, 1, 2, 3]
+    assert encoded.lengths.tolist() == [4, 7, 4, 3]
+    assert encoded.truncated == 0
+    assert {x.dtype for x in (encoded.rows["label"], *encoded.tokens.values())} == {np.dtype("i4")}
+
+
+def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(tokenizer):
+    S = 12
+    shapes = [(a, b) for a in range(14) for b in range(14)]
+    examples = [text("a " * a, "b " * b) for a, b in shapes]
+    encoded = encode_texts(examples, task_of("classification"), tokenizer, S)
+    cut = 0
+    for row, (a, b) in enumerate(shapes):
+        budget, before = S - (3 if b else 2), a + b
+        while a + b > budget:
+            a, b = (a - 1, b) if a > b else (a, b - 1)
+        cut += a + b < before
+        expected = ["[CLS]", *"a" * a, "[SEP]", *"b" * b, *(["[SEP]"] if b else [])]
+        assert pieces(encoded, row) == expected, shapes[row]
+    assert encoded.truncated == cut
+
+
+def test_texts_lose_their_ends(tokenizer):
+    examples = [text("a b c d the cat sat"), text("a b c d", "the cat sat on mat")]
+    encoded = encode_texts(examples, task_of("classification"), tokenizer, 8)
+    assert pieces(encoded, 0) == ["[CLS]", "a", "b", "c", "d", "the", "cat", "[SEP]"]
+    assert pieces(encoded, 1) == ["[CLS]", "a", "b", "c", "[SEP]", "the", "cat", "[SEP]"]
+    assert encoded.truncated == 2
+
+
+def test_regression_labels_are_scaled_by_the_range(tokenizer):
+    task = task_of("regression")
+    task.label_range = (1.0, 5.0)
+    encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
+    assert encoded.rows["label"].dtype == np.float32
+    assert encoded.rows["label"].tolist() == [0.0, 0.75]
+
+
+def test_unlabelled_examples_have_no_label_column(tokenizer):
+    examples = [text("a", label=None), text("b", label=None)]
+    task = task_of("classification")
+    assert "label" not in encode_texts(examples, task, tokenizer, 16).rows
+    with pytest.raises(InputError, match="1 of 3 without one, the first of them 'c'"):
+        encode_texts([text("a"), text("b"), text("c", label=None)], task, tokenizer, 16)
+    words = [TaggedExample("s", ("a",), None)]
+    assert "tags" not in encode_tags(words, task_of("tagging"), tokenizer, 16).tokens
+
+
+def test_tags_stand_on_first_pieces_only(tokenizer):
+    example = TaggedExample("s", ("the", "unwanted", CONTROL_CHARACTER, "cat."), (3, 1, 4, 2))
+    encoded = encode_tags([example], task_of("tagging"), tokenizer, 16)
+    expected = "[CLS] the un ##want ##ed [UNK] cat . [SEP]"
+    assert " ".join(pieces(encoded, 0)) == expected
+    assert column(encoded, "tags", 0) == [0, 3, 1, 0, 0, 4, 2, 0, 0]
+    assert column(encoded, "tag_weight", 0) == [0, 1, 1, 0, 0, 1, 1, 0, 0]
+    assert column(encoded, "segment_ids", 0) == [0] * 9
+    assert encoded.tokens["tag_weight"].dtype == np.float32
+    assert encoded.truncated == 0
+
+
+def test_long_sentences_are_divided_between_words(tokenizer):
+    examples = [
+        TaggedExample("short", ("the", "cat"), (1, 2)),
+        TaggedExample(
+            "long", ("a", "b", "c", "d", "unwanted", "a", "unwanted"), (1, 2, 3, 4, 5, 6, 7)
+        ),
+        TaggedExample("empty", (), ()),
+        TaggedExample("last", ("mat",), (9,)),
+    ]
+    encoded = encode_tags(examples, task_of("tagging"), tokenizer, 8)
+    assert [pieces(encoded, row)[1:-1] for row in range(len(encoded))] == [
+        ["the", "cat"],
+        ["a", "b", "c", "d"],  # the next word has three pieces and would not fit
+        ["un", "##want", "##ed", "a"],
+        ["un", "##want", "##ed"],
+        [],
+        ["mat"],
+    ]
+    assert encoded.rows["example"].tolist() == [0, 1, 1, 1, 2, 3]
+    first = encoded.tokens["tag_weight"] > 0
+    assert encoded.tokens["tags"][first].tolist() == [1, 2, 1, 2, 3, 4, 5, 6, 7, 9]
+    assert encoded.truncated == 1
+
+
+def test_a_word_longer_than_a_row_is_cut(tokenizer):
+    word = "un" + "want" * 9
+    examples = [TaggedExample("s", ("a", word, "b"), (1, 2, 3))]
+    encoded = encode_tags(examples, task_of("tagging"), tokenizer, 8)
+    assert [pieces(encoded, row)[1:-1] for row in range(3)] == [
+        ["a"],
+        ["un", *["##want"] * 5],
+        ["b"],
+    ]
+    assert encoded.tokens["tag_weight"].sum() == 3
+    assert encoded.truncated == 1
+
+
+def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
+    random = np.random.default_rng(5)
+    choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant"]
+    examples = []
+    for number in range(200):
+        words = tuple(random.choice(choices, random.integers(0, 12)).tolist())
+        tags = tuple(random.integers(1, 9, len(words)).tolist())
+        examples.append(TaggedExample(str(number), words, tags))
+    encoded = encode_tags(examples, task_of("tagging"), tokenizer, 10)
+    rows = []
+    for number, example in enumerate(examples):
+        row = [[], []]
+        for word, tag in zip(example.words, example.tags):
+            ids = tokenizer.tokenize([word])[0].tolist() or [VOCABULARY.unk_id]
+            if len(row[0]) + len(ids) > 8:
+                rows.append((number, row))
+                row = [[], []]
+            row[0] += ids
+            row[1] += [tag, *[0] * (len(ids) - 1)]
+        rows.append((number, row))
+    assert encoded.rows["example"].tolist() == [number for number, _ in rows]
+    assert len(rows) > len(examples)
+    for i, (_, (ids, tags)) in enumerate(rows):
+        assert column(encoded, "input_ids", i)[1:-1] == ids
+        assert column(encoded, "tags", i)[1:-1] == tags
+        assert column(encoded, "tag_weight", i)[1:-1] == [float(tag > 0) for tag in tags]
+
+
+def test_both_orders_keeps_labels():
+    examples = [text("a", "b", 1), text("c", "d", 0)]
+    doubled = both_orders(examples)
+    expected = [("a", "b", 1), ("c", "d", 0), ("b", "a", 1), ("d", "c", 0)]
+    assert [(x.text_a, x.text_b, x.label) for x in doubled] == expected
+    assert examples == doubled[:2]
+
+
+def test_encode_dispatches_on_the_kind():
+    @dataclasses.dataclass
+    class HParams:
+        max_seq_length: int = 16
+
+    texts = encode(task_of("classification"), [text("a")], VOCABULARY, HParams())
+    tags = encode(task_of("tagging"), [TaggedExample("s", ("a",), (1,))], VOCABULARY, HParams())
+    assert "label" in texts.rows
+    assert "tags" in tags.tokens
+    assert encode(task_of("regression"), [], VOCABULARY, HParams()).lengths.tolist() == []
+    assert len(encode(task_of("tagging"), [], VOCABULARY, HParams())) == 0

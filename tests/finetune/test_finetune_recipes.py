@@ -1,0 +1,124 @@
+"""The recipes of fine-tuning say what their tables say; settings are checked and completed."""
+
+import json
+import pathlib
+
+import pytest
+
+from errors import InputError
+from finetune.glue import GLUE_TASKS, TASKS
+from finetune.hparams import check_model_names, resolve_hparams, split_hparams
+from finetune.sweep import PAPER_GRID, folder_name, grid_points, setting_of
+from finetune.task import load_task
+from model import named_size
+
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
+SMALL, BASE = named_size("convbert-small"), named_size("convbert-base")
+
+# Table VI of the ALE report: learning rate, batch, epochs.
+_ALE = {
+    "mrpc": (2e-4, 64, 3),
+    "cola": (7e-5, 32, 3),
+    "mnli": (4e-4, 256, 3),
+    "sst": (3e-4, 256, 3),
+    "qqp": (5e-4, 256, 3),
+    "qnli": (2e-4, 256, 3),
+    "rte": (3e-4, 32, 10),
+    "sts": (3e-5, 8, 10),
+}
+
+
+def resolved(name, task, config=SMALL):
+    values = json.loads((CONFIGS / f"{name}.json").read_text())
+    about = values.pop("about")
+    per_task = {load_task(key).name: value for key, value in values.pop("tasks", {}).items()}
+    hparams, _, _, _ = split_hparams({**values, **per_task.get(task, {})})
+    return resolve_hparams(hparams, TASKS[task], config), about
+
+
+@pytest.mark.parametrize("task", GLUE_TASKS)
+def test_ale(task):
+    hparams, _ = resolved("finetune_ale", task)
+    found = (hparams.learning_rate, hparams.train_batch_size, hparams.num_train_epochs)
+    assert found == _ALE[task]
+
+
+@pytest.mark.parametrize("name", ["finetune_script", "finetune_convbert"])
+@pytest.mark.parametrize("task", [*GLUE_TASKS, "squad", "squadv1"])
+def test_script_and_convbert(name, task):
+    """Table 5 of SCRIPT; Table 2 of the ConvBERT supplement with the original code's defaults."""
+    hparams, _ = resolved(name, task)
+    epochs = {"rte": 10, "sts": 10, "squad": 2, "squadv1": 2}.get(task, 3)
+    assert hparams.num_train_epochs == epochs
+    assert hparams.learning_rate == 3e-4
+    assert resolved(name, task, BASE)[0].learning_rate == 1e-4
+    assert hparams.weight_decay_rate == (0 if name == "finetune_script" else 0.01)
+    assert (hparams.train_batch_size, hparams.warmup_proportion) == (32, 0.1)
+    assert (hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay) == (0.8, False)
+    assert hparams.hidden_dropout_prob == hparams.attention_probs_dropout_prob == 0.1
+    assert hparams.max_seq_length == (512 if "squad" in task else 128)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*finetune*.json")), ids=lambda p: p.stem)
+def test_recipes_say_where_they_come_from(path):
+    _, about = resolved(path.stem, "cola")
+    assert {"source", "command", "cost", "expected"} <= set(about)
+    if path.stem.startswith("finetune"):
+        assert f"--recipe configs/{path.name}" in about["command"]
+        assert about["expected"]["status"] == "not reproduced here"
+
+
+def test_the_papers_grid():
+    points = grid_points(PAPER_GRID)
+    assert len(points) == 4 * 2 * 2
+    assert {point["learning_rate"] for point in points} == {5e-5, 1e-4, 2e-4, 3e-4}
+    assert grid_points({}) == [{}]
+    names = set()
+    for point in grid_points({**PAPER_GRID, "warmup_proportion": [0.0, 0.1]}):
+        hparams = resolve_hparams(point, TASKS["cola"], SMALL)
+        for init in ("pretrained", "random"):
+            names.add(folder_name(setting_of(hparams, point), init))
+    assert len(names) == 4 * 2 * 2 * 2 * 2
+
+
+def test_the_longest_input_is_the_models():
+    short = SMALL.replace(max_position_embeddings=256)
+    assert resolve_hparams({}, TASKS["squad"], short).max_seq_length == 256
+    with pytest.raises(InputError, match="at most 256"):
+        resolve_hparams({"max_seq_length": 257}, TASKS["squad"], short)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": "fast"}, "`learning_rate` should be float"),
+        ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
+        ({"optimizer": "lamb"}, "`layerwise_lr_decay` should be 0 with"),
+        ({"init": "imagenet"}, "`init` should be pretrained or random"),
+        ({"warmup_proportion": 2}, "`warmup_proportion` should be in"),
+        ({"num_train_epochs": 0}, "`num_train_epochs` should be greater than 0"),
+        ({"doc_stride": 500}, "`doc_stride` should be at most 445"),
+        ({"max_query_length": 509}, "`max_query_length` should be below 509"),
+    ],
+)
+def test_values_that_do_not_exist(values, message):
+    with pytest.raises(InputError, match=message):
+        resolve_hparams(values, TASKS["squad"], SMALL)
+
+
+def test_names_of_the_original():
+    values = {"task_names": ["cola"], "learning_rate": 1e-4, "num_trials": 3, "use_tpu": False}
+    hparams, run, model, ignored = split_hparams({**values, "model_size": "small"})
+    assert hparams == {"learning_rate": 1e-4}
+    assert run == {"num_trials": 3}
+    assert model == {"model_size": "small"}
+    assert ignored == ["use_tpu"]
+
+
+def test_keys_that_contradict_the_model_are_refused():
+    known = {"model_size": "convbert-small", "vocab_size": 30522, "head_ratio": 2}
+    check_model_names({"model_size": "small", "vocab_size": 30522}, known, "m")
+    check_model_names({"model_hparam_overrides": {"hidden_dropout_prob": 0.2}}, known, "m")
+    for given in ({"model_size": "base"}, {"model_hparam_overrides": {"head_ratio": 1}}):
+        with pytest.raises(InputError, match="says the architecture"):
+            check_model_names(given, known, "m")

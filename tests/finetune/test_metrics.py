@@ -1,0 +1,190 @@
+"""Answers from predictions, scores against known values, collapsed runs."""
+
+import types
+
+import numpy as np
+import pytest
+
+from errors import InputError
+from finetune.encoding import Encoded
+from finetune.metrics import METRICS, answers, check_metrics, collapsed, score
+from finetune.squad.decode import SpanAnswer
+from finetune.task import QuestionExample, TaggedExample, TextExample
+
+
+def task_of(kind, *metrics, labels=("no", "yes"), **fields):
+    fields = {"label_range": (0.0, 5.0), **fields}
+    return types.SimpleNamespace(name="toy", kind=kind, metrics=metrics, labels=labels, **fields)
+
+
+def texts(labels):
+    return [TextExample(str(i), "a", None, label) for i, label in enumerate(labels)]
+
+
+def sentences(*tags):
+    return [TaggedExample(str(i), ("w",) * len(t), tuple(t)) for i, t in enumerate(tags)]
+
+
+def rows(order):
+    return Encoded(np.arange(len(order) + 1), {}, {"example": np.array(order, np.int32)}, 0)
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_answers_of_classification_and_regression_are_in_the_order_of_the_examples():
+    logits = np.array([[0.0, 1.0, 0.5], [3.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    given = answers(task_of("classification"), [], rows([0, 1, 2]), {"logits": logits}, None)
+    assert given == [1, 0, 2]
+    given = answers(task_of("classification"), [], rows([2, 0, 1]), {"logits": logits}, None)
+    assert given == [0, 2, 1]
+    task = task_of("regression", label_range=(1.0, 5.0))
+    scores = np.array([0.0, 0.25, 1.5], np.float32)
+    assert answers(task, [], rows([0, 1, 2]), {"score": scores}, None) == [1.0, 2.0, 7.0]
+
+
+def test_answers_of_tagging_put_the_rows_of_a_sentence_together():
+    examples = sentences([0, 0, 0], [], [0])
+    # Two rows of the first sentence, one of the second without words, one of the third.
+    weight = np.array([0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0], np.float32)
+    tags = np.array([9, 1, 9, 2, 9, 9, 3, 9, 9, 9, 9, 4, 9], np.int32)
+    encoded = Encoded(
+        np.array([0, 5, 8, 10, 13]), {"tag_weight": weight}, {"example": np.array([0, 0, 1, 2])}, 1
+    )
+    given = answers(task_of("tagging"), examples, encoded, {"tags": tags}, None)
+    assert given == [(1, 2, 3), (), (4,)]
+
+
+# ---------------------------------------------------------------- scores
+
+
+def test_classification_scores_against_hand_counts():
+    gold, given = [1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0]  # 2 true positives, 2 true negatives
+    task = task_of("classification", "matthews_corrcoef", "accuracy", "f1", "macro_f1")
+    scores = score(task, texts(gold), given)
+    assert list(scores) == list(task.metrics)  # the main metric first
+    assert scores["accuracy"] == pytest.approx(100 * 4 / 6)
+    assert scores["f1"] == pytest.approx(100 * 2 / 3)
+    assert scores["macro_f1"] == pytest.approx(100 * 2 / 3)
+    assert scores["matthews_corrcoef"] == pytest.approx(100 * (2 * 2 - 1 * 1) / 9)
+
+
+def test_f1_is_of_the_second_label():
+    task = task_of("classification", "f1")
+    gold, given = [1, 0, 0, 0], [1, 1, 0, 0]
+    assert score(task, texts(gold), given)["f1"] == pytest.approx(100 * 2 / 3)
+    swapped = score(task, texts([1 - x for x in gold]), [1 - x for x in given])
+    assert swapped["f1"] == pytest.approx(100 * 4 / 5)
+
+
+def test_regression_scores_against_hand_counts():
+    task = task_of("regression", "pearson", "spearman")
+    scores = score(task, texts([0.0, 1.0, 2.0]), [0.0, 1.0, 8.0])
+    assert scores["spearman"] == pytest.approx(100)
+    assert scores["pearson"] == pytest.approx(100 * 8 / np.sqrt(2 * 38))
+    assert score(task, texts([0.0, 1.0]), [1.0, 0.0])["pearson"] == pytest.approx(-100)
+
+
+def test_entities_count_only_when_whole():
+    labels = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
+    task = task_of("tagging", "f1", "token_accuracy", labels=labels)
+    gold = sentences([1, 3, 4, 0], [4, 1])
+    given = [(1, 4, 4, 0), (4, 1)]  # of 3 entities, one too short; 3 predicted, 2 right
+    scores = score(task, gold, given)
+    assert scores["f1"] == pytest.approx(100 * 2 / 3)
+    assert scores["token_accuracy"] == pytest.approx(100 * 5 / 6)  # over words, not sentences
+
+
+@pytest.mark.parametrize(
+    ("task", "gold", "given"),
+    [
+        (task_of("regression", "pearson"), texts([0.0, 1.0, 2.0]), [2.0, 2.0, 2.0]),
+        (task_of("regression", "spearman"), texts([0.0, 1.0, 2.0]), [2.0, 2.0, 2.0]),
+        (task_of("regression", "spearman"), texts([0.0]), [2.0]),
+        (task_of("regression", "pearson"), texts([0.0]), [2.0]),
+        (task_of("regression", "pearson"), texts([0.0, 1.0]), [np.nan, 1.0]),
+        (task_of("regression", "spearman"), texts([0.0, 1.0]), [np.nan, 1.0]),
+        (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1]),
+        (task_of("classification", "f1"), texts([0, 0]), [0, 0]),
+        (task_of("tagging", "f1", labels=("O",)), sentences([0, 0]), [(0, 0)]),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_score_that_is_no_number_is_zero(task, gold, given):
+    assert score(task, gold, given) == {task.metrics[0]: 0.0}
+
+
+def test_unlabelled_examples_cannot_be_scored():
+    with pytest.raises(ValueError, match="should have labels"):
+        score(task_of("classification", "accuracy"), texts([0, None]), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (task_of("classification", "acuracy"), "accuracy, f1, .*Received: 'acuracy'"),
+        (task_of("regression", "accuracy"), "pearson, spearman. Received: 'accuracy'"),
+        (task_of("span", "accuracy"), "f1, exact_match. Received: 'accuracy'"),
+        (task_of("classification", "f1", labels=("a", "b", "c")), "macro_f1. Received: 3 labels"),
+        (task_of("tagging", "f1", labels=("ADJ", "NOUN")), "token_accuracy. Received: 'ADJ'"),
+    ],
+)
+def test_metrics_that_do_not_apply_are_refused(task, message):
+    with pytest.raises(InputError, match=message):
+        check_metrics(task)
+
+
+def test_every_kind_has_a_metric():
+    kinds = {kind for functions in METRICS.values() for kind in functions}
+    assert kinds == {"classification", "regression", "tagging", "span"}
+
+
+# ---------------------------------------------------------------- collapsed runs
+
+
+def test_constant_predictions_are_named():
+    classification, regression = task_of("classification"), task_of("regression")
+    tagging = task_of("tagging", labels=("A", "O"))
+    assert collapsed(classification, [1, 1, 1]) == "every prediction is 'yes'"
+    assert collapsed(regression, [2.5, 2.5 + 1e-9]) == "every prediction is 2.5"
+    assert collapsed(regression, [2.5, np.nan]) == "a predicted score is not finite"
+    assert collapsed(tagging, [(1, 1), (), (1,)]) == "every prediction is 'O'"
+
+
+def spans(*pairs):
+    return [SpanAnswer(text, 0, 0, 0.0, null, ()) for text, null in pairs]
+
+
+def test_constant_spans_are_named():
+    plain, unanswerable = task_of("span", version_2=False), task_of("span", version_2=True)
+    never = spans(("a", -1.0), ("b", 9.0))
+    assert collapsed(unanswerable, never) == "no question is answered"
+    assert collapsed(plain, never) is None
+    assert collapsed(unanswerable, never, types.SimpleNamespace(qa_na_threshold=0.0)) is None
+    assert collapsed(plain, spans(("a", 0.0), ("a", 1.0))) == "every prediction is 'a'"
+    always = spans(("a", -9.0), ("b", -8.0))
+    assert collapsed(unanswerable, always) is None
+    assert collapsed(unanswerable, always[:1]) is None
+
+
+def test_spans_are_scored_officially_at_the_threshold_asked_for():
+    task = task_of("span", "f1", "exact_match", version_2=True)
+    examples = [
+        QuestionExample("1", "q", "a b c", ("a b",), 0, False),
+        QuestionExample("2", "q", "a b c", (), None, True),
+    ]
+    given = spans(("a", -5.0), ("c", 5.0))
+    scores = score(task, examples, given)
+    assert list(scores)[:2] == ["f1", "exact_match"]
+    assert scores["exact_match"] == 50.0
+    assert scores["HasAns_exact"] == 0.0
+    assert scores["NoAns_exact"] == 100.0
+    lenient = score(task, examples, given, types.SimpleNamespace(qa_na_threshold=9.0))
+    assert lenient["exact_match"] == 0.0
+
+
+def test_other_predictions_are_not():
+    assert collapsed(task_of("classification"), [1, 0]) is None
+    assert collapsed(task_of("classification"), [1]) is None
+    assert collapsed(task_of("regression"), [2.5, 2.51]) is None
+    assert collapsed(task_of("tagging"), [(1,), (1, 0)]) is None

@@ -1,0 +1,188 @@
+"""Heads, the layer-wise learning rates, and that padding changes nothing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.encoding import Encoded
+from finetune.glue import TASKS
+from finetune.hparams import resolve_hparams
+from finetune.objective import FineTuning, create_head, learning_rate_scales
+from finetune.task_data import Split
+from finetune.trial import predict
+from model import build_encoder, task_heads
+from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
+from tests.model_support import TINY, random_features, randomize
+from training.distribution import create_strategy
+from training.loop import Trainer
+from training.optimizer import create_optimizer
+
+LONGEST = 40
+
+
+def rows(kind: str, n: int = 50, seed: int = 0) -> Encoded:
+    """Random rows whose label can be read off the first token."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(3, LONGEST, n)
+    ids = draw.integers(5, 31, lengths.sum()).astype(np.int32)
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = {"input_ids": ids, "segment_ids": np.zeros_like(ids)}
+    columns = {"example": np.arange(n, dtype=np.int32)}
+    first = ids[splits[:-1]]
+    if kind == "classification":
+        columns["label"] = (first % 3).astype(np.int32)
+    elif kind == "regression":
+        columns["label"] = (first / 31).astype(np.float32)
+    else:
+        tokens["tags"] = ids % 3
+        tokens["tag_weight"] = (draw.random(len(ids)) < 0.7).astype(np.float32)
+    return Encoded(splits, tokens, columns, 0)
+
+
+HEADS = {
+    "classification": lambda: ClassificationHead(3),
+    "regression": RegressionHead,
+    "tagging": lambda: TaggingHead(3),
+}
+
+
+def objective_of(kind: str, **changes) -> FineTuning:
+    encoder = build_encoder(TINY.replace(**changes))
+    objective = FineTuning(encoder, HEADS[kind]())
+    randomize(encoder, scale=0.3)
+    randomize(objective.head)
+    return objective
+
+
+def train(objective, encoded, steps, *, strategy, length_buckets=True, rate=2e-3, batch_size=8):
+    with strategy.scope():
+        optimizer = create_optimizer("adam", rate, 0.0, objective.trainable_variables)
+    batches = TrainingBatches(
+        encoded, batch_size, 3, max_seq_length=LONGEST, length_buckets=length_buckets
+    )
+    trainer = Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
+    return [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_task_is_learned(kind):
+    """The label is a function of the text; the loss must fall to a fraction."""
+    objective = objective_of(kind, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    losses = train(objective, rows(kind), 150, strategy=create_strategy("one_device"))
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_padding_and_the_order_of_rows_change_no_prediction(kind):
+    objective, encoded = objective_of(kind), rows(kind)
+    hparams = {"max_seq_length": LONGEST}
+    task = TASKS["cola"]
+    found = [
+        predict(
+            objective,
+            Split([], encoded),
+            batch_size=batch_size,
+            hparams=resolve_hparams({**hparams, "length_buckets": buckets}, task, TINY),
+            strategy=create_strategy(strategy),
+        )
+        for batch_size, buckets, strategy in (
+            (8, True, "one_device"),
+            (8, False, "one_device"),
+            (6, True, "mirrored:2"),
+        )
+    ]
+    (name,) = found[0]
+    count = len(encoded.tokens["input_ids"]) if kind == "tagging" else len(encoded)
+    assert len(found[0][name]) == count
+    for other in found[1:]:
+        np.testing.assert_allclose(other[name], found[0][name], rtol=0, atol=1e-5)
+    # And they are the predictions of these rows: the last one, alone and without padding.
+    start, stop = encoded.row_splits[-2:]
+    alone = {"input_ids": encoded.tokens["input_ids"][None, start:stop]}
+    alone |= {"input_mask": np.ones_like(alone["input_ids"]), "segment_ids": 0 * alone["input_ids"]}
+    expected = objective.predict({key: tf.constant(value) for key, value in alone.items()})[name][0]
+    last = found[0][name][start:stop] if kind == "tagging" else found[0][name][-1]
+    np.testing.assert_allclose(last, expected, rtol=0, atol=1e-5)
+
+
+def test_rows_that_fill_a_batch_do_not_count():
+    encoded = rows("classification", 5)
+    objective = objective_of("classification")
+    batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
+    short = {name: value[:5] for name, value in batch.items()}
+    losses = [
+        objective.loss(features, objective.normalizers(features), None)[0]
+        for features in (batch, short)
+    ]
+    assert batch["weight"].numpy().tolist() == [1] * 5 + [0] * 3
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_two_devices_learn_the_same(monkeypatch):
+    monkeypatch.setattr(task_heads, "HEAD_DROPOUT", 0.0)  # each device draws its own
+    encoded, losses = rows("classification"), []
+    for name in ("one_device", "mirrored:2"):
+        strategy = create_strategy(name)
+        with strategy.scope():
+            objective = objective_of(
+                "classification", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+            )
+        losses.append(train(objective, encoded, 10, strategy=strategy))
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    assert losses[0][-1] != losses[0][0]
+
+
+def test_the_original_scale_of_layerwise_decay():
+    """Reference facts: layer l of n gets decay^(n + 2 - (l + 1)), embeddings decay^(n + 2)."""
+    objective = objective_of("classification")
+    by_name = dict(
+        zip(
+            (variable.name for variable in objective.trainable_variables),
+            learning_rate_scales(objective, 0.8),
+        )
+    )
+    n = TINY.num_hidden_layers
+    assert len(set(by_name.values())) == n + 2
+    for name, scale in by_name.items():
+        power = 0
+        if "embeddings" in name:
+            power = n + 2
+        elif "layer_" in name:
+            power = n + 2 - (int(name.split("layer_")[1][0]) + 1)
+        assert scale == pytest.approx(0.8**power), name
+    corrected = learning_rate_scales(objective, 0.8, corrected=True)
+    for scale, original in zip(corrected, by_name.values()):
+        assert scale == pytest.approx(original if original == 1 else original / 0.8)
+    assert learning_rate_scales(objective, 0.0) is None
+
+
+def test_shared_layers_have_the_rate_of_the_top_one():
+    objective = objective_of("classification", share_layers=True, num_hidden_layers=6)
+    assert set(np.round(learning_rate_scales(objective, 0.5), 9)) == {1, 0.5**2, round(0.5**8, 9)}
+
+
+def test_scales_reach_the_update():
+    """One step of the optimizer without gradient noise: the first update is rate times scale."""
+    objective = objective_of("classification")
+    variables = objective.trainable_variables
+    scales = learning_rate_scales(objective, 0.5)
+    optimizer = create_optimizer("adam", 1e-3, 0.0, variables, scales)
+    before = [variable.numpy() for variable in variables]
+    optimizer.apply_gradients((tf.ones_like(variable), variable) for variable in variables)
+    moved = [np.abs(v.numpy() - b).max() for v, b in zip(variables, before)]
+    ratio = np.array(moved) / np.array(scales)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-2)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("squad", "span"), ("pos", "tagging"), ("sts", None)])
+def test_each_kind_has_its_head(name, kind):
+    task = dataclasses.replace(TASKS[name], labels=("A", "B") if kind == "tagging" else ())
+    lengths = {"max_seq_length": 40, "max_query_length": 8, "doc_stride": 8}
+    hparams = resolve_hparams(lengths, task, TINY)
+    head = create_head(task, build_encoder(TINY), hparams)
+    assert kind in (None, head.name)
+    features = random_features(2, 16, [16, 9])
+    assert FineTuning(build_encoder(TINY), head).predict(features)

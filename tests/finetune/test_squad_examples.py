@@ -1,0 +1,121 @@
+"""Reading files in the format of SQuAD: what is in them, and what is wrong with them."""
+
+import json
+
+import pytest
+
+from errors import InputError
+from finetune.squad.examples import read_squad
+from finetune.task import QuestionExample
+from tests.finetune.squad_support import question, small_file, write_squad
+
+CONTEXT = "Ada Lovelace was born in London."
+
+
+def test_questions_with_and_without_answers(tmp_path):
+    path = write_squad(
+        tmp_path / "squad.json",
+        (CONTEXT, [question("a", CONTEXT, "London", "in London"), question("b", CONTEXT, "Ada")]),
+        ("Nothing.", [question("c", "Nothing.", is_impossible=True)]),
+    )
+    found = read_squad(path, training=True)
+    assert found == [
+        QuestionExample("a", "What was it?", CONTEXT, ("London", "in London"), 25, False),
+        QuestionExample("b", "What was it?", CONTEXT, ("Ada",), 0, False),
+        QuestionExample("c", "What was it?", "Nothing.", (), None, True),
+    ]
+    assert len(read_squad(small_file(tmp_path / "small.json"), training=True)) == 27
+
+
+def test_plausible_answers_of_unanswerable_questions_are_none(tmp_path):
+    item = question("a", CONTEXT, "Ada", is_impossible=True)
+    (example,) = read_squad(write_squad(tmp_path / "s.json", (CONTEXT, [item])), training=True)
+    assert (example.answers, example.answer_start) == ((), None)
+
+
+def test_byte_order_mark(tmp_path):
+    path = write_squad(tmp_path / "s.json", (CONTEXT, [question("a", CONTEXT, "Ada")]))
+    content = (tmp_path / "s.json").read_bytes()
+    (tmp_path / "s.json").write_bytes(b"\xef\xbb\xbf" + content)
+    assert len(read_squad(path, training=True)) == 1
+
+
+def test_evaluation_needs_neither_answers_nor_places(tmp_path):
+    blind, textual = question("a", CONTEXT), question("b", CONTEXT, "Ada")
+    del blind["answers"], textual["answers"][0]["answer_start"]
+    path = write_squad(tmp_path / "test.json", (CONTEXT, [blind, textual]))
+    first, second = read_squad(path, training=False)
+    assert (first.answers, first.answer_start) == ((), None)
+    assert (second.answers, second.answer_start) == (("Ada",), None)
+    with pytest.raises(InputError, match=r"test.json, question a: `answers` should be a list"):
+        read_squad(path, training=True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (
+            question("q7", CONTEXT, ("London", 24)),
+            "question q7: the answer 'London' should stand at character 24 of its context."
+            " Received: ' Londo'",
+        ),
+        (question("q7", CONTEXT, ("Ada", -3)), "question q7: the answer 'Ada' should stand at"),
+        (question("q7", CONTEXT, ("on.", 40)), "character 40 of its context. Received: ''"),
+        (question("q7", CONTEXT, "Ada", ("Eve", 0)), "the answer 'Eve' should stand at"),
+        (question("q7", CONTEXT, (" ", 3)), "question q7: an answer should be more than blanks"),
+        (question("q7", CONTEXT, ("Ada", "0")), "`answer_start` should be a int. Received: '0'"),
+        ({"id": "q7", "answers": []}, "question q7: `question` should be a str. Received: only id"),
+        ({"question": "Who?"}, "squad.json: `id` should be a str. Received: only question"),
+        (question(7, CONTEXT, "Ada"), "`id` should be a str. Received: 7"),
+        ("Who?", "`id` should be in a JSON object. Received: 'Who?'"),
+        (
+            question("q7", CONTEXT, "Ada", is_impossible="no"),
+            "question q7: `is_impossible` should be a bool. Received: 'no'",
+        ),
+        (question("q7", CONTEXT, "Ada", text="\ud800"), "`question` holds half a surrogate pair"),
+    ],
+)
+def test_errors_of_a_question(tmp_path, item, message, training):
+    path = write_squad(tmp_path / "squad.json", (CONTEXT, [question("a", CONTEXT, "Ada"), item]))
+    with pytest.raises(InputError) as caught:
+        read_squad(path, training=training)
+    assert str(caught.value).startswith(path)
+    assert message in str(caught.value)
+
+
+def test_training_wants_an_answer_or_a_mark(tmp_path):
+    path = write_squad(tmp_path / "squad.json", (CONTEXT, [question("q7", CONTEXT)]))
+    with pytest.raises(InputError, match="question q7: has no answer, and is not marked"):
+        read_squad(path, training=True)
+
+
+def test_an_id_twice(tmp_path):
+    items = [question("a", CONTEXT, "Ada"), question("a", CONTEXT, "London")]
+    path = write_squad(tmp_path / "squad.json", (CONTEXT, items))
+    with pytest.raises(InputError, match="question a: the id occurs twice"):
+        read_squad(path, training=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"squad.json, line 1: not JSON"),
+        ('{"data":\n[}', r"squad.json, line 2: not JSON"),
+        ("[]", r"squad.json: should be a JSON object. Received: list"),
+        ('{"dat": []}', r"squad.json: `data` should be a list. Received: only dat"),
+        ('{"data": []}', r"squad.json: there is no question in it"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"`context` should be a str"),
+        (json.dumps({"data": [{"title": "x"}]}), r"`paragraphs` should be a list"),
+        ("\xff", r"squad.json: should be UTF-8"),
+    ],
+)
+def test_errors_of_a_file(tmp_path, content, message):
+    (tmp_path / "squad.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=message):
+        read_squad(str(tmp_path / "squad.json"), training=False)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match=r"none.json: cannot be read: No such file"):
+        read_squad(str(tmp_path / "none.json"), training=False)

@@ -1,0 +1,190 @@
+"""Alignment of word pieces with the original text, windows and labels."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from data.tokenization import Tokenizer
+from errors import InputError
+from finetune.squad.alignment import align
+from finetune.squad.examples import read_squad
+from finetune.squad.features import encode_questions
+from finetune.task import QuestionExample
+from tests.finetune.squad_support import CONTEXT, LONG, small_file, vocabulary
+
+SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
+
+
+def encode(examples, S=48, query=16, stride=8, **switches):
+    lengths = {"max_seq_length": S, "max_query_length": query, "doc_stride": stride}
+    return encode_questions(examples, vocabulary(**switches), **lengths)
+
+
+def example(context, *answers, start=None, text="What was it?", identifier="a"):
+    start = context.index(answers[0]) if answers and start is None else start
+    return QuestionExample(identifier, text, context, answers, start, not answers)
+
+
+def row(encoded, index):
+    """Columns of one row."""
+    tokens = slice(encoded.row_splits[index], encoded.row_splits[index + 1])
+    return {name: values[tokens] for name, values in encoded.tokens.items()}
+
+
+def labelled_text(encoded, index, context):
+    """The slice of the context that a row's label says."""
+    columns = row(encoded, index)
+    first, last = (encoded.rows[f"{name}_position"][index] for name in ("start", "end"))
+    return context[columns["char_start"][first] : columns["char_end"][last]]
+
+
+@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+def test_ids_are_the_tokenizers(lower, strip):
+    tokenizer = Tokenizer(vocabulary(do_lower_case=lower, strip_accents=strip))
+    every = "".join(f"{chr(c)} " for c in range(1, 0x3000)) + "\U00020000 \U0001f600"
+    texts = [CONTEXT, "", LONG, "   ", "ΟΔΟΣ ΟΔΟΣ. İİ", every, "a\u0301\u0300 e\u0301"]
+    ids, splits = tokenizer.tokenize(texts)
+    for index, aligned in enumerate(align(texts, tokenizer)):
+        np.testing.assert_array_equal(aligned.ids, ids[splits[index] : splits[index + 1]])
+        assert (aligned.char_end > aligned.char_start).all()
+        assert (np.diff(aligned.char_start) >= 0).all()
+        assert (np.diff(aligned.char_end) >= 0).all()
+        assert aligned.char_end.max(initial=0) <= len(texts[index])
+    assert align([], tokenizer) == []
+
+
+def test_places_of_pieces():
+    tokenizer = Tokenizer(vocabulary())
+    texts = ["A Cafe\u0301 1995s", "\u200bé\u00adé\u200b 北京한", "x\ufffdy Zürich"]
+    found = [
+        [text[start:end] for start, end in zip(item.char_start, item.char_end)]
+        for text, item in zip(texts, align(texts, tokenizer))
+    ]
+    assert found[0] == ["A", "Cafe\u0301", "19", "95", "s"]
+    # What is one character in the text and several when normalised is in each of its pieces; what
+    # is removed is in none, but for accents.
+    assert found[1][:4] == ["é", "é", "北", "京"]
+    assert set(found[1][4:]) == {"한"}
+    assert found[2] == ["x", "y", "Z", "ü", "r", "i", "c", "h"]
+
+
+@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+def test_answers_come_back_to_the_letter(tmp_path, lower, strip):
+    examples = read_squad(small_file(tmp_path / "s.json"), training=True)
+    encoded = encode(examples, do_lower_case=lower, strip_accents=strip)
+    labelled = np.flatnonzero(encoded.rows["start_position"])
+    for index in labelled:
+        item = examples[encoded.rows["example"][index]]
+        assert labelled_text(encoded, index, item.context) == item.answers[0]
+    answerable = [i for i, item in enumerate(examples) if not item.is_impossible]
+    assert sorted(set(encoded.rows["example"][labelled])) == answerable
+    assert len(encoded) > len(examples)  # or windows would go untested
+
+
+def test_layout_of_a_row():
+    words = vocabulary()
+    encoded = encode([example("the city", "city", text="who was")])
+    pieces = [words.tokens[i] for i in encoded.tokens["input_ids"]]
+    assert pieces == ["[CLS]", "who", "was", "[SEP]", "the", "city", "[SEP]"]
+    assert encoded.tokens["segment_ids"].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert encoded.tokens["char_start"].tolist() == [0, 0, 0, 0, 0, 4, 0]
+    assert encoded.tokens["char_end"].tolist() == [0, 0, 0, 0, 3, 8, 0]
+    assert encoded.tokens["max_context"].tolist() == [0, 0, 0, 0, 1, 1, 0]
+    assert {name: values.tolist() for name, values in encoded.rows.items()} == {
+        "example": [0],
+        "start_position": [5],
+        "end_position": [5],
+        "is_impossible": [0],
+    }
+    assert encoded.truncated == 0
+    columns = [*encoded.tokens.values(), *encoded.rows.values()]
+    assert {column.dtype for column in columns} == {np.dtype(np.int32)}
+    assert encoded.row_splits.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("length", "stride", "S"),
+    [
+        *[(37, 8, 48), (45, 8, 48), (46, 8, 48), (200, 8, 48), (90, 40, 48), (60, 1, 48)],
+        (252, 121, 256),  # a last window so short that its length decides
+    ],
+)
+def test_windows_against_the_rule_of_bert(length, stride, S):
+    """A token belongs to the window in which the lesser of its two sides is largest."""
+    context = " ".join(["the"] * length)
+    encoded = encode([example(context, text="who was")], S, stride=stride)
+    room = S - 2 - 3
+    starts = [0]
+    while starts[-1] + room < length:
+        starts.append(starts[-1] + min(stride, room))
+    assert len(encoded) == len(starts)
+    spans = [(start, min(start + room, length)) for start in starts]
+    best = []
+    for token in range(length):
+        scores = [
+            min(token - a, b - 1 - token) + 0.01 * (b - a) if a <= token < b else -1
+            for a, b in spans
+        ]
+        best.append(scores.index(max(scores)))
+    for index, (start, end) in enumerate(spans):
+        columns = row(encoded, index)
+        assert columns["max_context"][4:-1].tolist() == [
+            best[t] == index for t in range(start, end)
+        ]
+        assert columns["char_start"][4:-1].tolist() == [4 * t for t in range(start, end)]
+    assert encoded.lengths.max() <= S
+    assert encoded.truncated == (len(starts) > 1)
+
+
+def test_windows_without_the_answer_point_at_the_first_token():
+    (first, *_), encoded = [example(LONG, "1939")], encode([example(LONG, "1939")], stride=20)
+    without = encoded.rows["start_position"] == 0
+    assert without.tolist() == [True] * (len(encoded) - 1) + [False]
+    assert (encoded.rows["end_position"][without] == 0).all()
+    assert (encoded.rows["is_impossible"] == 0).all()  # of the question, not of the window
+    assert labelled_text(encoded, len(encoded) - 1, LONG) == first.answers[0]
+    impossible = encode([example(LONG)], stride=20).rows
+    assert (impossible["is_impossible"] == 1).all()
+    assert not impossible["start_position"].any()
+
+
+@pytest.mark.parametrize(
+    ("context", "marked", "found"),
+    [
+        ("it was it ; who was it", 7, (7, 9)),  # where it is marked, if it is whole there
+        ("it was the city ; who was it", 12, (0, 2)),  # or at the nearest whole place
+        ("it was the very best in the city ; who was it", 29, (43, 45)),
+        ("what was in the city", 17, (16, 20)),  # or the pieces that cover it
+    ],
+)
+def test_an_answer_marked_inside_a_piece(context, marked, found):
+    encoded = encode([example(context, "it", start=marked)])
+    first, last = (encoded.rows[f"{name}_position"][0] for name in ("start", "end"))
+    columns = row(encoded, 0)
+    assert (columns["char_start"][first], columns["char_end"][last]) == found
+
+
+def test_long_questions_are_cut_and_counted():
+    examples = [example("the city", "city", text="who " * 30), example("the city", "city")]
+    encoded = encode(examples)
+    assert encoded.lengths[0] == 16 + 3 + 2
+    assert encoded.truncated == 1
+
+
+def test_unlabelled_questions_have_no_labels():
+    blind = dataclasses.replace(example("the city", "city"), answers=(), answer_start=None)
+    assert list(encode([blind, example("the city", "city")]).rows) == ["example"]
+
+
+def test_empty_context():
+    encoded = encode([example("", text="who"), example("the city", "city", text="")])
+    assert encoded.lengths.tolist() == [4, 5]
+    assert not encoded.tokens["max_context"][:4].any()
+    assert len(encode([])) == 0
+
+
+@pytest.mark.parametrize("lengths", [(20, 17, 8), (48, 16, 0)])
+def test_no_room(lengths):
+    with pytest.raises(InputError, match=rf"max_seq_length={lengths[0]}, max_query_length="):
+        encode([example("the city", "city")], *lengths)

@@ -1,0 +1,136 @@
+"""The GLUE archive: names, order, words and counts of the server."""
+
+import json
+import os
+import pathlib
+import zipfile
+
+import pytest
+
+from errors import InputError
+from finetune.glue import TASKS
+from finetune.submission import SERVER_FILES, write_glue_archive
+
+
+def add_run(folder, task, score, predicted=None, *, trial=0, split="test", **more):
+    """A run's result and predictions, of (id, prediction)."""
+    run = folder / task / more.get("name", "setting") / f"trial_{trial}"
+    os.makedirs(run / "predictions", exist_ok=True)
+    metric, headline = TASKS[task].metrics[0], TASKS[task].dev[0]
+    result = {
+        "task": task,
+        "setting": {"learning_rate": more.get("rate", 1e-4)},
+        "trial": trial,
+        "init": more.get("init", "pretrained"),
+        "model": more.get("model", "tiny"),
+        "main_metric": metric,
+        "scores": {headline: {metric: score}},
+    }
+    (run / "result.json").write_text(json.dumps(result))
+    if predicted is not None:
+        rows = [json.dumps({"id": str(i), "prediction": p}) + "\n" for i, p in predicted]
+        (run / "predictions" / f"{split}.jsonl").write_text("".join(rows))
+
+
+def archive(path):
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name).decode() for name in file.namelist()}
+
+
+def all_of(lines, prediction):
+    return [(i, prediction) for i in range(lines)]
+
+
+def test_the_files_are_those_of_the_server():
+    names = "CoLA SST-2 MRPC STS-B MNLI-m MNLI-mm QNLI QQP RTE WNLI AX"
+    assert " ".join(file.name.removesuffix(".tsv") for file in SERVER_FILES) == names
+    for file in SERVER_FILES:
+        task = TASKS[file.task]
+        assert file.split in task.test
+        assert set(file.labels) == set(task.labels)
+        assert file.filler in file.labels or not file.labels
+
+
+def test_order_words_and_range(tmp_path):
+    rte = [(i, "entailment" if i % 2 else "not_entailment") for i in range(3000)]
+    add_run(tmp_path, "rte", 60.0, rte[::-1])  # as a shuffled data set gives them
+    add_run(tmp_path, "sts", 80.0, [(i, (i % 8 - 1) / 1.1) for i in range(1379)])
+    add_run(tmp_path, "cola", 40.0, all_of(1063, "1"))
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert sorted(contents) == ["CoLA.tsv", "RTE.tsv", "STS-B.tsv"]
+    lines = contents["RTE.tsv"].splitlines()
+    assert lines[:3] == ["index\tprediction", "0\tnot_entailment", "1\tentailment"]
+    assert len(lines) == 3001
+    scores = contents["STS-B.tsv"].splitlines()
+    assert scores[1:4] == ["0\t0.000", "1\t0.000", "2\t0.909"]
+    assert scores[8] == "7\t5.000"
+    assert contents["CoLA.tsv"].endswith("1062\t1\n")
+
+
+def test_mnli_gives_three_files(tmp_path):
+    for split, lines in (("test_matched", 9796), ("test_mismatched", 9847), ("diagnostic", 1104)):
+        add_run(tmp_path, "mnli", 80.0, all_of(lines, "neutral"), split=split)
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert sorted(contents) == ["AX.tsv", "MNLI-m.tsv", "MNLI-mm.tsv"]
+    assert contents["AX.tsv"].splitlines()[-1] == "1103\tneutral"
+
+
+def test_best_run_of_the_best_setting_that_predicted_the_test_set(tmp_path, capsys):
+    for trial, score in enumerate([10.0, 90.0, 20.0]):  # median 20
+        add_run(tmp_path, "cola", score, all_of(1063, "0"), trial=trial, name="a", rate=1e-4)
+    add_run(tmp_path, "cola", 40.0, all_of(1063, "0"), trial=0, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 50.0, all_of(1063, "1"), trial=1, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 60.0, None, trial=2, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 99.0, all_of(1063, "0"), name="c", init="random")
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert contents["CoLA.tsv"].splitlines()[1] == "0\t1"
+    assert f"CoLA.tsv: {tmp_path / 'cola' / 'b' / 'trial_1'}" in capsys.readouterr().out
+
+
+def test_missing_files_are_named_or_filled(tmp_path, capsys):
+    add_run(tmp_path, "cola", 40.0, all_of(1063, "1"))
+    write_glue_archive(str(tmp_path))
+    said = capsys.readouterr().out
+    assert "wants all 11 files: SST-2.tsv, MRPC.tsv, STS-B.tsv, MNLI-m.tsv" in said
+    contents = archive(write_glue_archive(str(tmp_path), fill_missing=True))
+    assert "WNLI.tsv: FILLED with '0'" in capsys.readouterr().out
+    assert list(contents) == [file.name for file in SERVER_FILES]
+    counts = {name: text.count("\n") - 1 for name, text in contents.items()}
+    assert counts == {file.name: file.lines for file in SERVER_FILES}
+    assert contents["STS-B.tsv"].splitlines()[1] == "0\t2.701"
+
+
+def test_equal_runs_give_equal_bytes(tmp_path):
+    add_run(tmp_path, "cola", 40.0, all_of(1063, "1"))
+    first = pathlib.Path(write_glue_archive(str(tmp_path))).read_bytes()
+    assert pathlib.Path(write_glue_archive(str(tmp_path))).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("predicted", "message"),
+    [
+        (all_of(1062, "1"), "should predict the 1,063 examples.*Received: 1,062 examples"),
+        ([(1, "1"), *all_of(1063, "1")[1:]], "with the ids 0 to 1062"),
+        (all_of(1063, "acceptable"), "should be among 0, 1. Received: 'acceptable'"),
+    ],
+)
+def test_refuses_what_the_server_would(tmp_path, predicted, message):
+    add_run(tmp_path, "cola", 40.0, predicted)
+    with pytest.raises(InputError, match=message):
+        write_glue_archive(str(tmp_path))
+    assert not (tmp_path / "submission.zip").exists()
+
+
+def test_refuses_scores_that_are_no_numbers(tmp_path):
+    add_run(tmp_path, "sts", 40.0, all_of(1379, None))
+    with pytest.raises(InputError, match="should be numbers"):
+        write_glue_archive(str(tmp_path))
+
+
+def test_refuses_runs_without_test_predictions_and_of_two_models(tmp_path):
+    add_run(tmp_path, "cola", 40.0)
+    with pytest.raises(InputError, match="should hold a run that predicted"):
+        write_glue_archive(str(tmp_path))
+    add_run(tmp_path, "rte", 40.0, model="other")
+    with pytest.raises(InputError, match=r"of one model.*other, tiny"):
+        write_glue_archive(str(tmp_path))

@@ -1,0 +1,112 @@
+"""Tokenised rows are never reused for another task file, vocabulary, length or casing."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune import task_data
+from finetune.hparams import resolve_hparams
+from finetune.task import load_task
+from finetune.task_data import load_task_data
+from tests.model_support import TINY
+
+TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "three", "##s")
+
+
+@pytest.fixture
+def task(tmp_path):
+    texts = {"train": "label,a,b\nyes,One two,three\nno,two twos three one,One\n"}
+    texts["dev"] = "label,a,b\nno,one,three three\n"
+    for split, text in texts.items():
+        (tmp_path / f"{split}.csv").write_text(text)
+    declaration = {
+        "kind": "classification",
+        "files": {"train": "train.csv", "dev": "dev.csv"},
+        "columns": {"text_a": "a", "text_b": "b", "label": "label"},
+        "symmetric": True,
+    }
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps(declaration))
+    return load_task(str(path))
+
+
+class Loader:
+    """Loads with one cache and counts what had to be tokenised."""
+
+    def __init__(self, cache_dir, monkeypatch):
+        self.cache_dir, self.encoded, encode = str(cache_dir), [], task_data.encode
+
+        def counting(*arguments):
+            self.encoded.append(1)
+            return encode(*arguments)
+
+        monkeypatch.setattr(task_data, "encode", counting)
+
+    def __call__(self, task, vocabulary, values=None, **options):
+        """The rows' ids, and how many splits were tokenised for them."""
+        before = len(self.encoded)
+        hparams = resolve_hparams({"max_seq_length": 24, **(values or {})}, task, TINY)
+        options = {"cache_dir": self.cache_dir, **options}
+        data = load_task_data(task, "", vocabulary, hparams, **options)
+        splits = [data.train, *(split.encoded for split in data.splits.values())]
+        ids = [rows.tokens["input_ids"].tolist() for rows in splits]
+        return [*ids, splits[0].rows["label"].tolist()], len(self.encoded) - before
+
+
+def test_what_changes_the_rows_is_never_read_from_the_cache(task, tmp_path, monkeypatch):
+    load = Loader(tmp_path / "cache", monkeypatch)
+    cased = Vocabulary(TOKENS, do_lower_case=False, strip_accents=False)
+    first, count = load(task, cased)
+    assert count == 2
+    assert load(task, cased) == (first, 0)  # nothing changed: nothing is tokenised
+    for changes, expected in (
+        ({"vocabulary": Vocabulary(TOKENS, True, False)}, 2),  # casing
+        ({"vocabulary": Vocabulary((*TOKENS[:-2], "##s", "three"), False, False)}, 2),
+        ({"values": {"max_seq_length": 8}}, 2),
+        ({"values": {"double_unordered": False}}, 1),  # the dev split is the same
+        ({"task": dataclasses.replace(task, labels=("yes", "no"))}, 2),
+    ):
+        rows, count = load(**{"task": task, "vocabulary": cased, **changes})
+        assert count == expected, changes
+        assert rows != first, changes
+        assert (rows, 2) == load(
+            **{"task": task, "vocabulary": cased, **changes}, cache_dir=None
+        ), changes
+    train = tmp_path / "train.csv"
+    train.write_text(train.read_text().replace("three", "one"))  # of the same task
+    rows, count = load(task, cased)
+    assert count == 1
+    assert rows[0] != first[0]
+    assert rows[1] == first[1]
+
+
+def test_both_orders_are_trained_and_only_one_is_measured(task, tmp_path, monkeypatch):
+    load = Loader(tmp_path / "cache", monkeypatch)
+    vocabulary = Vocabulary(TOKENS)
+    both, _ = load(task, vocabulary)
+    one, _ = load(task, vocabulary, {"double_unordered": False})
+    assert len(both[0]) == 2 * len(one[0])
+    assert both[1] == one[1]
+
+
+def test_a_metric_that_does_not_apply_is_refused_before_training(task, tmp_path):
+    task = dataclasses.replace(task, metrics=("spearman",))
+    hparams = resolve_hparams({"max_seq_length": 24}, task, TINY)
+    with pytest.raises(InputError, match="`metrics` of a classification task"):
+        load_task_data(task, "", Vocabulary(TOKENS), hparams, cache_dir=None)
+
+
+def test_long_examples_are_counted(task, tmp_path, capsys):
+    (tmp_path / "dev.csv").write_text(
+        "label,a,b\nno,one,three three\nyes,one two three one,two one\n"
+    )
+    hparams = resolve_hparams({"max_seq_length": 8}, task, TINY)
+    data = load_task_data(task, "", Vocabulary(TOKENS), hparams, cache_dir=None)
+    assert data.splits["dev"].encoded.truncated == 1
+    assert np.all(data.splits["dev"].encoded.lengths <= 8)
+    said = capsys.readouterr().err
+    assert "task dev: 1 of 2 examples are longer than 8 tokens and were cut" in said

@@ -1,0 +1,202 @@
+"""Files with the quirks of the official ones, and, where they are at hand, the official ones."""
+
+import dataclasses
+import os
+
+import pytest
+
+from errors import InputError
+from finetune.glue import GLUE_TASKS, UPOS
+from finetune.task import TaggedExample, TextExample, load_task, read_split
+
+BOM = b"\xef\xbb\xbf"
+# What must not end a line: a lone carriage return, and Unicode's other line ends.
+ODD = "a\rb\x0bc\x0cd\x1ce\x85f\u2028g"
+
+
+def write(path, *lines, end=b"\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = b"\n".join(b"\t".join(field.encode() for field in line) for line in lines) + end
+    path.write_bytes(text)
+
+
+def test_cola(tmp_path):
+    """No header in training and development, but in test; no line feed at the end."""
+    rows = [("gj04", "1", "", "One sentence."), ("r-67", "0", "*", f"{ODD} other.")]
+    write(tmp_path / "CoLA/train.tsv", *rows, end=b"")
+    write(tmp_path / "CoLA/test.tsv", ("index", "sentence"), ("7", "Which?"))
+    task = load_task("cola")
+    assert read_split(task, str(tmp_path), "train") == [
+        TextExample("0", "One sentence.", None, 1),
+        TextExample("1", f"{ODD} other.", None, 0),
+    ]
+    assert read_split(task, str(tmp_path), "test") == [TextExample("7", "Which?", None, None)]
+
+
+@pytest.mark.parametrize("line_end", ["", "\r"])
+def test_mrpc(tmp_path, line_end):
+    """A byte order mark, quotation marks that are not closed, line ends of Windows."""
+    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String" + line_end)
+    rows = [
+        ("1", "10", "20", '"He said so.', "She said " + line_end),
+        ("0", "11", "21", 'So, "he" said', '"No.' + line_end),
+    ]
+    write(tmp_path / "MRPC/train.tsv", header, *rows)
+    path = tmp_path / "MRPC/train.tsv"
+    path.write_bytes(BOM + path.read_bytes())
+    write(
+        tmp_path / "MRPC/test.tsv", ("index", *header[1:]), ("3", "1", "2", 'a "', "b" + line_end)
+    )
+    task = load_task("mrpc")
+    assert read_split(task, str(tmp_path), "train") == [
+        TextExample("0", '"He said so.', "She said ", 1),
+        TextExample("1", 'So, "he" said', '"No.', 0),
+    ]
+    assert read_split(task, str(tmp_path), "test") == [TextExample("3", 'a "', "b", None)]
+
+
+def test_sts(tmp_path):
+    header = (
+        *("index", "genre", "filename", "year", "old_index", "source1", "source2"),
+        *("sentence1", "sentence2"),
+    )
+    row = ("0", "news", "f", "2012", "1", "none", "none", 'A "man', "A man.")
+    write(tmp_path / "STS-B/dev.tsv", (*header, "score"), (*row, "3.800"))
+    write(tmp_path / "STS-B/test.tsv", header, ("9", *row[1:]))
+    task = load_task("sts-b")
+    assert read_split(task, str(tmp_path), "dev") == [TextExample("0", 'A "man', "A man.", 3.8)]
+    assert read_split(task, str(tmp_path), "test") == [TextExample("9", 'A "man', "A man.", None)]
+    write(tmp_path / "STS-B/dev.tsv", (*header, "score"), (*row, "3.8"), (*row, "5.5"))
+    with pytest.raises(InputError, match=r"dev.tsv, line 3: .*from 0 to 5.*Received: '5.5'"):
+        read_split(task, str(tmp_path), "dev")
+
+
+def test_qqp(tmp_path, caplog):
+    """Questions may be empty; rows that a line break cut in two are left out, and counted."""
+    header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
+    rows = [
+        ("5", "1", "2", "Why?", "How?", "1"),
+        ("6", "3", "4", "What is"),
+        ("this?", "Who?", "0"),
+        ("7", "5", "6", "", "Where?", "0"),
+    ]
+    write(tmp_path / "QQP/train.tsv", header, *rows)
+    write(tmp_path / "QQP/test.tsv", ("id", "question1", "question2"), ("4", "Why?", ""))
+    task = load_task("qqp")
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = read_split(task, str(tmp_path), "train")
+    assert [(e.text_a, e.text_b, e.label) for e in examples] == [
+        ("Why?", "How?", 1),
+        ("", "Where?", 0),
+    ]
+    assert "2 rows without the 6 fields" in caplog.text
+    assert "line 3" in caplog.text
+    assert read_split(task, str(tmp_path), "test") == [TextExample("4", "Why?", "", None)]
+    write(tmp_path / "QQP/test.tsv", ("id", "question1", "question2"), ("4", "Why?"))
+    with pytest.raises(InputError, match=r"line 2: should have 3 fields.*Received: 2"):
+        read_split(task, str(tmp_path), "test")  # each number must get a prediction
+
+
+def test_mnli_and_ax(tmp_path):
+    texts = ("sentence1", "sentence2")
+    write(tmp_path / "MNLI/train.tsv", ("index", *texts, "label1", "gold_label"),
+          ("0", "P", "H", "neutral", "contradiction"))  # fmt: skip
+    write(tmp_path / "MNLI/test_mismatched.tsv", ("index", *texts), ("20", "P", "H"))
+    write(tmp_path / "diagnostic/diagnostic.tsv", ("index", *texts), ("30", "P", "H"))
+    task, folder = load_task("mnli"), str(tmp_path)
+    assert task.labels == ("contradiction", "entailment", "neutral")
+    assert read_split(task, folder, "train") == [TextExample("0", "P", "H", 0)]
+    assert read_split(task, folder, "test_mismatched") == [TextExample("20", "P", "H", None)]
+    assert read_split(task, folder, "diagnostic") == [TextExample("30", "P", "H", None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "texts", "label", "index"),
+    [
+        ("sst", "SST-2", ("sentence",), "1", 1),
+        ("qnli", "QNLI", ("question", "sentence"), "not_entailment", 1),
+        ("rte", "RTE", ("sentence1", "sentence2"), "entailment", 0),
+        ("wnli", "WNLI", ("sentence1", "sentence2"), "0", 0),
+    ],
+)
+def test_the_other_tasks(tmp_path, name, folder, texts, label, index):
+    write(tmp_path / folder / "dev.tsv", (*texts, "label"), (*texts, label))
+    write(tmp_path / folder / "test.tsv", ("index", *texts), ("42", *texts))
+    pair = texts if len(texts) == 2 else (*texts, None)
+    task = load_task(name)
+    assert read_split(task, str(tmp_path), "dev") == [TextExample("0", *pair, index)]
+    assert read_split(task, str(tmp_path), "test") == [TextExample("42", *pair, None)]
+
+
+def test_part_of_speech(tmp_path):
+    """Multiword tokens and empty nodes are no words; a test file may lack the tags."""
+
+    def row(number, form, upos):
+        return (number, form, form, upos, "X", "_", "0", "root", "_", "_")
+
+    sentence = [
+        ("# sent_id = s-1",),
+        ("# text = Can't 10 000",),
+        row("1-2", "Can't", "_"),
+        row("1", "Ca", "AUX"),
+        row("2", "n't", "PART"),
+        row("2.1", "go", "VERB"),
+        row("3", "10 000", "NUM"),
+    ]
+    write(tmp_path / "en-ud-train.conllu", *sentence, ("",), row("1", "Hi", "INTJ"), end=b"\n\n")
+    write(tmp_path / "en-ud-test.conllu", row("1", "Hi", "_"), end=b"")
+    task, folder = load_task("pos"), str(tmp_path)
+    tags = tuple(UPOS.index(tag) for tag in ("AUX", "PART", "NUM"))
+    assert read_split(task, folder, "train") == [
+        TaggedExample("s-1", ("Ca", "n't", "10 000"), tags),
+        TaggedExample("1", ("Hi",), (UPOS.index("INTJ"),)),
+    ]
+    assert read_split(task, folder, "test") == [TaggedExample("0", ("Hi",), None)]
+    write(tmp_path / "en-ud-train.conllu", *sentence, row("4", "!", "PUNKT"))
+    with pytest.raises(InputError, match=r"line 8: .*did you mean PUNCT\?\). Received: 'PUNKT'"):
+        read_split(task, folder, "train")
+
+
+def test_squad_of_the_other_version_is_refused(tmp_path):
+    question = '{"id": "q1", "question": "Who?", "is_impossible": true, "answers": []}'
+    text = f'{{"data": [{{"paragraphs": [{{"context": "A text.", "qas": [{question}]}}]}}]}}'
+    (tmp_path / "dev.json").write_text(text)
+    (example,) = read_split(load_task("squad"), str(tmp_path), "dev")
+    assert example.is_impossible
+    assert example.id == "q1"
+    with pytest.raises(InputError, match=r'dev\.json: question q1 .*"version_2": true'):
+        read_split(load_task("squadv1"), str(tmp_path), "dev")
+
+
+def test_the_official_files():
+    """Official counts; every GLUE index once and in order."""
+    folder = os.environ.get("OFFICIAL_DATA_DIR")
+    if not folder:
+        pytest.skip("OFFICIAL_DATA_DIR should name the folder of the official files")
+    counts = {
+        "cola": (8551, 1043, 1063),
+        "mrpc": (3668, 408, 1725),
+        "rte": (2490, 277, 3000),
+        "sts": (5749, 1500, 1379),
+        "sst": (67349, 872, 1821),
+        "qqp": (363846, 40430, 390965),
+        "qnli": (104743, 5463, 5463),
+        "mnli": (392702, 9815, 9832, 9796, 9847, 1104),
+    }
+    read = 0
+    for name in GLUE_TASKS:
+        task = load_task(name)
+        if not os.path.isdir(os.path.join(folder, "glue", task.folders[0])):
+            continue
+        splits = [read_split(task, os.path.join(folder, "glue"), s) for s in task.splits]
+        assert tuple(map(len, splits)) == counts[name]
+        for split, examples in zip(task.splits, splits, strict=True):
+            hidden = split in task.test
+            assert all((example.label is None) == hidden for example in examples)
+            if hidden:
+                assert [example.id for example in examples] == list(map(str, range(len(examples))))
+        read += 1
+    task = dataclasses.replace(load_task("pos"), folders=("ud_english_ewt",))
+    sentences = [read_split(task, folder, split) for split in task.splits]
+    assert tuple(map(len, sentences)) == (12544, 2001, 2077)
+    assert read >= 4

@@ -1,0 +1,161 @@
+"""Tasks from tensorflow-datasets, on small datasets that the library itself prepared."""
+
+import numpy as np
+import pytest
+
+from errors import InputError
+from finetune.task import (
+    QuestionExample,
+    TaggedExample,
+    Task,
+    TextExample,
+    has_split,
+    load_task,
+    read_split,
+    resolve_labels,
+    split_path,
+)
+
+tfds = pytest.importorskip("tensorflow_datasets")
+
+COLA = {
+    "sentence": tfds.features.Text(),
+    "label": tfds.features.ClassLabel(names=["unacceptable", "acceptable"]),
+    "idx": np.int32,
+}
+STS = {
+    "sentence1": tfds.features.Text(),
+    "sentence2": tfds.features.Text(),
+    "label": np.float32,
+    "idx": np.int32,
+}
+ANSWERS = tfds.features.Sequence({"text": tfds.features.Text(), "answer_start": np.int32})
+SQUAD = {
+    "id": np.str_,
+    "title": tfds.features.Text(),
+    "context": tfds.features.Text(),
+    "question": tfds.features.Text(),
+    "answers": ANSWERS,
+    "plausible_answers": ANSWERS,
+    "is_impossible": np.bool_,
+}
+TAGS = {
+    "words": tfds.features.Sequence(tfds.features.Text()),
+    "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
+}
+
+
+def prepare(folder, name, features, splits, config=None, version="2.0.0"):
+    """Prepares a dataset of this name in `folder`, as if it had been downloaded."""
+    with tfds.core.registered.skip_registration():
+
+        class Small(tfds.core.GeneratorBasedBuilder):
+            """Rows that the test gives."""
+
+            # As if defined in a script: for classes of a package, tfds 4.9.10 needs
+            # importlib_resources, which it does not declare.
+            __module__ = "__main__"
+            VERSION = tfds.core.Version(version)
+            BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config)] if config else []
+
+            def _info(self):
+                return tfds.core.DatasetInfo(
+                    builder=self, features=tfds.features.FeaturesDict(features)
+                )
+
+            def _split_generators(self, dl_manager):
+                return {split: enumerate(rows) for split, rows in splits.items()}
+
+            def _generate_examples(self):
+                raise NotImplementedError
+
+    Small.name = name
+    Small(data_dir=folder, **({"config": config} if config else {})).download_and_prepare()
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("tfds"))
+    rows = [{"sentence": f"s {i}", "label": i % 2, "idx": i} for i in range(4)]
+    hidden = [{"sentence": "?", "label": -1, "idx": 7}]
+    prepare(folder, "glue", COLA, {"train": rows, "validation": rows, "test": hidden}, "cola")
+    row = {"sentence1": "a", "sentence2": "b", "label": 2.5, "idx": 0}
+    prepare(folder, "glue", STS, {"train": [row], "test": [{**row, "label": -1.0}]}, "stsb")
+    answers = [{"text": "text", "answer_start": 2}, {"text": "A text", "answer_start": 0}]
+    question = {
+        "id": "q1", "title": "T", "context": "A text.", "question": "Ü?", "answers": answers,
+        "plausible_answers": [], "is_impossible": False,
+    }  # fmt: skip
+    impossible = {**question, "id": "q2", "answers": [], "is_impossible": True}
+    prepare(folder, "squad", SQUAD, {"train": [question, impossible]}, "v2.0", "3.0.0")
+    sentence = {"words": ["Jean", "sat"], "tags": ["B-X", "O"]}
+    prepare(folder, "tiny_tags", TAGS, {"train": [sentence], "dev": [sentence]})
+    return folder
+
+
+def test_glue(datasets):
+    task = load_task("cola")
+    by_id = {example.id: example for example in read_split(task, f"tfds:{datasets}", "dev")}
+    assert by_id == {str(i): TextExample(str(i), f"s {i}", None, i % 2) for i in range(4)}
+    assert read_split(task, f"tfds:{datasets}", "test") == [TextExample("7", "?", None, None)]
+    task = load_task("sts")
+    assert read_split(task, f"tfds:{datasets}", "train") == [TextExample("0", "a", "b", 2.5)]
+    assert read_split(task, f"tfds:{datasets}", "test") == [TextExample("0", "a", "b", None)]
+    assert not has_split(task, f"tfds:{datasets}", "dev")
+    assert has_split(task, f"tfds:{datasets}", "test")
+
+
+def test_the_folder_of_the_environment(datasets, monkeypatch):
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", datasets)
+    assert len(read_split(load_task("cola"), "tfds", "train")) == 4
+    path = split_path(load_task("cola"), "tfds", "dev")
+    assert path == f"tfds:{datasets}/glue/cola/2.0.0@validation"
+
+
+def test_squad(datasets):
+    examples = read_split(load_task("squad"), f"tfds:{datasets}", "train")
+    assert sorted(examples, key=lambda example: example.id) == [
+        QuestionExample("q1", "Ü?", "A text.", ("text", "A text"), 2, False),
+        QuestionExample("q2", "Ü?", "A text.", (), None, True),
+    ]
+
+
+def own_task(**fields):
+    declaration = {
+        "name": "own",
+        "kind": "tagging",
+        "format": "tfds",
+        "tfds": "tiny_tags",
+        "files": {"train": "train", "dev": "dev[:100%]", "dev_again": "tiny_tags:2.0.0@dev"},
+        "columns": {"words": "words", "tags": "tags"},
+    }
+    return Task.from_json(declaration | fields)
+
+
+def test_own_task(datasets):
+    task = resolve_labels(own_task(), datasets)
+    assert task.labels == ("B-X", "O")
+    for split in task.splits:
+        assert has_split(task, datasets, split)
+        assert read_split(task, datasets, split) == [TaggedExample("0", ("Jean", "sat"), (0, 1))]
+    assert read_split(task, f"tfds:{datasets}", "train")[0].tags == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tfds": "tiny_tagz"}, "must know the dataset. Received: 'tiny_tagz'"),
+        ({"files": {"train": "test", "dev": "dev"}}, "it has train, dev. Received: 'test'"),
+        ({"columns": {"words": "words", "tags": "ner"}}, "'ner' for `tags`. Received: tags, words"),
+        ({"labels": ["O", "B-Y"]}, "example 0: the label should be one of O, B-Y.*Received: '1'"),
+    ],
+)
+def test_mistakes(datasets, fields, message):
+    with pytest.raises(InputError, match=message):
+        read_split(own_task(**{"labels": ["O", "B-X"], **fields}), datasets, "train")
+
+
+def test_tasks_without_a_dataset(datasets):
+    for task in (load_task("pos"), own_task(format="jsonl", labels=["O", "B-X"])):
+        with pytest.raises(InputError, match=f"Task {task.name} should be one that tensorflow-d"):
+            read_split(task, f"tfds:{datasets}", "train")

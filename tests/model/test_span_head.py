@@ -1,0 +1,219 @@
+"""The span head against loops over starts and tokens, and under the ways it is run."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from scipy.special import erf, log_softmax, softmax
+
+from model.span_head import SpanHead
+from tests.model_support import TINY, normal
+
+B, S, D, K = 3, 11, TINY.hidden_size, 4
+QUESTION = 3
+
+
+def settings(**changes):
+    values = {
+        "joint_prediction": True,
+        "beam_size": K,
+        "answerable_classifier": True,
+        "answerable_uses_start_logits": True,
+        "answerable_weight": 0.5,
+    }
+    return types.SimpleNamespace(**{**values, **changes})
+
+
+def make_head(version_2=True, **changes):
+    head = SpanHead(TINY, settings(**changes), version_2=version_2)
+    draw = np.random.default_rng(0)
+    for variable in head.trainable_variables:  # as initialised, biases would go unseen
+        variable.assign(draw.normal(0, 0.5, variable.shape))
+    return head
+
+
+def make_batch(S=S, lengths=(11, 8, 9)):
+    mask = (np.arange(S) < np.array(lengths)[:, None]).astype(np.int32)
+    return {
+        "input_mask": mask,
+        "segment_ids": mask * (np.arange(S) >= QUESTION),
+        "start_position": np.array([4, 0, 3], np.int32),
+        "end_position": np.array([6, 0, 3], np.int32),
+        "is_impossible": np.array([0, 1, 0], np.int32),
+    }
+
+
+def gelu(x):
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+class Oracle:
+    """The head with the dense layer on the concatenation, for one row in float64."""
+
+    def __init__(self, head, sequence, batch, row):
+        self.weights = {
+            variable.name.removeprefix("span/").removesuffix(":0"): variable.numpy().astype(float)
+            for variable in head.trainable_variables
+        }
+        self.sequence = sequence[row].astype(float)
+        positions = range(len(self.sequence))
+        self.allowed = np.array(
+            [
+                t == 0 or (batch["input_mask"][row, t] and batch["segment_ids"][row, t])
+                for t in positions
+            ]
+        )
+
+    def dense(self, name, x):
+        return x @ self.weights[f"{name}/kernel"] + self.weights[f"{name}/bias"]
+
+    def masked(self, logits):
+        return np.where(self.allowed, logits, logits - 1000.0)
+
+    def start_logits(self):
+        return self.masked(self.dense("start", self.sequence)[:, 0])
+
+    def end_logits(self, start):
+        pairs = [np.concatenate([self.sequence[start], token]) for token in self.sequence]
+        hidden = gelu(self.dense("end_hidden", np.array(pairs)))
+        return self.masked(self.dense("end", hidden)[:, 0])
+
+    def unanswerable(self):
+        mean = softmax(self.start_logits()) @ self.sequence
+        hidden = gelu(self.dense("answerable_hidden", np.concatenate([self.sequence[0], mean])))
+        return self.dense("answerable", hidden)[0]
+
+
+def test_predictions_are_those_of_the_concatenation():
+    head, sequence, batch = make_head(), normal(B, S, D), make_batch()
+    predictions = {name: value.numpy() for name, value in head.predict(sequence, batch).items()}
+    for row in range(B):
+        oracle = Oracle(head, sequence, batch, row)
+        starts = log_softmax(oracle.start_logits())
+        best = np.argsort(-starts)[:K]
+        np.testing.assert_array_equal(predictions["start_index"][row], best)
+        np.testing.assert_allclose(predictions["start_log_probs"][row], starts[best], 1e-4, 1e-4)
+        for beam, start in enumerate(best):
+            ends = log_softmax(oracle.end_logits(start))
+            order = np.argsort(-ends)[:K]
+            np.testing.assert_array_equal(predictions["end_index"][row, beam], order)
+            found = predictions["end_log_probs"][row, beam]
+            np.testing.assert_allclose(found, ends[order], 1e-4, 1e-4)
+        found = predictions["answerable_logit"][row]
+        np.testing.assert_allclose(found, oracle.unanswerable(), 1e-4, 1e-4)
+    assert len(np.unique(predictions["end_index"][0], axis=0)) > 1  # ends depend on the start
+
+
+def test_loss():
+    head, sequence, batch = make_head(), normal(B, S, D), make_batch()
+    losses = head.loss(sequence, batch).numpy()
+    for row in range(B):
+        oracle = Oracle(head, sequence, batch, row)
+        start, end = batch["start_position"][row], batch["end_position"][row]
+        span = -log_softmax(oracle.start_logits())[start]
+        span = (span - log_softmax(oracle.end_logits(start))[end]) / 2
+        sign = 1 if batch["is_impossible"][row] else -1
+        classifier = np.log1p(np.exp(-sign * oracle.unanswerable()))
+        np.testing.assert_allclose(losses[row], span + 0.5 * classifier, 1e-4)
+
+
+def test_every_weight_is_trained():
+    head, sequence, batch = make_head(), normal(B, S, D), make_batch()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(head.loss(tf.constant(sequence), batch))
+    gradients = tape.gradient(loss, head.trainable_variables)
+    assert len(gradients) == 10
+    for variable, gradient in zip(head.trainable_variables, gradients):
+        # A bias of all tokens' logits does not change their softmax.
+        shifts_all = variable.name in ("span/start/bias:0", "span/end/bias:0")
+        assert (np.abs(gradient.numpy()).max() > 1e-3) != shifts_all, variable.name
+
+
+def test_padding_changes_nothing():
+    head, sequence = make_head(), normal(B, S, D)
+    longer = np.concatenate([sequence, normal(B, 6, D, seed=5)], axis=1)
+    short, long = make_batch(), make_batch(S + 6)
+    for name, value in head.predict(sequence, short).items():
+        np.testing.assert_allclose(value, head.predict(longer, long)[name], 1e-5, 1e-5)
+    np.testing.assert_allclose(head.loss(sequence, short), head.loss(longer, long), 1e-5)
+
+
+def test_beam_longer_than_the_row():
+    head, sequence, batch = make_head(beam_size=20), normal(B, S, D), make_batch()
+    few = head.predict(sequence, batch)
+    assert few["start_index"].shape == (B, 20)
+    assert few["end_index"].shape == (B, 20, 20)
+    assert sorted(few["start_index"].numpy()[0, :S]) == list(range(S))
+    np.testing.assert_array_equal(few["start_index"].numpy()[:, S:], 0)
+    np.testing.assert_array_equal(few["end_log_probs"].numpy()[:, :, S:], -10000.0)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
+    head = make_head(answerable_classifier=False, joint_prediction=joint, beam_size=S)
+    sequence, batch = normal(B, S, D), make_batch()
+    found = {name: value.numpy() for name, value in head.predict(sequence, batch).items()}
+    assert len(head.trainable_variables) == (6 if joint else 4)
+    for row in range(B):
+        beam = found["start_index"][row].tolist().index(0)
+        null = found["start_log_probs"][row, beam]
+        null += found["end_log_probs"][row, beam, found["end_index"][row, beam].tolist().index(0)]
+        np.testing.assert_allclose(found["answerable_logit"][row], null, 1e-4)
+    ends_differ = np.ptp(found["end_index"], axis=1).any()
+    assert ends_differ == joint
+
+
+def test_version_1_has_no_classifier():
+    head, sequence, batch = make_head(version_2=False), normal(B, S, D), make_batch()
+    del batch["is_impossible"]
+    assert len(head.trainable_variables) == 6
+    assert np.isfinite(head.loss(sequence, batch)).all()
+
+
+def test_classifier_on_the_first_token_alone():
+    head, sequence, batch = (
+        make_head(answerable_uses_start_logits=False),
+        normal(B, S, D),
+        make_batch(),
+    )
+    oracle = Oracle(head, sequence, batch, 1)
+    expected = oracle.dense("answerable", oracle.sequence[0])[0]
+    found = head.predict(sequence, batch)["answerable_logit"][1]
+    np.testing.assert_allclose(found, expected, 1e-4)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_in_a_function(jit):
+    """Dynamic shapes without XLA; a beam that does not fit with either."""
+    head, batch = make_head(beam_size=9), make_batch()
+    shape = [B, S] if jit else [None, None]
+    specs = {name: tf.TensorSpec(shape[: value.ndim], tf.int32) for name, value in batch.items()}
+
+    @tf.function(input_signature=[tf.TensorSpec([*shape, D]), specs], jit_compile=jit)
+    def run(sequence, batch):
+        return head.predict(sequence, batch), head.loss(sequence, batch)
+
+    lengths = [S] if jit else [S, 7]
+    for length in lengths:
+        sequence = normal(B, length, D)
+        batch = make_batch(length, (length, 5, 6))
+        predictions, loss = run(sequence, {name: tf.constant(v) for name, v in batch.items()})
+        np.testing.assert_allclose(loss, head.loss(sequence, batch), 1e-4)
+        for name, value in head.predict(sequence, batch).items():
+            np.testing.assert_allclose(predictions[name], value, 1e-4, 1e-4)
+
+
+def test_mixed_precision():
+    sequence, batch = normal(B, S, D), make_batch()
+    exact = make_head()
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    head = make_head()
+    half = tf.cast(sequence, tf.bfloat16)
+    predictions = head.predict(half, batch)
+    assert {value.dtype for value in predictions.values()} == {tf.float32, tf.int32}
+    assert head.loss(half, batch).dtype == tf.float32
+    # The rounding of the hidden states moves losses of about ten by some hundredths.
+    np.testing.assert_allclose(head.loss(half, batch), exact.loss(sequence, batch), 0.03, 0.1)
+    assert all(variable.dtype == tf.float32 for variable in head.trainable_variables)

@@ -1,0 +1,310 @@
+"""The real command: own tasks, sweeps that are killed and go on, what bad input gets."""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.vocabulary import Vocabulary
+from finetune import predictions
+from finetune.task import load_task
+from model import EncoderConfig, build_encoder
+from tests.model_support import TINY
+
+ROOT = pathlib.Path(__file__).parent.parent
+GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
+OTHER = [f"w{i}" for i in range(40)]
+HPARAMS = {
+    "learning_rate": 1e-2,
+    "num_train_epochs": 2,
+    "train_batch_size": 8,
+    "max_seq_length": 24,
+}
+HPARAMS |= {"iterations_per_loop": 5, "save_checkpoints_steps": 7}
+GRID = {"learning_rate": [1e-2, 5e-3], "weight_decay_rate": [0.0, 0.1]}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    """A model directory as pre-training leaves it, of an encoder that has learned nothing."""
+    folder = tmp_path_factory.mktemp("finetuning") / "model"
+    folder.mkdir()
+    vocabulary = Vocabulary(
+        ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, *OTHER, ",")
+    )
+    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1)
+    config.save(str(folder))
+    vocabulary.save(folder)
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
+    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
+    hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
+    (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """A user's own task: quoted CSV, a declaration beside it."""
+    folder = tmp_path_factory.mktemp("reviews")
+    draw = np.random.default_rng(0)
+
+    def write(split, count):
+        with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["verdict", "review"])
+            for _ in range(count):
+                good = draw.random() < 0.5
+                words = draw.choice(OTHER, draw.integers(1, 12)).tolist()
+                words += draw.choice(GOOD if good else BAD, 4).tolist()
+                words = draw.permutation(words).tolist()
+                writer.writerow(
+                    ["yes" if good else "no", ", ".join([words[0], " ".join(words[1:])])]
+                )
+
+    for split, count in (("train", 240), ("dev", 60), ("test", 20)):
+        write(split, count)
+    declaration = {
+        "kind": "classification",
+        "files": {split: f"{split}.csv" for split in ("train", "dev", "test")},
+        "columns": {"text_a": "review", "label": "verdict"},
+        "metrics": ["accuracy", "f1"],
+    }
+    (folder / "reviews.json").write_text(json.dumps(declaration))
+    return folder
+
+
+def arguments(model_dir, task, output_dir, hparams=None, **flags):
+    flags = {
+        "model_dir": model_dir,
+        "task": task,
+        "output_dir": output_dir,
+        "hparams": json.dumps({**HPARAMS, **(hparams or {})}),
+        **flags,
+    }
+    return [f"--{name}={value}" for name, value in flags.items()]
+
+
+def environment():
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+
+
+def outcomes(command_lines, tmp_path) -> list[str | None]:
+    """What each command line ended with; see finetuning_driver.py."""
+    result = tmp_path / "outcomes.json"
+    done = subprocess.run(
+        [sys.executable, "tests/finetuning_driver.py", str(result)],
+        cwd=ROOT,
+        env=environment(),
+        input=json.dumps(command_lines),
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(result.read_text())
+
+
+def results(output_dir) -> dict[str, dict]:
+    """Every result.json by its folder, without times."""
+    found = {}
+    for path in sorted(pathlib.Path(output_dir).glob("*/*/trial_*/result.json")):
+        result = json.loads(path.read_text())
+        del result["seconds"]
+        found[str(path.parent.relative_to(output_dir))] = result
+    return found
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, tmp_path):
+    """Eight runs, a real SIGKILL of the real command in the middle of one. Two minutes of a CPU."""
+
+    def start(output_dir):
+        command = [sys.executable, "run_finetuning.py"]
+        command += arguments(model_dir, reviews / "reviews.json", output_dir, num_trials=2)
+        command.append("--sweep=" + json.dumps(GRID))
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    processes = {name: start(tmp_path / name) for name in ("killed", "whole")}
+    killed = processes["killed"]
+    deadline = time.monotonic() + 600
+    while True:
+        finished = len(results_files(tmp_path / "killed"))
+        begun = list((tmp_path / "killed").glob("*/*/trial_*/checkpoints/checkpoint"))
+        if finished >= 3 and len(begun) > finished:
+            break  # a run has a checkpoint and no result: in the middle
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    finished = set(results(tmp_path / "killed"))
+    assert 3 <= len(finished) < 8
+    processes["killed"] = start(tmp_path / "killed")
+    for name, process in processes.items():
+        output, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors.decode()
+        assert b"report" in output
+        if name == "killed":
+            assert f"{len(finished)} of 8 runs are finished".encode() in errors
+    expected = results(tmp_path / "whole")
+    assert len(expected) == 8
+    assert results(tmp_path / "killed") == expected
+    for name in ("report.md", "report.csv"):
+        reports = [(tmp_path / folder / name).read_text() for folder in ("killed", "whole")]
+        assert reports[0] == reports[1]
+    scores = [result["scores"]["dev"]["accuracy"] for result in expected.values()]
+    assert max(scores) > 90  # the task can be learned, and is
+    assert len({json.dumps(result["hparams"], sort_keys=True) for result in expected.values()}) == 8
+
+
+def results_files(output_dir):
+    return list(pathlib.Path(output_dir).glob("*/*/trial_*/result.json"))
+
+
+def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
+    """Also the original's JSON, a random start, another precision, devices, and measuring again."""
+    task = reviews / "reviews.json"
+    lines = [
+        arguments(model_dir, task, tmp_path / "a", show_errors=3),
+        arguments(model_dir, task, tmp_path / "a", do_train="false"),
+        arguments(model_dir, task, tmp_path / "a", init="pretrained,random"),
+        arguments(model_dir, task, tmp_path / "b", strategy="mirrored:2"),
+        arguments(model_dir, task, tmp_path / "c", precision="mixed_bfloat16", xla="true"),
+        arguments(model_dir, task, tmp_path / "d", {"length_buckets": False}),
+        arguments(model_dir, task, tmp_path / "e", {"keep_all_models": False}, num_trials=2),
+        # A fine-tuned model is a model directory, too.
+        arguments(next_folder(tmp_path / "a"), task, tmp_path / "f"),
+    ]
+    assert outcomes(lines, tmp_path) == [None] * len(lines)
+    folder = pathlib.Path(next_folder(tmp_path / "a"))
+    names = {
+        "config.json",
+        "vocab.txt",
+        "task.json",
+        "hparams.json",
+        "metrics.jsonl",
+        "result.json",
+    }
+    assert names | {"checkpoints", "predictions", "dev.png"} <= set(os.listdir(folder))
+    assert EncoderConfig.load(str(folder)).vocab_size == 66
+    assert load_task(str(folder / "task.json")).labels == ("no", "yes")
+    result = json.loads((folder / "result.json").read_text())
+    assert result["steps"] == 60
+    assert result["init"] == "pretrained"
+    assert set(result["scores"]) == {"dev"}
+    dev = predictions.read(str(folder / "predictions" / "dev.jsonl"))
+    assert len(dev) == 60
+    assert len(predictions.read(str(folder / "predictions" / "test.jsonl"))) == 20
+    kept = [name for name in os.listdir(folder / "checkpoints") if name.endswith(".index")]
+    assert kept == ["model.ckpt-60.index"]
+    stored = tf.train.load_checkpoint(str(folder / "checkpoints" / "model.ckpt-60"))
+    assert not [name for name in stored.get_variable_to_shape_map() if "optimizer" in name]
+    with_weights = list((tmp_path / "e").glob("*/*/trial_*/checkpoints"))
+    assert len(with_weights) == 1
+    comparison = (tmp_path / "a" / "report.md").read_text()
+    assert "random" in comparison
+    # Padding to fixed length changes the scores of training by rounding only.
+    for name in ("a", "d"):
+        accuracy = [r["scores"]["dev"]["accuracy"] for r in results(tmp_path / name).values()]
+        assert accuracy[0] > 90
+
+
+def next_folder(output_dir):
+    """The folder of the one setting's first trial, also before it is there."""
+    return f"{output_dir}/reviews/lr0.01_wd0.01_epochs2/trial_0"
+
+
+def test_the_originals_hparams(model_dir, tmp_path):
+    """A JSON for the original's --hparams, with official files in their folder."""
+    data = tmp_path / "glue" / "CoLA"
+    data.mkdir(parents=True)
+    line = "gj04\t{}\t\tw1 w2 {}\n"
+    rows = [line.format(i % 2, GOOD[i % 10] if i % 2 else BAD[i % 10]) for i in range(64)]
+    for split in ("train", "dev"):
+        (data / f"{split}.tsv").write_text("".join(rows))
+    (data / "test.tsv").write_text("index\tsentence\n7\tw1 good1\n9\tw2 bad3\n")
+    hparams = {"task_names": ["cola"], "num_trials": 2, "model_size": "tiny", "do_lower_case": True}
+    hparams |= {"use_tpu": False, "model_hparam_overrides": {"hidden_dropout_prob": 0.0}}
+    lines = [
+        [
+            f"--model_dir={model_dir}",
+            f"--data_dir={tmp_path / 'glue'}",
+            f"--output_dir={tmp_path / 'out'}",
+            f"--hparams={json.dumps({**hparams, **changes})}",
+            *more,
+        ]
+        for changes, more in (
+            ({}, ["--glue_submission=available"]),
+            ({"model_size": "base"}, []),
+            ({"learning_rat": 1}, []),
+            ({"debug": True}, []),
+        )
+    ]
+    found = outcomes(lines, tmp_path)
+    assert "1,063 examples of the official test set" in found[0]  # after everything has run
+    assert "`model_size` is 'convbert-tiny'" in found[1]
+    assert "Did you mean `learning_rate`" in found[2]
+    assert "`debug` is not supported" in found[3]
+    saved = results(tmp_path / "out")
+    assert [result["seed"] for result in saved.values()] == [0, 1]
+    assert next(iter(saved.values()))["hparams"]["hidden_dropout_prob"] == 0.0
+
+
+def test_bad_input_is_named(model_dir, reviews, tmp_path):
+    task = reviews / "reviews.json"
+    declaration = json.loads(task.read_text())
+
+    def declared(name, **changes):
+        path = reviews / f"{name}.json"
+        path.write_text(json.dumps({**declaration, **changes}))
+        return path
+
+    (reviews / "label.csv").write_text("verdict,review\nyes,w1\nno,w2\nperhaps,w3\n")
+    (reviews / "empty.csv").write_text("verdict,review\n")
+    strange = tmp_path / "strange"
+    (strange / "checkpoints").mkdir(parents=True)
+    EncoderConfig.load(str(model_dir)).save(str(strange))
+    Vocabulary(Vocabulary.load(model_dir).tokens[:-1]).save(strange)
+    broken = declared("column", columns={"text_a": "reviews", "label": "verdict"})
+    label = declared("label", labels=["no", "yes"], files={"train": "label.csv", "dev": "dev.csv"})
+    empty = declared("empty", files={"train": "train.csv", "dev": "empty.csv"})
+    output = tmp_path / "out"
+    cases = [
+        (arguments(model_dir, "colla", output), "did you mean cola"),
+        (arguments(tmp_path, task, output), "config.json"),
+        (arguments(strange, task, output), "should have the 66 tokens"),
+        (arguments(model_dir, broken, output), "train.csv"),
+        (arguments(model_dir, label, output), "label.csv, line 4"),
+        (arguments(model_dir, empty, output), "empty.csv"),
+        (arguments(model_dir, task, output, {"max_seq_length": 65}), "at most 64"),
+        (arguments(model_dir, task, output, sweep='{"learning_rate": 1}'), "a list of values"),
+        (arguments(model_dir, task, output, sweep='{"lr": [1]}'), "Unknown hyper-parameter `lr`"),
+        (
+            arguments(model_dir, task, output, {"train_batch_size": 9}, strategy="mirrored:2"),
+            "2 dev",
+        ),
+        (arguments(model_dir, task, output, do_train="false"), "no finished run"),
+        (arguments(model_dir, task, output, {"learning_rate": 1e30}), "not finite"),
+    ]
+    found = outcomes([line for line, _ in cases], tmp_path)
+    for message, (_, expected) in zip(found, cases):
+        assert message is not None, expected
+        assert expected in message
+    assert not results(output)
+
+
+def test_exit_code_and_no_traceback(model_dir, tmp_path):
+    command = [sys.executable, "run_finetuning.py", *arguments(model_dir, "rtee", tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: The task should be one of")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,47 @@
+"""`metrics.jsonl`: every row once, whatever was killed or measured again."""
+
+import tensorflow as tf
+
+from training.monitoring import MetricsLog, read_metrics
+
+
+def rows(folder):
+    return [(r["step"], r["split"], r["loss"]) for r in read_metrics(str(folder))]
+
+
+def test_measuring_again_replaces_the_row_of_that_step_and_split(tmp_path):
+    step = tf.Variable(5)
+    log = MetricsLog(str(tmp_path), step)
+    log.action("heldout")({"loss": 1.0})
+    step.assign(9)
+    log.action("train")({"loss": 2.0})
+    log.action("heldout")({"loss": 3.0})
+    for loss in (4.0, 5.0):  # two more processes
+        MetricsLog(str(tmp_path), step).action("heldout")({"loss": loss})
+    assert rows(tmp_path) == [(5, "heldout", 1.0), (9, "train", 2.0), (9, "heldout", 5.0)]
+
+
+def test_training_only_appends(tmp_path):
+    step = tf.Variable(0)
+    log = MetricsLog(str(tmp_path), step)
+    path = tmp_path / "metrics.jsonl"
+    inode, before = path.stat().st_ino, b""
+    for number in range(1, 4):
+        step.assign(number)
+        log.action("train")({"loss": float(number)})
+        assert path.read_bytes().startswith(before)
+        before = path.read_bytes()
+    assert path.stat().st_ino == inode
+
+
+def test_rows_after_the_last_checkpoint_and_half_rows_are_dropped(tmp_path):
+    step = tf.Variable(1)
+    log = MetricsLog(str(tmp_path), step)
+    log.action("train")({"loss": 1.0})
+    step.assign(2)
+    log.action("train")({"loss": 2.0})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 1, "spl')
+    MetricsLog(str(tmp_path), tf.Variable(1))
+    assert rows(tmp_path) == [(1, "train", 1.0)]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
