@@ -19,10 +19,10 @@ quickstart: .venv/installed
 	    --recipe configs/quickstart.json --do_eval
 	$(BIN)/python -m analysis.learned --data_dir $(QUICKSTART) \
 	    --model_dir $(QUICKSTART)/models/convbert-tiny
-	$(BIN)/python -m finetune.documentation_pairs --data_dir $(QUICKSTART) \
-	    --output_dir $(QUICKSTART)/pairs
+	$(BIN)/python -m finetune.documentation_order --data_dir $(QUICKSTART) \
+	    --output_dir $(QUICKSTART)/word_order
 	$(BIN)/python run_finetuning.py --model_dir $(QUICKSTART)/models/convbert-tiny \
-	    --task $(QUICKSTART)/pairs/task.json --recipe configs/quickstart_finetune.json \
+	    --task $(QUICKSTART)/word_order/task.json --recipe configs/quickstart_finetune.json \
 	    --init pretrained,random
 
 test: .venv/installed-dev

@@ -11,6 +11,8 @@ import numpy as np
 from absl import logging
 
 from data.manifest import package_version
+from errors import InputError
+from files import replacing
 from finetune.encoding import Encoded
 
 # To be raised by whoever changes what `finetune.encoding.encode` makes of the same input.
@@ -44,8 +46,8 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
     encoded = encode()
     try:
         _write(path, encoded, key)
-    except OSError as error:
-        logging.warning("%s: not kept for the next run: %s", path, error.strerror)
+    except (OSError, InputError) as error:
+        logging.warning("not kept for the next run: %s", error)
     return encoded
 
 
@@ -58,14 +60,8 @@ def _write(path: str, encoded: Encoded, key: str) -> None:
         **{f"tokens/{name}": column for name, column in encoded.tokens.items()},
         **{f"rows/{name}": column for name, column in encoded.rows.items()},
     }
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        with open(temporary, "wb") as file:
-            np.savez(file, **arrays)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)
 
 
 def _read(path: str, key: str) -> Encoded:

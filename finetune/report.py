@@ -1,7 +1,7 @@
 """The report of all runs of an output folder: Markdown, CSV and a picture.
 
     report.md    tables: best setting of each task, the eight-task average, pre-trained against
-                 random weights, collapsed runs, all settings, all scores
+                 random weights, collapsed runs, all settings, other scores
     report.csv   statistics of every setting, split and metric
     runs.csv     one row per run
     report.png   per task the runs as points, their median, the published figure
@@ -74,7 +74,7 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
     parts = []
     for group in best_settings(groups):
         headline = group.headline
-        runs = "1 run" if headline.runs == 1 else f"median of {headline.runs} runs"
+        runs = ("median of " if headline.runs > 1 else "") + _count(headline.runs, "run")
         origin = ", random weights" if group.init == "random" else ""
         parts.append(f"{group.task} {_number(headline.median)} ({group.metric}, {runs}{origin})")
     line = "; ".join(parts) or "no runs"
@@ -96,13 +96,12 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
         unfinished: folders of runs that are not finished.
     """
     best = best_settings(groups)
-    total = sum(len(group.results) for group in groups)
+    runs = _count(sum(len(group.results) for group in groups), "finished run")
+    tasks = _count(len({group.task for group in groups}), "task")
     sections = [
         "# Fine-tuning results",
-        f"{total:,} finished {_plural('run', total)} of {len({g.task for g in groups}):,} "
-        f"{_plural('task', len({g.task for g in groups}))}. Scores are times 100. Median, mean, "
-        "standard error of the mean, best and worst are over the runs of a setting, which differ "
-        "in their seeds alone.",
+        f"{runs} of {tasks}. Scores are times 100. Median, mean, standard error of the mean, best "
+        "and worst are over the runs of a setting, which differ in their seeds alone.",
         _unfinished(unfinished),
         "![scores](report.png)",
         _best_table(best),
@@ -122,7 +121,7 @@ def _unfinished(folders: Sequence[str]) -> str:
     if not folders:
         return ""
     listing = ", ".join(f"`{folder}`" for folder in folders)
-    return f"**Not in here:** {len(folders)} unfinished {_plural('run', len(folders))}: {listing}."
+    return f"**Not in here:** {_count(len(folders), 'unfinished run')}: {listing}."
 
 
 def _best_table(best: Sequence[Group]) -> str:
@@ -309,8 +308,8 @@ def _number(value: float) -> str:
     return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
 
 
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else noun + "s"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
