@@ -22,6 +22,10 @@ class TrainingStopped(CommandError, RuntimeError):
     """Training cannot go on: a loss that is not finite, a checkpoint that cannot be written."""
 
 
+class LossNotFinite(TrainingStopped):
+    """The loss or its gradient is NaN or infinite."""
+
+
 def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
     """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1."""
 

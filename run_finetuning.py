@@ -8,6 +8,7 @@ Run the same command again after an interruption: finished runs are kept, the ot
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import os
 import sys
@@ -18,7 +19,7 @@ import tf_keras
 from absl import app, flags, logging
 
 from data.vocabulary import Vocabulary
-from errors import InputError, main_with_clear_errors
+from errors import InputError, LossNotFinite, main_with_clear_errors
 from files import read_json
 from finetune.glue import GLUE_TASKS
 from finetune.hparams import (
@@ -32,16 +33,29 @@ from finetune.hparams import (
 )
 from finetune.report import summary_line, write_report
 from finetune.submission import write_glue_archive
-from finetune.sweep import PAPER_GRID, folder_name, grid_points, run_all, setting_of, with_seed
+from finetune.sweep import (
+    NOT_SWEPT,
+    PAPER_GRID,
+    folder_name,
+    grid_points,
+    run_all,
+    setting_of,
+    with_seed,
+)
 from finetune.task import Task, load_task
 from finetune.task_data import default_cache_dir, load_task_data
 from finetune.trial import Context, Trial
-from model import Encoder, EncoderConfig, build_encoder
+from model import SIZES, Encoder, EncoderConfig, build_encoder
 from pretrain.load import load_encoder
 from training import monitoring
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.distribution import create_strategy
-from training.hyperparameters import read_json_object, replace_checked
+from training.hyperparameters import (
+    field_names,
+    read_json_object,
+    refuse_unknown,
+    replace_checked,
+)
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -82,6 +96,7 @@ def main(argv: list[str]) -> None:
     settings = Settings.read()
     config, vocabulary = load_model(settings.model_values)
     strategy = create_strategy(settings.run.strategy)
+    create_encoder = encoder_creator(config)
     output_dir = FLAGS.output_dir or os.path.join(FLAGS.model_dir, "finetuning")
     trials = []
     for task in settings.tasks:
@@ -92,18 +107,22 @@ def main(argv: list[str]) -> None:
         settings.run,
         strategy,
         vocabulary,
-        encoder_creator(config),
-        about_model(),
+        create_encoder,
+        about_model(config),
         {"pretraining": saved_hparams()},
+        identity(config),
         FLAGS.show_errors,
     )
     try:
-        results = run_all(trials, context, train=FLAGS.do_train)
-    except monitoring.Interrupted:
+        results, stopped = run_all(trials, context, train=FLAGS.do_train)
+    except (monitoring.Interrupted, KeyboardInterrupt):
         print("stopped; run the same command to go on", file=sys.stderr)
         sys.exit(130)
-    print(summary_line(results))
-    print(f"report: {write_report(output_dir)}")
+    if results:
+        print(summary_line(results))
+        print(f"report: {write_report(output_dir)}")
+    if stopped:
+        raise LossNotFinite("\n".join(stopped))
     if FLAGS.glue_submission:
         fill = FLAGS.glue_submission == "filled"
         print(f"submission: {write_glue_archive(output_dir, fill_missing=fill)}")
@@ -136,9 +155,7 @@ class Settings:
         """From the flags; see the class."""
         recipe = read_json_object(FLAGS.recipe)
         recipe.pop("about", None)  # source, cost and expected score
-        per_task = {
-            load_task(name).name: values for name, values in recipe.pop("tasks", {}).items()
-        }
+        per_task = read_task_settings(recipe.pop("tasks", {}))
         given = read_json_object(FLAGS.hparams)
         names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
         if not names:
@@ -174,6 +191,19 @@ class Settings:
         return resolve_hparams(values, task, config)
 
 
+def read_task_settings(tasks: Any) -> dict[str, dict[str, Any]]:
+    """A recipe's hyper-parameters of single tasks, by the task's name."""
+    if not isinstance(tasks, dict) or not all(isinstance(v, dict) for v in tasks.values()):
+        raise InputError(
+            f"{FLAGS.recipe}: `tasks` should be an object of objects, by the names of tasks."
+            f" Received: {tasks!r}"
+        )
+    known = [name for name in field_names(FinetuningHParams) if name not in NOT_SWEPT]
+    for values in tasks.values():
+        refuse_unknown(values, known)
+    return {load_task(name).name: values for name, values in tasks.items()}
+
+
 def load_model(said: dict[str, Any]) -> tuple[EncoderConfig, Vocabulary]:
     """Architecture and vocabulary of the model directory; they must fit each other."""
     config = EncoderConfig.load(FLAGS.model_dir)
@@ -183,8 +213,11 @@ def load_model(said: dict[str, Any]) -> tuple[EncoderConfig, Vocabulary]:
             f"{FLAGS.model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
             f" config.json. Received: {vocabulary.size}"
         )
-    if FLAGS.init != ["random"]:
-        latest_checkpoint(FLAGS.model_dir)
+    if saved_hparams().get("vocabulary", vocabulary.digest) != vocabulary.digest:
+        raise InputError(
+            f"{FLAGS.model_dir}: vocab.txt, or its casing in tokenizer_config.json, is not what the"
+            " model was trained with"
+        )
     known = {**saved_hparams(), **dataclasses.asdict(config)}
     check_model_names(said, known | {"do_lower_case": vocabulary.do_lower_case}, FLAGS.model_dir)
     return config, vocabulary
@@ -199,10 +232,25 @@ def saved_hparams() -> dict[str, Any]:
     return record.get("hparams", {})
 
 
-def about_model() -> dict[str, Any]:
-    """The model's name and size, for the report."""
-    name = os.path.basename(os.path.abspath(FLAGS.model_dir))
-    return {"model": name, "model_size": saved_hparams().get("model_size")}
+def about_model(config: EncoderConfig) -> dict[str, Any]:
+    """The model's name, and its size if it has the architecture of a named one, for the report."""
+    parts = os.path.abspath(FLAGS.model_dir).split(os.sep)
+    name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
+    free = ("vocab_size", "max_position_embeddings", "mask_padding")
+    free += ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    changes = {field: getattr(config, field) for field in free}
+    sizes = [size for size, named in SIZES.items() if named.replace(**changes) == config]
+    return {"model": name, "model_size": sizes[0] if sizes else None}
+
+
+def identity(config: EncoderConfig) -> dict[str, Any]:
+    """The encoder that runs start from: its architecture and, if pre-trained, its checkpoint."""
+    found = {"encoder": dataclasses.asdict(config)}
+    if FLAGS.init != ["random"]:
+        path = latest_checkpoint(FLAGS.model_dir) + ".index"  # holds a checksum of every tensor
+        with open(path, "rb") as file:
+            found["checkpoint"] = hashlib.sha256(file.read()).hexdigest()
+    return found
 
 
 def plan_trials(
@@ -266,7 +314,13 @@ def check_devices(trials: list[Trial], run: RunSettings, strategy: tf.distribute
 
 
 def encoder_creator(config: EncoderConfig):
-    """A function that makes a run's encoder: pre-trained or random, with its own dropout."""
+    """A function that makes a run's encoder: pre-trained or random, with its own dropout.
+
+    Raises:
+        InputError: the checkpoint does not hold the encoder; found here, before data is read.
+    """
+    if FLAGS.init != ["random"]:
+        load_encoder(FLAGS.model_dir)
 
     def create(hparams: FinetuningHParams) -> Encoder:
         own = config.replace(

@@ -16,7 +16,7 @@ from files import replacing
 from finetune.encoding import Encoded
 
 # To be raised by whoever changes what `finetune.encoding.encode` makes of the same input.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded]) -> Encoded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 from errors import InputError
@@ -26,12 +27,14 @@ class FinetuningHParams:
     corrected_layerwise_lr_decay: bool = False  # the original gives even the top layer decay^2
     warmup_proportion: float = 0.1
     lr_decay_power: float = 1.0
+    loss_reduction: str = "sum"  # of a batch's losses, before clipping; or "mean"
     num_train_epochs: float | None = None  # 3; 10 for RTE and STS-B; 2 for question answering
     train_batch_size: int = 32  # over all devices
 
     # Text.
     max_seq_length: int | None = None  # 128; for question answering 512, or all the model has
-    length_buckets: bool = True  # False: every batch is padded to max_seq_length
+    length_buckets: bool | None = None  # False: every batch is padded to max_seq_length; by
+    # default where padding changes nothing, which is not so with the original's `mask_padding`
     double_unordered: bool = True  # symmetric pairs are trained in both orders
 
     # Network.
@@ -58,7 +61,10 @@ class FinetuningHParams:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """Settings that must not change a run's scores, only how fast it is and what is kept of it."""
+    """Settings that change how fast a run is and what is kept of it, not what is learned.
+
+    (But for dropout, of which every device of a strategy draws its own.)
+    """
 
     strategy: str = "one_device"
     xla: bool = False
@@ -98,6 +104,7 @@ IGNORED_NAMES = (
 MODEL_NAMES = ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 MODEL_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
+_FAMILIES = "convbert|electra|bert|ale"
 FLAG_NAMES = ("do_train",)
 UNSUPPORTED_NAMES = ("debug",)  # unless false
 
@@ -149,6 +156,7 @@ def resolve_hparams(values: dict[str, Any], task: Task, config: EncoderConfig) -
         "learning_rate": 1e-4 if config.hidden_size >= BASE_WIDTH else 3e-4,
         "num_train_epochs": epochs,
         "max_seq_length": min(512 if span else 128, config.max_position_embeddings),
+        "length_buckets": _ignores_padding(config),
         "hidden_dropout_prob": config.hidden_dropout_prob,
         "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
     }
@@ -165,6 +173,9 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
     check(hparams.optimizer in ("adam", "lamb"), "optimizer", "adam or lamb")
     check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
     check(hparams.init in ("pretrained", "random"), "init", "pretrained or random")
+    check(hparams.loss_reduction in ("sum", "mean"), "loss_reduction", "sum or mean")
+    if not _ignores_padding(config):
+        check(not hparams.length_buckets, "length_buckets", "false: `mask_padding` is false there")
     if hparams.optimizer == "lamb":
         check(not hparams.layerwise_lr_decay, "layerwise_lr_decay", "0 with the lamb optimizer")
     for name in ("learning_rate", "weight_decay_rate", "lr_decay_power", "answerable_weight"):
@@ -186,6 +197,11 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
     check(0 <= hparams.seed < 2**31 - 1000, "seed", "at least 0 and below 2^31 - 1000")
 
 
+def _ignores_padding(config: EncoderConfig) -> bool:
+    """Whether outputs at tokens do not depend on how far a batch is padded."""
+    return config.mask_padding or config.token_mixer == "attention"
+
+
 def _check(settings, condition: bool, name: str, expectation: str) -> None:
     if not condition:
         received = getattr(settings, name)
@@ -202,11 +218,13 @@ def check_model_names(values: dict[str, Any], known: dict[str, Any], model_dir: 
     """
     given = dict(values)
     overrides = given.pop("model_hparam_overrides", {})
+    refuse_unknown(overrides, field_names(EncoderConfig))
     given |= {name: value for name, value in overrides.items() if name not in _DROPOUT}
     for name, value in given.items():
         there = known.get(name)
-        same = {there, str(there).removeprefix("convbert-")}
-        if there is not None and value not in same:
+        if name == "model_size":  # `small` there may be convbert-small or electra-small here
+            there, value = (re.sub(f"^({_FAMILIES})-", "", str(v)) for v in (there, value))
+        if there not in (None, "None", value):
             raise InputError(
                 f"`{name}` is {there!r} in {model_dir}, which says the architecture."
                 f" Received: {value!r}"

@@ -9,6 +9,7 @@ from finetune.task import Task
 from model import Encoder
 from model.span_head import SpanHead
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
+from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed
 
@@ -16,16 +17,19 @@ EPSILON = 1e-6
 
 
 class FineTuning(Objective):
-    """The mean loss of a task's head over the labelled rows, or words, of a batch.
+    """The loss of a task's head over the labelled rows, or words, of a batch.
 
     Args:
         encoder: pre-trained or not.
         head: see `model.task_heads`.
+        reduction: "sum" over the global batch, as the original: its gradients are then clipped at
+            almost every step. "mean": divided by the number of rows or words. What is reported is
+            the mean in both cases.
     """
 
-    def __init__(self, encoder: Encoder, head):
+    def __init__(self, encoder: Encoder, head, reduction: str = "sum"):
         super().__init__(name="fine_tuning")
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.reduction = encoder, head, reduction
         _build(self)
 
     def prepare(self, features, seed):
@@ -37,13 +41,16 @@ class FineTuning(Objective):
         return {"weights": tf.reduce_sum(self.head.loss_weights(batch))}
 
     def loss(self, batch, normalizers, dropout_seed):
-        """See Objective.loss. The loss is the only metric: scores come from whole splits."""
+        """See Objective.loss. The mean is the only metric: scores come from whole splits."""
         training = dropout_seed is not None
         encoder_seed, head_seed = split_seed(dropout_seed, 2) if training else (None, None)
         encoded = self.encoder(batch, training=training, seed=encoder_seed)
         losses = self.head.loss(encoded.sequence, batch, head_seed)
-        weighted = tf.reduce_sum(losses * self.head.loss_weights(batch))
-        return weighted / (normalizers["weights"] + EPSILON), {}
+        weights = self.head.loss_weights(batch)
+        loss = tf.reduce_sum(losses * weights)
+        if self.reduction == "mean":
+            loss /= normalizers["weights"] + EPSILON
+        return loss, {"loss": metrics.mean(losses, weights)}
 
     def predict(self, batch) -> dict[str, tf.Tensor]:
         """What the head predicts for a batch, see its `predict`."""

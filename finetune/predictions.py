@@ -12,6 +12,7 @@ and "label" in the same form as "prediction", where the split is labelled (span:
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -180,6 +181,8 @@ def largest_errors(
     answers: Sequence,
     outputs: Outputs | None,
     n: int,
+    *,
+    threshold: float = QA_NA_THRESHOLD,
 ) -> str:
     """The n errors that speak most against the model, as Markdown.
 
@@ -193,9 +196,12 @@ def largest_errors(
         answers: one per example, as `finetune.metrics.answers` gives.
         outputs: as for `write`.
         n: how many.
+        threshold: of the null score, as for `write`.
     """
     found = []
     describe = _DESCRIBE[task.kind]
+    if task.kind == "span":
+        describe = functools.partial(describe, threshold=threshold)
     shares = probabilities(outputs["logits"]) if outputs and "logits" in outputs else None
     for index, (example, answer) in enumerate(zip(examples, answers, strict=True)):
         if _gold(task, example) is None:
@@ -245,12 +251,13 @@ def _tagging_error(task: Task, example, answer: tuple[int, ...], share: float | 
     return float(wrong), f"{wrong} of {len(words)} tags wrong." + _quoted(" ".join(words))
 
 
-def _span_error(task: Task, example, answer, share: float | None) -> _Error:
+def _span_error(task: Task, example, answer, share: float | None, threshold: float) -> _Error:
     from finetune.squad.score import official_scores
 
-    if official_scores([example], [answer], version_2=task.version_2)["f1"] > 0:
+    settings = {"version_2": task.version_2, "threshold": threshold}
+    if official_scores([example], [answer], **settings)["f1"] > 0:
         return None
-    predicted = _decided(task, answer, QA_NA_THRESHOLD)
+    predicted = _decided(task, answer, threshold)
     # The null score is a logit; its log probability compares with that of a span.
     sure = answer.score if predicted else -float(np.logaddexp(0.0, -answer.null_score))
     gold = ", ".join(dict.fromkeys(example.answers)) or "no answer"

@@ -236,7 +236,8 @@ def _tagged_example(task: Task, split: str, identity: str, where: str, row: dict
     places = row.get("tag_places")
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
         raise InputError(f"{where}: `words` should be a list of words. Received: {words!r}")
-    if split in task.test and (tags is None or (set(tags) == {"_"} and "_" not in task.labels)):
+    blank = isinstance(tags, list) and tags and all(tag == "_" for tag in tags)
+    if split in task.test and (tags is None or (blank and "_" not in task.labels)):
         return TaggedExample(identity, tuple(words), None)  # "_": not annotated, in CoNLL-U
     if not isinstance(tags, list) or len(tags) != len(words):
         raise InputError(f"{where}: `tags` should be {len(words)} tags. Received: {tags!r}")
@@ -248,6 +249,25 @@ def _tagged_example(task: Task, split: str, identity: str, where: str, row: dict
 
 
 def _questions(task: Task, data_dir: str, split: str, path: str) -> list[QuestionExample]:
+    examples = _read_questions(task, data_dir, split, path)
+    for example in examples:
+        where = f"{path}, question {example.id}"
+        if example.is_impossible and not task.version_2:
+            raise InputError(
+                f"{where}: should have an answer unless task {task.name} is declared with "
+                f'"version_2": true. Received: an unanswerable question'
+            )
+        # Without answers there is nothing to train on, and nothing to measure by.
+        if not (example.answers or example.is_impossible or split in task.test):
+            raise InputError(
+                f"{where}: should have an answer or be marked `is_impossible`; only in test splits "
+                f"of task {task.name} may answers be missing. Received: no answers in the {split} "
+                f"split"
+            )
+    return examples
+
+
+def _read_questions(task: Task, data_dir: str, split: str, path: str) -> list[QuestionExample]:
     layout = _from_datasets(task, data_dir)[0]
     if layout.format == "tfds":
         columns = {name: name for name in ("id", "question", "context", "answers")}
@@ -257,14 +277,7 @@ def _questions(task: Task, data_dir: str, split: str, path: str) -> list[Questio
         return [_question(row) for _, row in _rows(layout, data_dir, split, path)]
     from finetune.squad.examples import read_squad
 
-    examples = read_squad(path, training=split == task.train)
-    for example in examples:
-        if example.is_impossible and not task.version_2:
-            raise InputError(
-                f"{path}: question {example.id} of task {task.name} should have an answer unless "
-                f'the task is declared with "version_2": true. Received: an unanswerable question'
-            )
-    return examples
+    return read_squad(path, training=split == task.train)
 
 
 def _question(row: dict) -> QuestionExample:
@@ -288,6 +301,8 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
     found: set[str] = set()
     for where, row in _rows(task, data_dir, task.train, place):
         values = row["tags"] if task.kind == "tagging" else [row["label"]]
+        if not isinstance(values, list):
+            raise InputError(f"{where}: `tags` should be a list of tags. Received: {values!r}")
         names = {_label_name(value) for value in values}
         if None in names:
             raise InputError(f"{where}: the label should not be empty. Received: {values!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -13,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
-from errors import InputError
+from errors import InputError, LossNotFinite
 from finetune.hparams import FinetuningHParams
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training.checkpointing import CHECKPOINT_FOLDER
@@ -26,7 +27,7 @@ PAPER_GRID = {
     "num_train_epochs": [10, 3],
 }
 _SHORT = {"learning_rate": "lr", "weight_decay_rate": "wd", "num_train_epochs": "epochs"}
-_NOT_SWEPT = ("seed", "precision", "init")
+NOT_SWEPT = ("seed", "precision", "init")
 
 
 def grid_points(grid: dict[str, Any]) -> list[dict[str, Any]]:
@@ -35,7 +36,7 @@ def grid_points(grid: dict[str, Any]) -> list[dict[str, Any]]:
     Raises:
         InputError: an unknown name, or no list of values.
     """
-    allowed = [name for name in field_names(FinetuningHParams) if name not in _NOT_SWEPT]
+    allowed = [name for name in field_names(FinetuningHParams) if name not in NOT_SWEPT]
     refuse_unknown(grid, allowed)
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
@@ -105,13 +106,26 @@ class SweepBar:
         self._bar.close()
 
 
-def run_all(trials: list[Trial], context: Context, *, train: bool = True) -> list[dict[str, Any]]:
-    """Runs what is not finished, in order, and returns the results of all.
+def run_all(
+    trials: list[Trial], context: Context, *, train: bool = True
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Runs what is not finished, in order; a run that diverges does not stop the others.
+
+    Returns:
+        The results of all finished runs, and what stopped the others.
 
     Raises:
-        InputError: a folder holds a run of other hyper-parameters. Found before anything runs.
+        InputError: two runs would share a folder, or a folder holds a run of other
+            hyper-parameters, another encoder or other data. Found before anything runs.
     """
-    results = {trial.folder: finished_result(trial) for trial in trials}
+    folders = collections.Counter(trial.folder for trial in trials)
+    for folder, count in folders.items():
+        if count > 1:
+            raise InputError(
+                f"Each run should be asked for once. Received: {folder} {count} times, by --task,"
+                " --init or equal values in --sweep"
+            )
+    results = {trial.folder: finished_result(trial, context) for trial in trials}
     missing = [trial for trial in trials if results[trial.folder] is None]
     if not train and missing:
         raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
@@ -120,26 +134,31 @@ def run_all(trials: list[Trial], context: Context, *, train: bool = True) -> lis
         print(
             f"{len(trials) - len(left)} of {len(trials)} runs are finished already", file=sys.stderr
         )
-    bar = SweepBar(left, train)
+    bar, stopped = SweepBar(left, train), []
     try:
         for trial in left:
             bar.start(trial)
-            results[trial.folder] = run_trial(trial, context, bar.action, train=train)
-            if not context.run.keep_all_models:
+            try:
+                results[trial.folder] = run_trial(trial, context, bar.action, train=train)
+            except LossNotFinite as error:
+                stopped.append(f"{trial.folder}: {error}")
+                continue
+            if train and not context.run.keep_all_models:
                 _drop_all_but_best(trial, trials, results)
     finally:
         bar.close()
-    return [results[trial.folder] for trial in trials]
+    return [result for result in results.values() if result is not None], stopped
 
 
 def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:
     """Removes the weights of a task's finished runs, all but the best one's."""
 
     def score(trial: Trial) -> float:
-        first = current.data.task.dev[0]
-        return results[trial.folder]["scores"][first][current.data.task.metrics[0]]
+        first = next(iter(results[trial.folder]["scores"].values()))
+        return first[current.data.task.metrics[0]]
 
-    finished = [t for t in trials if t.data.task == current.data.task and results[t.folder]]
+    name = current.data.task.name
+    finished = [trial for trial in trials if trial.data.task.name == name and results[trial.folder]]
     best = max(finished, key=score)
     for trial in finished:
         if trial is not best:

@@ -99,7 +99,7 @@ class Task:
             is to collect them from the training split.
         metrics: keys of finetune.metrics.METRICS; the first is the main one.
         symmetric: whether training shows both orders of the two texts (ELECTRA's
-            `double_unordered`).
+            `double_unordered`); only for tasks with a text_b.
         label_range: regression: the lowest and the highest label; the network learns
             (label - low) / (high - low).
         tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
@@ -141,6 +141,7 @@ class Task:
         _check_splits(self)
         for split in self.files:
             _check_columns(self, split)
+        _check_symmetric(self)
         _check_labels(self)
 
     @property
@@ -226,6 +227,16 @@ def _check_columns(task: Task, split: str) -> None:
                 f"`columns` should say which column holds `{role}` (split {split!r}). "
                 f"Received: {columns}"
             )
+
+
+def _check_symmetric(task: Task) -> None:
+    columns = task.columns_of(task.train)
+    is_pair = task.kind in ("classification", "regression") and "text_b" in columns
+    if task.symmetric and not is_pair:
+        raise InputError(
+            f"`symmetric` should be true only for pairs of texts, `text_a` and `text_b`. Received: "
+            f"a {task.kind} task with the columns {', '.join(columns) or 'none'}"
+        )
 
 
 def _check_labels(task: Task) -> None:

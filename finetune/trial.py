@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,7 @@ from training.optimizer import WarmupTimesDecay, create_optimizer
 
 TASK_FILE = "task.json"
 PREDICTIONS_FOLDER = "predictions"
+WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +53,9 @@ class Trial:
 
     @property
     def num_steps(self) -> int:
-        """Training steps: whole passes over the rows, as the original counts them."""
-        rows = len(self.data.train)
-        return max(1, int(rows * self.hparams.num_train_epochs / self.hparams.train_batch_size))
+        """Training steps as the original counts them: an epoch is rounded up to whole batches."""
+        per_epoch = -(-len(self.data.train) // self.hparams.train_batch_size)
+        return max(1, int(per_epoch * self.hparams.num_train_epochs))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Context:
         create_encoder: from hyper-parameters (dropout, `init`) to a new encoder.
         about: what goes into every result: the model's name and size.
         origin: what is recorded of the encoder's pre-training.
+        identity: of the encoder's architecture and weights; a run goes on only under the same.
         show_errors: how many of the largest errors to write for each split.
     """
 
@@ -76,20 +79,24 @@ class Context:
     create_encoder: Callable[[FinetuningHParams], Encoder]
     about: dict[str, Any]
     origin: dict[str, Any]
+    identity: dict[str, Any]
     show_errors: int = 0
 
 
-def finished_result(trial: Trial) -> dict[str, Any] | None:
+def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     """What a run that is finished measured; None when there is no such run.
 
     Raises:
-        InputError: the folder holds a run of other hyper-parameters; shows the differences.
+        InputError: the folder holds a run of other hyper-parameters, another encoder or other
+            data; shows the differences.
     """
     path = os.path.join(trial.folder, RESULT_FILE)
     if not os.path.exists(path):
         return None
     result = read_json(path)
-    changed = differences(result["hparams"], _described(trial))
+    now = _described(trial, context)
+    before = {name: value for name, value in result["hparams"].items() if name in now}
+    changed = differences(before, now)
     if changed:
         raise InputError(
             f"{trial.folder} holds a run of another configuration:\n  "
@@ -99,10 +106,14 @@ def finished_result(trial: Trial) -> dict[str, Any] | None:
     return result
 
 
-def _described(trial: Trial) -> dict[str, Any]:
+def _described(trial: Trial, context: Context) -> dict[str, Any]:
+    """Everything that decides a run's scores."""
     task = trial.data.task.to_json()
     del task["folders"]  # the data may move
-    return {**dataclasses.asdict(trial.hparams), "task": task}
+    described = {**dataclasses.asdict(trial.hparams), "task": task}
+    described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
+    described["vocabulary"] = context.vocabulary.digest
+    return described | context.identity
 
 
 def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
@@ -122,8 +133,10 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     tf_keras.utils.set_random_seed(hparams.seed)
     with context.strategy.scope():
         encoder = context.create_encoder(hparams)
-        objective = FineTuning(encoder, create_head(data.task, encoder, hparams))
+        head = create_head(data.task, encoder, hparams)
+        objective = FineTuning(encoder, head, hparams.loss_reduction)
     if train:
+        _forget_weights_only(trial)
         _write_description(trial, context, encoder)
         started = time.monotonic()
         _train(trial, context, objective, bar)
@@ -131,7 +144,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         result = {"steps": trial.num_steps, "train_rows": len(data.train)}
         result["seconds"] = round(seconds, 1)  # of this process, if the run was interrupted
     else:
-        result = finished_result(trial) or {}
+        result = finished_result(trial, context) or {}
         status = tf.train.Checkpoint(objective=objective).restore(
             checkpointing.latest_checkpoint(trial.folder)
         )
@@ -147,7 +160,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
         **_measure(trial, context, objective),
-        "hparams": _described(trial),
+        "hparams": {**result.get("hparams", {}), **_described(trial, context)},
     }
     write_json(os.path.join(trial.folder, RESULT_FILE), result)
     if train:
@@ -161,7 +174,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
 def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None:
     """Makes the folder self-describing, or refuses one of another configuration."""
     run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
-    checkpointing.describe_run(trial.folder, _described(trial), run_settings)
+    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings)
     encoder.config.save(trial.folder)
     context.vocabulary.save(trial.folder)
     write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
@@ -200,8 +213,8 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
             )
             for action in (log, show):
                 action(values)
-            if int(step.numpy()) == multiple:
-                manager.save(multiple, check_interval=False)
+            if int(step.numpy()) in (multiple, total):
+                manager.save(int(step.numpy()), check_interval=False)
             interrupt(values)
     except monitoring.Interrupted:
         manager.save(int(step.numpy()), check_interval=False)
@@ -228,15 +241,24 @@ def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: F
 def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
     """Replaces the checkpoints of training by one without the optimizer's slots, a third as large.
 
-    Comes after `result.json`, which is what says that the run is finished.
+    Comes after `result.json`, which is what says that the run is finished. Killed in between, the
+    larger checkpoint of the last step stays, which holds the same weights.
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
         os.path.join(trial.folder, checkpointing.CHECKPOINT_FOLDER),
         max_to_keep=1,  # the others go when this one is complete
-        checkpoint_name="model.ckpt",
+        checkpoint_name=WEIGHTS_NAME,
     )
     manager.save(trial.num_steps)
+
+
+def _forget_weights_only(trial: Trial) -> None:
+    """Removes the weights of a run whose result is gone: training cannot go on without slots."""
+    folder = os.path.join(trial.folder, checkpointing.CHECKPOINT_FOLDER)
+    latest = tf.train.latest_checkpoint(folder)
+    if latest and os.path.basename(latest).startswith(WEIGHTS_NAME):
+        shutil.rmtree(folder)
 
 
 # ---------------------------------------------------------------- measuring
@@ -313,7 +335,12 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
             pictures.draw(picture, task, split.examples, answers)
             if context.show_errors:
                 text = predictions.largest_errors(
-                    task, split.examples, answers, outputs, context.show_errors
+                    task,
+                    split.examples,
+                    answers,
+                    outputs,
+                    context.show_errors,
+                    threshold=threshold,
                 )
                 write_text(os.path.join(folder, f"{name}_errors.md"), text)
     return {"scores": scores, "collapsed": collapsed}

@@ -12,7 +12,7 @@ import tf_keras
 
 from model.layers import dropout
 
-HEAD_DROPOUT = 0.1  # before the task's layer, as in the original whatever the encoder's rates
+HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates
 
 
 class _PooledHead(tf_keras.layers.Layer):
@@ -20,11 +20,12 @@ class _PooledHead(tf_keras.layers.Layer):
 
     def __init__(self, units: int, name: str):
         super().__init__(name=name)
-        self.dense = tf_keras.layers.Dense(units, name="dense")
+        # In float32 whatever the policy: scores of half precision would be full of ties.
+        self.dense = tf_keras.layers.Dense(units, name="dense", dtype="float32")
 
     def call(self, sequence, seed=None):
         """[B, S, D] -> float32 [B, units]; `seed` is for dropout."""
-        return tf.cast(self.dense(dropout(sequence[:, 0], HEAD_DROPOUT, seed)), tf.float32)
+        return self.dense(dropout(sequence[:, 0], HEAD_DROPOUT, seed))
 
     def loss_weights(self, batch):
         """1 for rows, 0 for those that only fill the batch: float32 [B]."""
@@ -63,15 +64,15 @@ class RegressionHead(_PooledHead):
 
 
 class TaggingHead(tf_keras.layers.Layer):
-    """One of L tags for every word, read off its first piece."""
+    """One of L tags for every word, read off its first piece; without dropout of its own."""
 
     def __init__(self, num_tags: int):
         super().__init__(name="tagging")
-        self.dense = tf_keras.layers.Dense(num_tags, name="dense")
+        self.dense = tf_keras.layers.Dense(num_tags, name="dense", dtype="float32")
 
-    def call(self, sequence, seed=None):
+    def call(self, sequence):
         """[B, S, D] -> float32 [B, S, L]."""
-        return tf.cast(self.dense(dropout(sequence, HEAD_DROPOUT, seed)), tf.float32)
+        return self.dense(sequence)
 
     def loss_weights(self, batch):
         """1 for the first pieces of words, 0 for other pieces and padding: float32 [B, S]."""
@@ -79,8 +80,7 @@ class TaggingHead(tf_keras.layers.Layer):
 
     def loss(self, sequence, batch, seed=None):
         """Cross entropy [B, S] with `tags` int32 [B, S]; count it by `loss_weights`."""
-        logits = self(sequence, seed)
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["tags"], logits)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["tags"], self(sequence))
 
     def predict(self, sequence, batch):
         """`tags` int32 [B, S]."""

@@ -50,9 +50,18 @@ def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder
     Args:
         model_dir: of run_pretraining.py or run_finetuning.py.
         config: the architecture with other dropout rates; by default that of `model_dir`.
+
+    Raises:
+        InputError: there is no checkpoint, or it holds no such encoder.
     """
     encoder = build_encoder(config or EncoderConfig.load(model_dir))
     checkpoint = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
-    status = checkpoint.restore(latest_checkpoint(model_dir))
-    status.assert_existing_objects_matched().expect_partial()
+    try:
+        status = checkpoint.restore(latest_checkpoint(model_dir))
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError) as error:
+        raise InputError(
+            f"{model_dir}: its checkpoint does not hold the encoder of its config.json"
+            f" ({str(error).splitlines()[0]})"
+        ) from error
     return encoder

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from data.vocabulary import Vocabulary
 from finetune import predictions
 from finetune.task import load_task
 from model import EncoderConfig, build_encoder
-from tests.model_support import TINY
+from tests.model_support import TINY, randomize
 
 ROOT = pathlib.Path(__file__).parent.parent
 GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
@@ -46,6 +47,7 @@ def model_dir(tmp_path_factory):
     saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
     tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
     hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
+    hparams["vocabulary"] = vocabulary.digest
     (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))
     return folder
 
@@ -205,14 +207,13 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert len(dev) == 60
     assert len(predictions.read(str(folder / "predictions" / "test.jsonl"))) == 20
     kept = [name for name in os.listdir(folder / "checkpoints") if name.endswith(".index")]
-    assert kept == ["model.ckpt-60.index"]
-    stored = tf.train.load_checkpoint(str(folder / "checkpoints" / "model.ckpt-60"))
+    assert kept == ["weights-60.index"]
+    stored = tf.train.load_checkpoint(str(folder / "checkpoints" / "weights-60"))
     assert not [name for name in stored.get_variable_to_shape_map() if "optimizer" in name]
     with_weights = list((tmp_path / "e").glob("*/*/trial_*/checkpoints"))
     assert len(with_weights) == 1
     comparison = (tmp_path / "a" / "report.md").read_text()
     assert "random" in comparison
-    # Padding to fixed length changes the scores of training by rounding only.
     for name in ("a", "d"):
         accuracy = [r["scores"]["dev"]["accuracy"] for r in results(tmp_path / name).values()]
         assert accuracy[0] > 90
@@ -221,6 +222,51 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
 def next_folder(output_dir):
     """The folder of the one setting's first trial, also before it is there."""
     return f"{output_dir}/reviews/lr0.01_wd0.01_epochs2/trial_0"
+
+
+def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path):
+    """Another encoder, other data, a lost result, a run twice, a run that diverges."""
+    data, other = tmp_path / "data", tmp_path / "other"
+    shutil.copytree(reviews, data)
+    shutil.copytree(model_dir, other)
+    task, output = data / "reviews.json", tmp_path / "out"
+    encoder = build_encoder(EncoderConfig.load(str(other)))
+    randomize(encoder)
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
+    tf.train.CheckpointManager(saved, str(other / "checkpoints"), 1).save()
+    assert outcomes([arguments(model_dir, task, output)], tmp_path) == [None]
+    (folder,) = results(output)
+    first = results(output)[folder]
+    (output / folder / "result.json").unlink()
+    again = arguments(model_dir, task, output)
+    diverging = json.dumps({"learning_rate": [1e30, 1e-2]})
+    measured = [*again, "--nodo_train"]
+    found = outcomes(
+        [
+            again,
+            arguments(other, task, output),
+            arguments(model_dir, f"{task},{task}", output),
+            arguments(model_dir, task, tmp_path / "diverging", sweep=diverging),
+            measured,
+        ],
+        tmp_path,
+    )
+    assert found[0] is None
+    assert "holds a run of another configuration" in found[1]
+    assert "checkpoint: " in found[1]
+    assert "Each run should be asked for once" in found[2]
+    assert "1e+30" in found[3]
+    assert "not finite" in found[3]
+    assert [r["setting"]["learning_rate"] for r in results(tmp_path / "diverging").values()] == [
+        1e-2
+    ]
+    assert found[4] is None
+    assert results(output)[folder] == first  # trained anew, then measured again
+    dev = data / "dev.csv"
+    dev.write_text(dev.read_text().replace("yes,", "no,", 1))
+    changed = outcomes([again], tmp_path)[0]
+    assert "data_dev: " in changed
+    assert results(output)[folder] == first
 
 
 def test_the_originals_hparams(model_dir, tmp_path):
@@ -251,7 +297,7 @@ def test_the_originals_hparams(model_dir, tmp_path):
     ]
     found = outcomes(lines, tmp_path)
     assert "1,063 examples of the official test set" in found[0]  # after everything has run
-    assert "`model_size` is 'convbert-tiny'" in found[1]
+    assert "`model_size` is 'tiny'" in found[1]
     assert "Did you mean `learning_rate`" in found[2]
     assert "`debug` is not supported" in found[3]
     saved = results(tmp_path / "out")
@@ -274,6 +320,13 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
     (strange / "checkpoints").mkdir(parents=True)
     EncoderConfig.load(str(model_dir)).save(str(strange))
     Vocabulary(Vocabulary.load(model_dir).tokens[:-1]).save(strange)
+    cased, empty_handed = tmp_path / "cased", tmp_path / "empty_handed"
+    shutil.copytree(model_dir, cased)
+    Vocabulary(Vocabulary.load(model_dir).tokens, do_lower_case=False).save(cased)
+    shutil.copytree(model_dir, empty_handed)
+    shutil.rmtree(empty_handed / "checkpoints")
+    head = tf.train.Checkpoint(objective=tf.train.Checkpoint(head=tf.Variable(1.0)))
+    tf.train.CheckpointManager(head, str(empty_handed / "checkpoints"), 1).save()
     broken = declared("column", columns={"text_a": "reviews", "label": "verdict"})
     label = declared("label", labels=["no", "yes"], files={"train": "label.csv", "dev": "dev.csv"})
     empty = declared("empty", files={"train": "train.csv", "dev": "empty.csv"})
@@ -282,6 +335,8 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
         (arguments(model_dir, "colla", output), "did you mean cola"),
         (arguments(tmp_path, task, output), "config.json"),
         (arguments(strange, task, output), "should have the 66 tokens"),
+        (arguments(cased, task, output), "is not what the model was trained with"),
+        (arguments(empty_handed, task, output), "does not hold the encoder"),
         (arguments(model_dir, broken, output), "train.csv"),
         (arguments(model_dir, label, output), "label.csv, line 4"),
         (arguments(model_dir, empty, output), "empty.csv"),

@@ -8,7 +8,7 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from errors import TrainingStopped
+from errors import LossNotFinite
 from training import metrics
 from training.distribution import sum_over_replicas
 from training.objective import Objective
@@ -59,14 +59,14 @@ class Trainer(orbit.AbstractTrainer):
         """Trains `num_steps` steps and returns their mean metrics.
 
         Raises:
-            TrainingStopped: a loss or gradient that is not finite; names the first such step.
+            LossNotFinite: a loss or gradient that is not finite; names the first such step.
         """
         if self._iterator is None:  # now, because the step has been restored since construction
             dataset = self._create_dataset(int(self.optimizer.iterations.numpy()))
             self._iterator = iter(distribute(dataset, self.strategy))
         sums, first_bad_step = self._run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
-            raise TrainingStopped(
+            raise LossNotFinite(
                 f"the loss or its gradient is not finite (NaN or infinite) at step "
                 f"{int(first_bad_step)}; nothing after the last checkpoint was kept"
             )

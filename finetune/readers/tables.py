@@ -136,7 +136,7 @@ def read_jsonl(
     """Yields the rows of a file with one JSON object per line; arguments as `read_table`'s.
 
     Raises:
-        InputError: a line that is not a JSON object, or a missing key.
+        InputError: a line that is not a JSON object, a missing key, half a surrogate pair.
     """
     for number, line in read_lines(path):
         if not line.strip():
@@ -160,4 +160,18 @@ def read_jsonl(
                     f"{where}: there should be the key {key!r} for `{role}`"
                     f"{_nearest(key, list(record))}. Received: {', '.join(record)}"
                 )
+        if "\\u" in line:
+            _check_surrogates(where, row)
         yield where, row
+
+
+def _check_surrogates(where: str, row: dict[str, Any]) -> None:
+    """Refuses half of a surrogate pair: JSON can spell it, but it is no character."""
+    for role, value in row.items():
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise InputError(
+                f"{where}: `{role}` should not hold half a surrogate pair. Received: {half!r}"
+            ) from error

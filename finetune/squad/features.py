@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -33,7 +32,8 @@ def encode_questions(
     one without it has [CLS] as its span, and `is_impossible` of the question.
 
     Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA; where a piece stands in the context
-    is known here (see `align`), and guessed there.
+    is known here (see `align`), and guessed there. An answer that is only a part of a piece is
+    labelled by the whole piece.
 
     Args:
         examples: from `read_squad`.
@@ -53,13 +53,7 @@ def encode_questions(
     Raises:
         InputError: lengths that leave no room for a context.
     """
-    room = max_seq_length - max_query_length - SPECIAL_TOKENS_PER_ROW
-    if room < 1 or doc_stride < 1:
-        raise InputError(
-            "`max_seq_length` should leave room for a question, three special tokens and some"
-            f" context, and `doc_stride` be at least 1. Received: max_seq_length={max_seq_length},"
-            f" max_query_length={max_query_length}, doc_stride={doc_stride}"
-        )
+    _check_lengths(max_seq_length, max_query_length, doc_stride)
     tokenizer = Tokenizer(vocabulary)
     contexts = list(dict.fromkeys(example.context for example in examples))
     aligned = dict(zip(contexts, align(contexts, tokenizer)))
@@ -84,23 +78,27 @@ def encode_questions(
     return rows.encoded(examples)
 
 
-def _answer_span(example: QuestionExample, context: AlignedTokens) -> tuple[int, int] | None:
-    """First and last token of the answer in its context, where it is known and has any.
+def _check_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
+    room = max_seq_length - max_query_length - SPECIAL_TOKENS_PER_ROW
+    if room < 1 or doc_stride < 1:
+        raise InputError(
+            "`max_seq_length` should leave room for a question, three special tokens and some"
+            f" context, and `doc_stride` be at least 1. Received: max_seq_length={max_seq_length},"
+            f" max_query_length={max_query_length}, doc_stride={doc_stride}"
+        )
 
-    Some answers are marked inside a word ("one" in "iPhone"): most often the words stand elsewhere
-    too, and the nearest place where they are whole tokens is taken. Where there is none, the
-    tokens cover more than the answer.
+
+def _answer_span(example: QuestionExample, context: AlignedTokens) -> tuple[int, int] | None:
+    """First and last token that cover the answer where it is marked; None: not known, or no token.
+
+    Some answers begin or end inside of a piece ("one" of "iPhone"), and the tokens say more than
+    they do. The same words elsewhere in the context would not: but there they answer nothing.
+    (The original, too, stays at the place, and takes all of the word between blanks.)
     """
     if example.answer_start is None:
         return None
-    text, marked = example.answers[0], example.answer_start
-    places = {match.start() for match in re.finditer(re.escape(text), example.context)} | {marked}
-    for start in sorted(places, key=lambda place: abs(place - marked)):
-        end = start + len(text)
-        span = context.cover(start, end)
-        if span and (context.char_start[span[0]], context.char_end[span[1]]) == (start, end):
-            return span
-    return context.cover(marked, marked + len(text))
+    start = example.answer_start
+    return context.cover(start, start + len(example.answers[0]))
 
 
 def _windows(total: int, room: int, stride: int) -> Iterator[tuple[int, int, np.ndarray]]:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.encoding import Encoded
@@ -119,6 +120,30 @@ def test_rows_that_fill_a_batch_do_not_count():
     ]
     assert batch["weight"].numpy().tolist() == [1] * 5 + [0] * 3
     np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_the_sum_and_the_mean_of_the_losses():
+    """The original adds the losses up; what is reported is the mean."""
+    encoded = rows("tagging", 6)
+    batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
+    objective, found = objective_of("tagging"), {}
+    for objective.reduction in ("sum", "mean"):
+        loss, sums = objective.loss(batch, objective.normalizers(batch), None)
+        found[objective.reduction] = float(loss)
+        np.testing.assert_allclose(sums["loss"][0] / sums["loss"][1], found["sum"] / words(encoded))
+    np.testing.assert_allclose(found["sum"] / words(encoded), found["mean"], rtol=1e-5)
+
+
+def words(encoded):
+    return encoded.tokens["tag_weight"].sum()
+
+
+def test_scores_are_of_full_precision_under_mixed_bfloat16():
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    for kind, head in HEADS.items():
+        found = head()(tf.random.normal([500, 1, 16], dtype=tf.bfloat16))
+        assert found.dtype == tf.float32, kind
+        assert len(np.unique(found.numpy()[..., 0])) > 450
 
 
 def test_two_devices_learn_the_same(monkeypatch):

@@ -149,6 +149,16 @@ def test_largest_span_errors_have_no_word_in_common():
     assert "Predicted **Bob**, -0.50; it is **no answer**." in text
 
 
+@pytest.mark.parametrize(("threshold", "names"), [(9.0, ["q2", "q0"]), (-10.0, ["q0", "q1", "q3"])])
+def test_largest_span_errors_at_another_threshold(threshold, names):
+    examples = [question("q0", "Ada"), question("q1", "Bob"), question("q2"), question("q3", "Ada")]
+    answers = [span("Bob", -3.0), span("met Bob"), span("Bob", -0.5), span("Ada", -1.0, 5.0)]
+    text = predictions.largest_errors(QUESTIONS, examples, answers, None, 9, threshold=threshold)
+    heads = [line.split(". ")[1] for line in text.splitlines() if line.startswith("##")]
+    assert sorted(heads) == sorted(names)
+    assert ("**no answer**," in text) == (threshold < 0)  # as a prediction
+
+
 def test_pictures_of_every_kind(tmp_path):
     pairs = [TextExample(str(i), "x", "y", label) for i, label in enumerate([1.0, 5.0, 3.0])]
     assert pictures.draw(str(tmp_path / "c.png"), CLASSES, TEXTS, [1, 1, 0, 0])

@@ -6,7 +6,7 @@ import pytest
 
 from errors import InputError
 from finetune.squad.examples import read_squad
-from finetune.task import QuestionExample
+from finetune.task import QuestionExample, Task, read_split
 from tests.finetune.squad_support import question, small_file, write_squad
 
 CONTEXT = "Ada Lovelace was born in London."
@@ -88,6 +88,37 @@ def test_training_wants_an_answer_or_a_mark(tmp_path):
     path = write_squad(tmp_path / "squad.json", (CONTEXT, [question("q7", CONTEXT)]))
     with pytest.raises(InputError, match="question q7: has no answer, and is not marked"):
         read_squad(path, training=True)
+
+
+def span_task(**fields):
+    return Task.from_json(
+        {
+            "name": "own",
+            "kind": "span",
+            "files": {split: f"{split}.json" for split in ("train", "dev", "test")},
+            **fields,
+        }
+    )
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, version_2):
+    task = span_task(version_2=version_2)
+    items = [question("a", CONTEXT, "Ada"), question("q7", CONTEXT)]
+    for name in (split, "test"):
+        write_squad(tmp_path / f"{name}.json", (CONTEXT, items))
+    assert [item.answers for item in read_split(task, str(tmp_path), "test")] == [("Ada",), ()]
+    with pytest.raises(InputError, match=rf"{split}\.json.* question q7.* answer"):
+        read_split(task, str(tmp_path), split)
+
+
+def test_an_answer_of_a_development_split_needs_no_place(tmp_path):
+    item = question("a", CONTEXT, "Ada")
+    del item["answers"][0]["answer_start"]
+    write_squad(tmp_path / "dev.json", (CONTEXT, [item]))
+    (example,) = read_split(span_task(), str(tmp_path), "dev")
+    assert (example.answers, example.answer_start) == (("Ada",), None)
 
 
 def test_an_id_twice(tmp_path):

@@ -182,6 +182,24 @@ def test_a_task_that_does_not_exist(name, message):
         ({"metrics": ["acuracy"]}, "accuracy.*Received: 'acuracy'"),
         ({"metrics": []}, "at least one score"),
         ({"symmetric": "yes"}, "`symmetric` should be true or false. Received: 'yes'"),
+        ({"symmetric": True}, "`symmetric` .*pairs.* classification task .* text_a, label"),
+        (
+            {
+                "symmetric": True,
+                "columns": {"text_a": 0, "text_b": 1, "label": 2},
+                "per_split": {"train": {"columns": {"text_a": 0, "label": 1}}},
+            },
+            "`symmetric` .*pairs.* classification task with the columns text_a, label",
+        ),
+        (
+            {"symmetric": True, "kind": "tagging", "format": "conll"}
+            | {"columns": {"words": 0, "tags": 1}, "metrics": ["token_accuracy"]},
+            "`symmetric` .*pairs.* tagging task",
+        ),
+        (
+            {"symmetric": True, "kind": "span", "format": "squad", "metrics": ["f1"]},
+            "`symmetric` .*pairs.* span task",
+        ),
         ({"label_range": [0]}, r"`label_range` should be two numbers.*Received: \[0\]"),
         ({"label_range": [5, 0]}, r"should be \[low, high\]. Received: \[5.0, 0.0\]"),
         ({"per_split": {"dev": {"colums": {}}}}, "`per_split`, 'dev', should be an object"),

@@ -164,7 +164,7 @@ def test_squad_of_the_other_version_is_refused(tmp_path):
     (example,) = read_split(load_task("squad"), str(tmp_path), "dev")
     assert example.is_impossible
     assert example.id == "q1"
-    with pytest.raises(InputError, match=r'dev\.json: question q1 .*"version_2": true'):
+    with pytest.raises(InputError, match=r'dev\.json, question q1: .*"version_2": true'):
         read_split(load_task("squadv1"), str(tmp_path), "dev")
 
 

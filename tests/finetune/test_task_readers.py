@@ -104,6 +104,30 @@ def test_tags_of_json_lines(tmp_path):
         read(tmp_path, task, '{"tokens": ["a", "b"], "ner": [1]}')
     with pytest.raises(InputError, match="line 1: `words` should be a list of words"):
         read(tmp_path, task, '{"tokens": "a b", "ner": [1]}')
+    with pytest.raises(InputError, match=r"line 1: `words` .*surrogate.* Received: '\\ud83d'"):
+        read(tmp_path, task, '{"tokens": ["a", "\\ud83d"], "ner": [1, 0]}')
+    (example,) = read(tmp_path, task, '{"tokens": ["\\ud83d\\ude00"], "ner": [1]}')
+    assert example.words == ("\U0001f600",)  # a whole pair is a character
+
+
+@pytest.mark.parametrize("tags", ["null", "3", '"AB"', "{}"])
+def test_tags_that_are_no_list(tmp_path, tags):
+    columns = {"words": "tokens", "tags": "ner"}
+    content = f'{{"tokens": ["a", "b"], "ner": {tags}}}'
+    collecting = task_of("tagging", "jsonl", columns, labels=())
+    (tmp_path / "train.jsonl").write_text(content)
+    with pytest.raises(InputError, match=r"train.jsonl, line 1: `tags` should be a list"):
+        resolve_labels(collecting, str(tmp_path))
+    known = task_of("tagging", "jsonl", columns, labels=("A", "B"))
+    for split in ("train", "test")[: 1 if tags == "null" else 2]:  # in test splits null is hidden
+        with pytest.raises(InputError, match=rf"{split}.jsonl, line 1: `tags` should be 2 tags"):
+            read(tmp_path, known, content, split)
+
+
+def test_tags_that_are_no_labels(tmp_path):
+    task = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"})
+    with pytest.raises(InputError, match=r"line 1: the label should be one of .*: \['_'\]"):
+        read(tmp_path, task, '{"tokens": ["a"], "ner": [["_"]]}', "test")
 
 
 def test_collected_tags(tmp_path):
@@ -143,6 +167,8 @@ TEN = "\t_" * 8
         (JSONL, '{"review": "a", "star": 1}', r"'stars' for `label` \(did you mean 'star'\?\)"),
         (JSONL, '{"review": 3, "stars": "bad"}', "line 1: `text_a` should be a text. Received: 3"),
         (JSONL, '{"review": "a", "stars": null}', "line 1: the label .* Received: None"),
+        (JSONL, '{"review": "a \\ud83d b", "stars": "bad"}', r"line 1: `text_a` .*: '\\ud83d'"),
+        (JSONL, '{"review": "a", "stars": "\\ude00"}', r"line 1: `label` .*: '\\ude00'"),
         (CONLL, "a O\nb X O\n", "line 2: should have 2 columns.*Received: 3"),
         (CONLL, "a O\n\nb Y\n", "line 3: the label should be one of B-X, I-X, O. Received: 'Y'"),
         (CONLL, "", "train.conll: the train split should hold examples"),

@@ -87,7 +87,9 @@ def datasets(tmp_path_factory):
         "plausible_answers": [], "is_impossible": False,
     }  # fmt: skip
     impossible = {**question, "id": "q2", "answers": [], "is_impossible": True}
-    prepare(folder, "squad", SQUAD, {"train": [question, impossible]}, "v2.0", "3.0.0")
+    unlabelled = {**question, "id": "q3", "answers": []}
+    splits = {"train": [question, impossible], "validation": [question, unlabelled]}
+    prepare(folder, "squad", SQUAD, splits, "v2.0", "3.0.0")
     sentence = {"words": ["Jean", "sat"], "tags": ["B-X", "O"]}
     prepare(folder, "tiny_tags", TAGS, {"train": [sentence], "dev": [sentence]})
     return folder
@@ -118,6 +120,8 @@ def test_squad(datasets):
         QuestionExample("q1", "Ü?", "A text.", ("text", "A text"), 2, False),
         QuestionExample("q2", "Ü?", "A text.", (), None, True),
     ]
+    with pytest.raises(InputError, match=r"squad/v2.0.*@validation, question q3: should have an a"):
+        read_split(load_task("squad"), f"tfds:{datasets}", "dev")
 
 
 def own_task(**fields):
