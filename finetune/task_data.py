@@ -119,8 +119,8 @@ def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
 
 
 _RULES = {
-    "classification": "cut, the longer of two texts first",
-    "regression": "cut, the longer of two texts first",
+    "classification": "cut (of two texts the longer one first)",
+    "regression": "cut (of two texts the longer one first)",
     "tagging": "divided between words",
     "span": "divided into windows that overlap",
 }
