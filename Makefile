@@ -25,8 +25,10 @@ quickstart: .venv/installed
 	    --task $(QUICKSTART)/word_order/task.json --recipe configs/quickstart_finetune.json \
 	    --init pretrained,random
 
+# The longest files first, so that neither of the two workers is left alone with one at the end.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope \
+	    tests/test_readme.py tests/test_run_finetuning.py tests/test_run_pretraining.py tests
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
