@@ -51,6 +51,7 @@ from training import monitoring
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.distribution import create_strategy
 from training.hyperparameters import (
+    checked_bool,
     field_names,
     read_json_object,
     refuse_unknown,
@@ -167,7 +168,7 @@ class Settings:
             print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
         for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
             if name in given and not FLAGS[name].present:
-                FLAGS[name].value = bool(given[name])
+                FLAGS[name].value = checked_bool(name, given[name])
         for target, flag_names in (
             (hparams, ("seed", "precision")),
             (run, ("strategy", "xla", "num_trials")),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import sys
 
@@ -34,7 +36,7 @@ from pretrain.load import special_ids
 from pretrain.objectives import build_objective
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
-from training.hyperparameters import differences, read_json_object, replace_checked
+from training.hyperparameters import checked_bool, differences, read_json_object, replace_checked
 from training.loop import Evaluator, Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
@@ -140,7 +142,7 @@ def read_settings() -> tuple[dict, dict]:
     hparams, run, ignored = split_hparams(values)
     for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
         if name in values and not FLAGS[name].present:
-            FLAGS[name].value = bool(values[name])
+            FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
     for target, names in ((hparams, ("seed", "precision")), (run, ("strategy", "xla"))):
@@ -202,6 +204,9 @@ def write_model_directory(
 ) -> None:
     """Makes the model directory self-describing, or refuses one of another configuration."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
+    data = (read_manifest(FLAGS.data_dir) or {}).get("settings")
+    if data is not None:  # folders built by ELECTRA do not say what is in them
+        described["data"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
     settings = {**dataclasses.asdict(run), "continue_from": FLAGS.continue_from}
     checkpointing.describe_run(model_dir, described, {**settings, "data_dir": FLAGS.data_dir})
     config.save(model_dir)

@@ -29,7 +29,11 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     if not os.path.exists(path):
         raise InputError(f"{path}: there is no such file, so this is no model directory")
     saved = files.read_json(path)
-    values = {name: value for name, value in saved["hparams"].items() if name != "vocabulary"}
+    values = {
+        name: value
+        for name, value in saved["hparams"].items()
+        if name not in ("vocabulary", "data")
+    }
     return replace_checked(PretrainingHParams(), values), saved["run_settings"]
 
 

@@ -197,6 +197,12 @@ def test_another_configuration_is_refused_with_the_difference(data_dir, trained,
     assert "mask_prob: 0.15 there, 0.2 now" in str(error.value)
     with pytest.raises(InputError, match="seed: 0 there, 7 now"):
         run(data_dir, trained, seed=7)
+    shutil.copytree(data_dir, tmp_path / "data")
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    manifest["settings"]["corpus_digest"] = "of another text"
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="data: "):
+        run(str(tmp_path / "data"), trained)
     # Settings that do not change results may change.
     run(data_dir, trained, {"iterations_per_loop": 5, "keep_checkpoint_max": 2})
 
@@ -255,6 +261,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir,
         ({"vocab_size": 100}, "`vocab_size` should be 65"),
         ({"train_batch_size": 0}, "`train_batch_size` should be at least 1"),
         ({"do_lower_case": False}, "`do_lower_case` should be True"),
+        ({"do_train": "false"}, "`do_train` should be true or false"),
     ],
 )
 def test_mistakes_name_what_is_wrong(data_dir, tmp_path, change, message):

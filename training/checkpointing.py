@@ -114,7 +114,7 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
         InputError: the directory was made with other hyper-parameters; shows the differences.
     """
     path = os.path.join(model_dir, HPARAMS_FILE)
-    if os.path.exists(path) and has_checkpoint(model_dir):
+    if has_checkpoint(model_dir):
         saved = files.read_json(path).get("hparams", {})
         changed = differences(saved, hparams)
         if changed:

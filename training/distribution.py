@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import tensorflow as tf
 
 from errors import InputError
@@ -29,6 +31,7 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
     wanted = int(count) if count else len(gpus) or 2
     if not gpus:
+        print(f"--strategy {name}: no GPU found, {wanted} logical CPU devices", file=sys.stderr)
         _split_cpu(wanted)
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
     if not 1 <= wanted <= len(devices):

@@ -74,6 +74,13 @@ def _checked(name: str, value: Any, annotation: Any) -> Any:
     raise InputError(f"`{name}` should be {expected}. Received: {value!r}")
 
 
+def checked_bool(name: str, value: Any) -> bool:
+    """`value` if it is true or false; InputError otherwise, for "false" would count as true."""
+    if isinstance(value, bool):
+        return value
+    raise InputError(f"`{name}` should be true or false. Received: {value!r}")
+
+
 def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
     """Human-readable lines for every key whose value differs between two JSON objects."""
     missing = "not set"

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tqdm
 
 import files
+from errors import InputError
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
@@ -53,8 +54,11 @@ class MetricsLog:
                 self._rewrite([*others, row])
                 return
             self._logged.add((step, split))
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            try:
+                with open(self._path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            except OSError as error:
+                raise InputError(f"{self._path}: cannot be written: {error.strerror}") from error
 
         return log
 
