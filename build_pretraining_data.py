@@ -58,6 +58,7 @@ _STRICT = flags.DEFINE_bool(
 
 
 def main(argv: list[str]) -> None:
+    """Builds the data that the flags ask for."""
     del argv
     options = build.BuildOptions(
         corpus=_CORPUS.value,

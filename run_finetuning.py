@@ -43,7 +43,7 @@ from finetune.sweep import (
     with_seed,
 )
 from finetune.task import Task, load_task
-from finetune.task_data import default_cache_dir, load_task_data
+from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
 from model import SIZES, Encoder, EncoderConfig, build_encoder
 from pretrain.load import load_encoder
@@ -111,7 +111,8 @@ def main(argv: list[str]) -> None:
         create_encoder,
         about_model(config),
         {"pretraining": saved_hparams()},
-        identity(config),
+        config,
+        checkpoint_digest(),
         FLAGS.show_errors,
     )
     try:
@@ -244,14 +245,13 @@ def about_model(config: EncoderConfig) -> dict[str, Any]:
     return {"model": name, "model_size": sizes[0] if sizes else None}
 
 
-def identity(config: EncoderConfig) -> dict[str, Any]:
-    """The encoder that runs start from: its architecture and, if pre-trained, its checkpoint."""
-    found = {"encoder": dataclasses.asdict(config)}
-    if FLAGS.init != ["random"]:
-        path = latest_checkpoint(FLAGS.model_dir) + ".index"  # holds a checksum of every tensor
-        with open(path, "rb") as file:
-            found["checkpoint"] = hashlib.sha256(file.read()).hexdigest()
-    return found
+def checkpoint_digest() -> str | None:
+    """SHA-256 that tells the encoder's weights from others; None where no run takes them."""
+    if FLAGS.init == ["random"]:
+        return None
+    path = latest_checkpoint(FLAGS.model_dir) + ".index"  # holds a checksum of every tensor
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def plan_trials(
@@ -263,6 +263,8 @@ def plan_trials(
 ) -> list[Trial]:
     """The runs of a task: every setting of the grid, every seed."""
     trials, loaded = [], {}
+    cached = settings.run.use_tfrecords_if_existing
+    cache_dir = os.path.join(output_dir, "tokenized") if cached else None
     inits = [{"init": init} for init in FLAGS.init or []] or [{}]
     for init, swept in itertools.product(inits, grid_points(settings.grid)):
         hparams = settings.of_task(task, {**swept, **init}, config)
@@ -275,11 +277,7 @@ def plan_trials(
                 FLAGS.data_dir or "",
                 vocabulary,
                 hparams,
-                cache_dir=(
-                    default_cache_dir(output_dir)
-                    if settings.run.use_tfrecords_if_existing
-                    else None
-                ),
+                cache_dir=cache_dir,
                 train=FLAGS.do_train,
                 test=settings.run.write_test_outputs,
             )

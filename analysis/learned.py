@@ -42,6 +42,7 @@ def masked_heldout_batches(model_dir: str, data_dir: str) -> list[dict[str, np.n
 
     @tf.function
     def prepare(features, number):
+        """The masks that evaluation draws for this batch."""
         return objective.prepare(features, evaluation_seed(hparams.seed, number))
 
     numbered = dataset.take(run["num_eval_steps"]).enumerate()

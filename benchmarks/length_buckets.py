@@ -21,10 +21,10 @@ from absl import app, flags
 from data.vocabulary import Vocabulary
 from errors import main_with_clear_errors
 from finetune.batches import TrainingBatches
-from finetune.hparams import resolve_hparams
+from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning, create_head
 from finetune.task import load_task
-from finetune.task_data import load_task_data
+from finetune.task_data import TaskData, load_task_data
 from finetune.trial import predict
 from model import EncoderConfig
 from pretrain.load import load_encoder
@@ -55,25 +55,7 @@ def main(argv: list[str]) -> None:
     data = load_task_data(
         task, _DATA_DIR.value, vocabulary, hparams["fixed"], cache_dir=None, test=False
     )
-    objectives, trainers = {}, {}
-    for name, settings in hparams.items():
-        encoder = load_encoder(_MODEL_DIR.value)
-        objectives[name] = FineTuning(encoder, create_head(data.task, encoder, settings))
-        trainers[name] = Trainer(
-            objectives[name],
-            create_optimizer("adam", 1e-5, 0.01, objectives[name].trainable_variables),
-            TrainingBatches(
-                data.train,
-                settings.train_batch_size,
-                0,
-                length_buckets=settings.length_buckets,
-                max_seq_length=settings.max_seq_length,
-            ),
-            seed=0,
-            strategy=tf.distribute.get_strategy(),
-        )
-        trainers[name].train(tf.constant(5))  # traced, and the pipeline filled
-
+    trainers = {name: create_trainer(settings, data) for name, settings in hparams.items()}
     ratios = []
     for _ in range(_ROUNDS.value):
         rates = {}
@@ -87,10 +69,38 @@ def main(argv: list[str]) -> None:
         print(f"{shown}; ratio {ratios[-1]:.2f}", flush=True)
     print(f"median ratio {np.median(ratios):.2f}")
 
+    compare_predictions(trainers["buckets"].objective, data, hparams)
+
+
+def create_trainer(hparams: FinetuningHParams, data: TaskData) -> Trainer:
+    """A trainer of a new network, warm: its step is traced and its pipeline filled."""
+    encoder = load_encoder(_MODEL_DIR.value)
+    objective = FineTuning(encoder, create_head(data.task, encoder, hparams))
+    trainer = Trainer(
+        objective,
+        create_optimizer("adam", 1e-5, 0.01, objective.trainable_variables),
+        TrainingBatches(
+            data.train,
+            hparams.train_batch_size,
+            0,
+            length_buckets=hparams.length_buckets,
+            max_seq_length=hparams.max_seq_length,
+        ),
+        seed=0,
+        strategy=tf.distribute.get_strategy(),
+    )
+    trainer.train(tf.constant(5))
+    return trainer
+
+
+def compare_predictions(
+    objective: FineTuning, data: TaskData, hparams: dict[str, FinetuningHParams]
+) -> None:
+    """Prints how far one network's predictions of the dev split differ between the paddings."""
     split = data.splits[data.task.dev[0]]
     outputs = [
         predict(
-            objectives["buckets"],
+            objective,
             split,
             batch_size=32,
             hparams=settings,

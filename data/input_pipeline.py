@@ -71,6 +71,7 @@ class _Order:
 
     @property
     def num_groups(self) -> int:
+        """Groups of files in an epoch."""
         return -(-len(self.files) // self.files_per_group)
 
     def file_order(self, epoch: int | tf.Tensor) -> tf.Tensor:
@@ -79,6 +80,15 @@ class _Order:
             return tf.range(len(self.files), dtype=tf.int64)
         # The windows' seeds have a second part >= 0; this one is negative.
         return _permutation(len(self.files), [self.seed, -1 - tf.cast(epoch, tf.int64)])
+
+    def start(self, record: int) -> tuple[int, int, int]:
+        """Epoch, group, and offset in the group, of record `record` of the endless stream."""
+        if not record:
+            return 0, 0, 0  # without counting what the files hold
+        counted = count_records(self.files)
+        counts = [counted[file] for file in self.files]
+        epoch, offset = divmod(record, sum(counts))
+        return epoch, *self.locate(epoch, offset, counts)
 
     def locate(self, epoch: int, offset: int, counts: Sequence[int]) -> tuple[int, int]:
         """Group that holds record `offset` of an epoch, and the offset inside that group."""
@@ -171,10 +181,7 @@ def pretraining_dataset(
             `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
-    filled = [
-        file for file in files if records.check_first_record(file, max_seq_length, vocab_size)
-    ]
-    if not filled:
+    if not [f for f in files if records.check_first_record(f, max_seq_length, vocab_size)]:
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
     order = _Order(
         files,
@@ -183,12 +190,7 @@ def pretraining_dataset(
         files_per_group=FILES_PER_GROUP if shuffle else 1,
         window=WINDOW if shuffle else _PLAIN_WINDOW,
     )
-    epoch, group, skip = 0, 0, 0
-    if start_step:
-        counts = count_records(files)
-        counts = [counts[file] for file in files]
-        epoch, offset = divmod(start_step * batch_size, sum(counts))
-        group, skip = order.locate(epoch, offset, counts)
+    epoch, group, skip = order.start(start_step * batch_size)
 
     def epoch_windows(number: tf.Tensor) -> tf.data.Dataset:
         resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
@@ -201,11 +203,15 @@ def pretraining_dataset(
     dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
+    return dataset.with_options(_options()).prefetch(tf.data.AUTOTUNE)
+
+
+def _options() -> tf.data.Options:
     options = tf.data.Options()
     options.deterministic = True
     # Several workers each take their part of every global batch; files are too few to deal out.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+    return options
 
 
 def _parse(

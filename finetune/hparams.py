@@ -9,7 +9,12 @@ from typing import Any
 from errors import InputError
 from finetune.task import Task
 from model import EncoderConfig
-from training.hyperparameters import field_names, refuse_unknown, replace_checked
+from training.hyperparameters import (
+    check_setting,
+    field_names,
+    refuse_unknown,
+    replace_checked,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +84,11 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         for name in ("num_trials", "eval_batch_size", "iterations_per_loop"):
-            _check(self, getattr(self, name) >= 1, name, "at least 1")
-        _check(self, self.save_checkpoints_steps >= 1, "save_checkpoints_steps", "at least 1")
-        _check(self, self.n_writes_test >= 0, "n_writes_test", "at least 0")
+            check_setting(self, getattr(self, name) >= 1, name, "at least 1")
+        check_setting(
+            self, self.save_checkpoints_steps >= 1, "save_checkpoints_steps", "at least 1"
+        )
+        check_setting(self, self.n_writes_test >= 0, "n_writes_test", "at least 0")
 
 
 TASK_NAMES = "task_names"  # the original's key for what --task says here
@@ -168,7 +175,7 @@ def resolve_hparams(values: dict[str, Any], task: Task, config: EncoderConfig) -
 
 def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> None:
     def check(condition: bool, name: str, expectation: str) -> None:
-        _check(hparams, condition, name, expectation)
+        check_setting(hparams, condition, name, expectation)
 
     check(hparams.optimizer in ("adam", "lamb"), "optimizer", "adam or lamb")
     check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
@@ -200,12 +207,6 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
 def _ignores_padding(config: EncoderConfig) -> bool:
     """Whether outputs at tokens do not depend on how far a batch is padded."""
     return config.mask_padding or config.token_mixer == "attention"
-
-
-def _check(settings, condition: bool, name: str, expectation: str) -> None:
-    if not condition:
-        received = getattr(settings, name)
-        raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
 
 
 def check_model_names(values: dict[str, Any], known: dict[str, Any], model_dir: str) -> None:

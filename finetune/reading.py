@@ -114,10 +114,10 @@ def _from_datasets(task: Task, data_dir: str) -> tuple[Task, str | None]:
 
 def _open(task: Task, folder: str | None, split: str) -> tuple[Any, str]:
     """The builder and the name within it of a split of a task whose format is "tfds"."""
-    from finetune.readers import tfds_rows
+    from data.readers.tfds_text import open_dataset
 
     name, _, part = task.files[split].rpartition("@")
-    return tfds_rows.open_dataset(name or task.tfds, folder), part
+    return open_dataset(name or task.tfds, folder), part
 
 
 def read_split(task: Task, data_dir: str, split: str) -> list[Example]:

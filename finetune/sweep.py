@@ -12,13 +12,13 @@ import time
 from typing import Any
 
 import tensorflow as tf
-import tqdm
 
 from errors import InputError, LossNotFinite
 from finetune.hparams import FinetuningHParams
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training.checkpointing import CHECKPOINT_FOLDER
 from training.hyperparameters import field_names, refuse_unknown
+from training.monitoring import live_bar
 
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {
@@ -70,14 +70,8 @@ class SweepBar:
 
     def __init__(self, trials: list[Trial], train: bool):
         self._runs, self._done = len(trials), 0
-        self._bar = tqdm.tqdm(
-            total=sum(trial.num_steps for trial in trials) if train else None,
-            unit="step",
-            file=sys.stderr,
-            mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
-            dynamic_ncols=True,
-            bar_format="{percentage:3.0f}%|{bar:20}| {desc}{postfix} [{elapsed}, ETA {remaining}]",
-        )
+        steps = sum(trial.num_steps for trial in trials) if train else None
+        self._bar = live_bar(steps, "{desc}")
 
     def start(self, trial: Trial) -> None:
         """Names the run that begins."""

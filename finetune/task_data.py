@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import sys
 
 from data.vocabulary import Vocabulary
@@ -21,10 +20,11 @@ _SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Examples and their rows."""
+    """Examples, their rows, and a SHA-256 of everything the examples say."""
 
     examples: list
     encoded: Encoded
+    digest: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,39 +72,51 @@ def load_task_data(
     if task.kind != "span":
         check_metrics(task)
 
-    digests = {}
-
-    def load(split: str, doubled: bool = False) -> Split:
+    def load(split: str) -> Split:
         examples = read_split(task, data_dir, split)
-        rows = both_orders(examples) if doubled else examples
-        digests[split] = _digest(rows)
-        key = {
-            "examples": digests[split],
-            "kind": task.kind,
-            "labels": task.labels,
-            "label_range": task.label_range,
-            "version_2": task.version_2,
-            "vocabulary": vocabulary.digest,
-            **{name: getattr(hparams, name) for name in _SHAPING},
-        }
+        if split == task.train and task.symmetric and hparams.double_unordered:
+            examples = both_orders(examples)
+        return _encoded(task, split, examples, vocabulary, hparams, cache_dir)
 
-        def tokenize() -> Encoded:
-            return encode(task, rows, vocabulary, hparams)
-
-        encoded = load_or_encode(cache_dir, key, tokenize) if cache_dir else tokenize()
-        if encoded.truncated:
-            print(
-                f"{task.name} {split}: {encoded.truncated:,} of {len(rows):,} examples are longer"
-                f" than {hparams.max_seq_length} tokens and were {_RULES[task.kind]}",
-                file=sys.stderr,
-            )
-        return Split(examples, encoded)
-
-    doubled = task.symmetric and hparams.double_unordered
-    rows = load(task.train, doubled).encoded if train else None
+    trained = load(task.train) if train else None
     splits = {split: load(split) for split in _wanted(task, data_dir, test)}
-    shaping = {split: digests[split] for split in digests if split not in task.test}
-    return TaskData(task, rows, splits, shaping)
+    digests = {name: split.digest for name, split in splits.items() if name not in task.test}
+    if trained is None:
+        return TaskData(task, None, splits, digests)
+    return TaskData(task, trained.encoded, splits, digests | {task.train: trained.digest})
+
+
+def _encoded(
+    task: Task,
+    name: str,
+    examples: list,
+    vocabulary: Vocabulary,
+    hparams: FinetuningHParams,
+    cache_dir: str | None,
+) -> Split:
+    """The rows of a split's examples, from the cache if they are there."""
+    digest = _digest(examples)
+    key = {
+        "examples": digest,
+        "kind": task.kind,
+        "labels": task.labels,
+        "label_range": task.label_range,
+        "version_2": task.version_2,
+        "vocabulary": vocabulary.digest,
+        **{name: getattr(hparams, name) for name in _SHAPING},
+    }
+
+    def tokenize() -> Encoded:
+        return encode(task, examples, vocabulary, hparams)
+
+    encoded = load_or_encode(cache_dir, key, tokenize) if cache_dir else tokenize()
+    if encoded.truncated:
+        print(
+            f"{task.name} {name}: {encoded.truncated:,} of {len(examples):,} examples are longer"
+            f" than {hparams.max_seq_length} tokens and were {_RULES[task.kind]}",
+            file=sys.stderr,
+        )
+    return Split(examples, encoded, digest)
 
 
 def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
@@ -133,8 +145,3 @@ def _digest(examples: list) -> str:
         digest.update(repr(example).encode())
         digest.update(b"\n")
     return digest.hexdigest()
-
-
-def default_cache_dir(output_dir: str) -> str:
-    """Where tokenised rows are kept."""
-    return os.path.join(output_dir, "tokenized")

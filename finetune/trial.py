@@ -14,7 +14,6 @@ import tensorflow as tf
 import tf_keras
 
 from data.vocabulary import Vocabulary
-from errors import InputError
 from files import read_json, write_json, write_text
 from finetune import metrics, pictures, predictions
 from finetune.batches import EvaluationBatches, TrainingBatches
@@ -22,15 +21,15 @@ from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.objective import FineTuning, create_head, learning_rate_scales
 from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
-from model import Encoder
+from model import Encoder, EncoderConfig
 from training import checkpointing, monitoring
-from training.hyperparameters import differences
 from training.loop import Trainer, distribute
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 TASK_FILE = "task.json"
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
+_ADVICE = "Choose another --output_dir."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +68,8 @@ class Context:
         create_encoder: from hyper-parameters (dropout, `init`) to a new encoder.
         about: what goes into every result: the model's name and size.
         origin: what is recorded of the encoder's pre-training.
-        identity: of the encoder's architecture and weights; a run goes on only under the same.
+        config: of the encoder.
+        checkpoint: digest of its pre-trained weights; None where no run takes them.
         show_errors: how many of the largest errors to write for each split.
     """
 
@@ -79,7 +79,8 @@ class Context:
     create_encoder: Callable[[FinetuningHParams], Encoder]
     about: dict[str, Any]
     origin: dict[str, Any]
-    identity: dict[str, Any]
+    config: EncoderConfig
+    checkpoint: str | None
     show_errors: int = 0
 
 
@@ -96,13 +97,7 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     result = read_json(path)
     now = _described(trial, context)
     before = {name: value for name, value in result["hparams"].items() if name in now}
-    changed = differences(before, now)
-    if changed:
-        raise InputError(
-            f"{trial.folder} holds a run of another configuration:\n  "
-            + "\n  ".join(changed)
-            + "\nChoose another --output_dir."
-        )
+    checkpointing.refuse_other_run(trial.folder, before, now, _ADVICE)
     return result
 
 
@@ -113,7 +108,10 @@ def _described(trial: Trial, context: Context) -> dict[str, Any]:
     described = {**dataclasses.asdict(trial.hparams), "task": task}
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
-    return described | context.identity
+    described["encoder"] = dataclasses.asdict(context.config)
+    if trial.hparams.init == "pretrained":
+        described["checkpoint"] = context.checkpoint
+    return described
 
 
 def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
@@ -174,7 +172,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
 def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None:
     """Makes the folder self-describing, or refuses one of another configuration."""
     run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
-    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings)
+    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings, _ADVICE)
     encoder.config.save(trial.folder)
     context.vocabulary.save(trial.folder)
     write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())

@@ -7,7 +7,12 @@ from typing import Any
 
 from errors import InputError
 from model import EncoderConfig, named_size
-from training.hyperparameters import field_names, refuse_unknown, replace_checked
+from training.hyperparameters import (
+    check_setting,
+    field_names,
+    refuse_unknown,
+    replace_checked,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,12 +81,16 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         for name in ("iterations_per_loop", "save_checkpoints_steps"):
-            _check(self, getattr(self, name) >= 1, name, "at least 1")
-        _check(self, self.keep_checkpoint_max >= 0, "keep_checkpoint_max", "at least 0 (keep all)")
+            check_setting(self, getattr(self, name) >= 1, name, "at least 1")
+        check_setting(
+            self, self.keep_checkpoint_max >= 0, "keep_checkpoint_max", "at least 0 (keep all)"
+        )
         steps = self.num_eval_steps
-        _check(self, steps >= 1 or steps == -1, "num_eval_steps", "at least 1, or -1 for all")
+        check_setting(
+            self, steps >= 1 or steps == -1, "num_eval_steps", "at least 1, or -1 for all"
+        )
         batch = self.eval_batch_size
-        _check(self, batch is None or batch >= 1, "eval_batch_size", "at least 1 or null")
+        check_setting(self, batch is None or batch >= 1, "eval_batch_size", "at least 1 or null")
 
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
@@ -161,7 +170,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
 
 def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: int) -> None:
     def check(condition: bool, name: str, expectation: str) -> None:
-        _check(hparams, condition, name, expectation)
+        check_setting(hparams, condition, name, expectation)
 
     check(hparams.vocab_size == vocab_size, "vocab_size", f"{vocab_size}, that of the vocabulary")
     check(
@@ -194,12 +203,6 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
                 f"`generator_hidden_size` {hparams.generator_hidden_size:g} does not fit the"
                 f" encoder: {error}"
             ) from error
-
-
-def _check(settings, condition: bool, name: str, expectation: str) -> None:
-    if not condition:
-        received = getattr(settings, name)
-        raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:

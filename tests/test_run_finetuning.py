@@ -176,9 +176,9 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     """Also the original's JSON, a random start, another precision, devices, and measuring again."""
     task = reviews / "reviews.json"
     lines = [
-        arguments(model_dir, task, tmp_path / "a", show_errors=3),
+        arguments(model_dir, task, tmp_path / "a", init="random"),
+        arguments(model_dir, task, tmp_path / "a", init="pretrained,random", show_errors=3),
         arguments(model_dir, task, tmp_path / "a", do_train="false"),
-        arguments(model_dir, task, tmp_path / "a", init="pretrained,random"),
         arguments(model_dir, task, tmp_path / "b", strategy="mirrored:2"),
         arguments(model_dir, task, tmp_path / "c", precision="mixed_bfloat16", xla="true"),
         arguments(model_dir, task, tmp_path / "d", {"length_buckets": False}),

@@ -13,6 +13,7 @@ import files
 from errors import InputError, TrainingStopped
 from training.hyperparameters import differences
 
+_ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
@@ -102,28 +103,31 @@ def latest_checkpoint(model_dir: str) -> str:
     return path
 
 
-def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
+def describe_run(
+    model_dir: str,
+    hparams: dict[str, Any],
+    run_settings: dict[str, Any],
+    advice: str = _ADVICE,
+) -> None:
     """Writes `hparams.json`, or refuses when the directory holds a run of other hyper-parameters.
 
     Args:
         model_dir: the model directory; created when missing.
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
+        advice: what to do about a run of other hyper-parameters.
 
     Raises:
         InputError: the directory was made with other hyper-parameters; shows the differences.
     """
     path = os.path.join(model_dir, HPARAMS_FILE)
     if has_checkpoint(model_dir):
-        saved = files.read_json(path).get("hparams", {})
-        changed = differences(saved, hparams)
-        if changed:
-            raise InputError(
-                f"{model_dir} holds a run of another configuration:\n  "
-                + "\n  ".join(changed)
-                + "\nChoose another --model_dir (and --continue_from this one to go on from its"
-                " weights)."
-            )
+        refuse_other_run(
+            model_dir,
+            files.read_json(path).get("hparams", {}),
+            hparams,
+            advice,
+        )
     make_directory(model_dir)
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
     record = {
@@ -133,6 +137,17 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
         "git_commit": git_commit(),
     }
     files.write_json(path, record)
+
+
+def refuse_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
+    """Raises InputError, with the differences and `advice`, where a folder holds another run."""
+    changed = differences(saved, now)
+    if changed:
+        raise InputError(
+            f"{folder} holds a run of another configuration:\n  "
+            + "\n  ".join(changed)
+            + f"\n{advice}"
+        )
 
 
 def make_directory(path: str) -> None:

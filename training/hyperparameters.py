@@ -74,6 +74,13 @@ def _checked(name: str, value: Any, annotation: Any) -> Any:
     raise InputError(f"`{name}` should be {expected}. Received: {value!r}")
 
 
+def check_setting(settings: Any, condition: bool, name: str, expectation: str) -> None:
+    """Raises InputError, "`name` should be ...", unless `condition` holds of `settings`."""
+    if not condition:
+        received = getattr(settings, name)
+        raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
+
+
 def checked_bool(name: str, value: Any) -> bool:
     """`value` if it is true or false; InputError otherwise, for "false" would count as true."""
     if isinstance(value, bool):

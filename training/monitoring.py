@@ -76,6 +76,27 @@ def read_metrics(model_dir: str) -> list[dict]:
     return rows
 
 
+def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm:
+    """A bar of steps on standard error, with the time gone by and the ETA.
+
+    Args:
+        total: steps in all.
+        description: what stands before the postfix, in tqdm's format.
+        initial: steps done before.
+    """
+    return tqdm.tqdm(
+        total=total,
+        initial=initial,
+        unit="step",
+        file=sys.stderr,
+        mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
+        dynamic_ncols=True,
+        bar_format="{percentage:3.0f}%|{bar:20}| "
+        + description
+        + "{postfix} [{elapsed}, ETA {remaining}]",
+    )
+
+
 class ProgressBar:
     """An orbit action: a live bar with step, chosen metrics, examples per second and ETA.
 
@@ -88,16 +109,7 @@ class ProgressBar:
 
     def __init__(self, total_steps: int, step: tf.Variable, batch_size: int, names: dict[str, str]):
         self._step, self._batch_size, self._names = step, batch_size, names
-        self._bar = tqdm.tqdm(
-            total=total_steps,
-            initial=int(step.numpy()),
-            unit="step",
-            file=sys.stderr,
-            mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
-            dynamic_ncols=True,
-            bar_format="{percentage:3.0f}%|{bar:20}| step {n_fmt}/{total_fmt}{postfix}"
-            " [{elapsed}, ETA {remaining}]",
-        )
+        self._bar = live_bar(total_steps, "step {n_fmt}/{total_fmt}", int(step.numpy()))
         self._time = time.monotonic()
 
     def __call__(self, values: dict[str, float]) -> None:

@@ -38,7 +38,7 @@ class TfdsCorpus(Corpus):
         super().__init__(path, strict=strict)
 
     def _find_units(self) -> Iterator[Unit]:
-        builder = self._builder()
+        builder = open_dataset(self._name, self._data_dir)
         self._feature = _text_feature(builder, self._feature)
         try:
             split = builder.info.splits[self._split]
@@ -58,7 +58,7 @@ class TfdsCorpus(Corpus):
         import tensorflow_datasets as tfds
 
         split = tfds.even_splits(self._split, unit.end)[unit.start]
-        dataset = self._builder().as_dataset(
+        dataset = open_dataset(self._name, self._data_dir).as_dataset(
             split=split,
             shuffle_files=False,
             decoders=tfds.decode.PartialDecoding({self._feature: True}),
@@ -76,28 +76,39 @@ class TfdsCorpus(Corpus):
             else:
                 problems["empty_documents"] += 1
 
-    def _builder(self) -> Any:
-        """Opens the dataset, prepared. Each process opens its own: builders do not travel well."""
-        import tensorflow_datasets as tfds
 
+def open_dataset(name: str, folder: str | None) -> Any:
+    """The prepared builder of a dataset, which is downloaded if it is not there yet.
+
+    Each process opens its own: builders do not travel well.
+
+    Args:
+        name: `NAME[/CONFIG][:VERSION]`.
+        folder: where datasets are kept; None: the library's default (TFDS_DATA_DIR, or
+            ~/tensorflow_datasets).
+
+    Raises:
+        InputError: there is no such dataset, or it cannot be downloaded.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        builder = tfds.builder(name, data_dir=folder)
+    except (ValueError, AssertionError) as error:
+        # The first line says what is wrong; all datasets there are follow, then a suggestion.
+        lines = str(error).splitlines()
+        reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
+        raise InputError(
+            f"tensorflow-datasets must know the dataset. Received: {name!r} ({' '.join(reasons)})"
+        ) from error
+    if not builder.info.splits:
         try:
-            builder = tfds.builder(self._name, data_dir=self._data_dir)
-        except (ValueError, AssertionError) as error:
-            # The first line says what is wrong; all datasets there are follow, then a suggestion.
-            lines = str(error).splitlines()
-            reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
+            builder.download_and_prepare()
+        except (OSError, ImportError) as error:
             raise InputError(
-                f"tensorflow-datasets must know the dataset. Received: {self._name!r} "
-                f"({' '.join(reasons)})"
+                f"Dataset {name} cannot be downloaded and prepared: {error}"
             ) from error
-        if not builder.info.splits:
-            try:
-                builder.download_and_prepare()
-            except (OSError, ImportError) as error:
-                raise InputError(
-                    f"Dataset {self._name} cannot be downloaded and prepared: {error}"
-                ) from error
-        return builder
+    return builder
 
 
 def _text_feature(builder: Any, wanted: str | None) -> str:

@@ -9,38 +9,6 @@ from errors import InputError
 from finetune.readers.tables import Row
 
 
-def open_dataset(name: str, folder: str | None) -> Any:
-    """The prepared builder of a dataset, which is downloaded if it is not there yet.
-
-    Args:
-        name: `NAME[/CONFIG][:VERSION]`.
-        folder: where datasets are kept; None: the library's default (TFDS_DATA_DIR, or
-            ~/tensorflow_datasets).
-
-    Raises:
-        InputError: there is no such dataset, or it cannot be downloaded.
-    """
-    import tensorflow_datasets as tfds
-
-    try:
-        builder = tfds.builder(name, data_dir=folder)
-    except (ValueError, AssertionError) as error:
-        # The first line says what is wrong; all datasets there are follow, then a suggestion.
-        lines = str(error).splitlines()
-        reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
-        raise InputError(
-            f"tensorflow-datasets must know the dataset. Received: {name!r} ({' '.join(reasons)})"
-        ) from error
-    if not builder.info.splits:
-        try:
-            builder.download_and_prepare()
-        except (OSError, ImportError) as error:
-            raise InputError(
-                f"Dataset {name} cannot be downloaded and prepared: {error}"
-            ) from error
-    return builder
-
-
 def read_dataset(
     builder: Any, split: str, columns: dict[str, str | int], labels: Sequence[str]
 ) -> Iterator[Row]:
@@ -50,7 +18,7 @@ def read_dataset(
     where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
 
     Args:
-        builder: of `open_dataset`.
+        builder: of `data.readers.tfds_text.open_dataset`.
         split: a split's name or a slice of it ("train[:10%]").
         columns: role -> feature.
         labels: the label names of the task, () where they are to be collected.

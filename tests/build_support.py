@@ -1,0 +1,32 @@
+"""What the builder's tests share: a vocabulary of letters, folders as bytes, a build cut short."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+from data import shards
+from data.vocabulary import Vocabulary
+
+LETTERS = string.ascii_lowercase
+VOCABULARY = Vocabulary(
+    ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *LETTERS, *(f"##{x}" for x in LETTERS))
+)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder: relative path -> bytes."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def stopped_after(index: int, monkeypatch) -> None:
+    """Lets the next build finish `index` shards only."""
+    whole = shards.build_shard
+
+    def stopping(number, *arguments):
+        if number == index:
+            raise KeyboardInterrupt
+        return whole(number, *arguments)
+
+    monkeypatch.setattr(shards, "build_shard", stopping)

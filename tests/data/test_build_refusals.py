@@ -1,0 +1,146 @@
+"""The builder given bad input: one clear sentence, and nothing half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data import build
+from errors import InputError
+from tests.build_support import content, stopped_after
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def full_disk(size: int):
+    """Lets no file of this process grow beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [100, 250, 4096])
+def test_a_full_disk(built, given, tmp_path, size):
+    folder = tmp_path / "data"
+    options = replace(given, output_dir=str(folder))
+    with full_disk(size), pytest.raises(InputError, match=r"cannot be written|must be writable"):
+        build.build(options)
+    assert not [name for name in content(folder) if "tfrecord" in name or "tmp" in name]
+    assert not (folder / "manifest.json").exists()
+    build.build(options)  # with room again
+    assert content(folder) == content(built)
+
+
+def test_bad_corpus_leaves_nothing_behind(given, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "a.txt").write_text("\n\n  \n")
+    for corpus in ("absent", "empty", "blank"):
+        with pytest.raises(InputError, match=corpus):
+            build.build(
+                replace(given, corpus=str(tmp_path / corpus), output_dir=str(tmp_path / "data"))
+            )
+    assert not (tmp_path / "data").exists()
+
+
+def test_undecodable_bytes(given, tmp_path):
+    (tmp_path / "corpus.txt").write_bytes(b"good text here\nbad \xff\xfe byte\n\nthe end\n")
+    options = replace(
+        given,
+        corpus=str(tmp_path / "corpus.txt"),
+        output_dir=str(tmp_path / "data"),
+        heldout_fraction=0,
+    )
+    with pytest.raises(InputError, match=r"corpus\.txt must be UTF-8"):
+        build.build(replace(options, strict=True))
+    assert not (tmp_path / "data" / "pretrain_tfrecords").exists()
+    assert build.build(options)["problems"] == {"undecodable_bytes": 2}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_strict_refuses_what_was_built_without(given, tmp_path, monkeypatch, finished):
+    (tmp_path / "corpus").mkdir()
+    for i in range(3):
+        text = b"good text here\n\nbad \xff\xfe byte\n\nthe end of it\n"
+        (tmp_path / "corpus" / f"{i}.txt").write_bytes(text)
+    options = replace(
+        given,
+        corpus=str(tmp_path / "corpus"),
+        output_dir=str(tmp_path / "data"),
+        heldout_fraction=0,
+    )
+    if not finished:
+        stopped_after(1, monkeypatch)
+    with contextlib.nullcontext() if finished else pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    count = 6 if finished else 2
+    with pytest.raises(InputError, match=f"without --strict, with {count} bytes replaced"):
+        build.build(replace(options, strict=True))
+    build.build(options)
+    (tmp_path / "corpus2").mkdir()
+    (tmp_path / "corpus2" / "a.txt").write_text("all is well here")
+    clean = replace(options, corpus=str(tmp_path / "corpus2"), output_dir=str(tmp_path / "clean"))
+    build.build(clean)
+    build.build(replace(clean, strict=True))
+
+
+def test_broken_vocabulary(given, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
+    with pytest.raises(InputError, match=r"vocab\.txt"):
+        build.build(
+            replace(given, vocab=str(tmp_path / "vocab.txt"), output_dir=str(tmp_path / "data"))
+        )
+    assert not (tmp_path / "data").exists()
+
+
+def test_unwritable_output(given, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match=r"file"):
+        build.build(replace(given, output_dir=str(tmp_path / "file" / "data")))
+    with pytest.raises(InputError, match="cannot be written"):
+        build.build(replace(given, output_dir="/proc/data"))
+
+
+def test_options_out_of_range(given):
+    for name, value in (
+        ("max_seq_length", 4), ("heldout_fraction", 1.0), ("num_shards", 0), ("num_processes", 0),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=name):
+            replace(given, **{name: value})
+
+
+def test_all_documents_held_out(given, tmp_path):
+    (tmp_path / "corpus.txt").write_text("one document only")
+    options = replace(
+        given,
+        corpus=str(tmp_path / "corpus.txt"),
+        output_dir=str(tmp_path / "data"),
+        heldout_fraction=0.9999,
+    )
+    with pytest.raises(InputError, match="no training document"):
+        build.build(options)
+    assert not (tmp_path / "data" / "pretrain_tfrecords").exists()
+
+
+def test_the_command_ends_with_one_sentence_and_status_1(tmp_path):
+    arguments = ["--corpus", str(tmp_path / "absent"), "--output_dir", str(tmp_path / "data")]
+    command = [sys.executable, str(ROOT / "build_pretraining_data.py"), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    (line,) = ended.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert "absent" in line
+    assert os.listdir(tmp_path) == []
