@@ -18,16 +18,16 @@ from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE, read_fields
 from model.convolution import SpanKey
 from model.encoder import EncoderLayer
-from model.layers import GroupedDense
+from model.layers import Dense, GroupedDense, LayerNorm
 
 _SLOTS = ("/adam_m", "/adam_v")  # moments of the original's optimizer
 _GLOBAL_STEP = "global_step"
 
 _VARIABLES = {
-    tf_keras.layers.Dense: ("kernel", "bias"),
+    Dense: ("kernel", "bias"),
     GroupedDense: ("kernel", "bias"),
     SpanKey: ("depthwise_kernel", "pointwise_kernel", "bias"),
-    tf_keras.layers.LayerNormalization: ("beta", "gamma"),
+    LayerNorm: ("beta", "gamma"),
 }
 
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`

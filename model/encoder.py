@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.layers import Embeddings, GroupedDense, dense, dropout, layer_norm
+from model.layers import Embeddings, GroupedDense, LayerNorm, dense
 from model.mixer import TokenMixer, attention_bias
 
 
@@ -39,20 +39,19 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.rate = config.hidden_dropout_prob
         self.mixer = TokenMixer(config, name="mixer")
         self.mixer_output = dense(config, config.hidden_size, "mixer_output")
-        self.mixer_norm = layer_norm("mixer_norm")
+        self.mixer_norm = LayerNorm("mixer_norm")
         self.intermediate = _feed_forward(
             config, config.intermediate_size, "intermediate", config.hidden_act
         )
         self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
-        self.output_norm = layer_norm("output_norm")
+        self.output_norm = LayerNorm("output_norm")
 
     def call(self, hidden, bias, token_mask, seeds=(None, None, None)):
         """[B, S, D] -> [B, S, D] and the attention probabilities; `seeds` are for dropout."""
         mixed, probabilities = self.mixer(hidden, bias, token_mask, seed=seeds[0])
-        mixed = dropout(self.mixer_output(mixed), self.rate, seeds[1])
-        mixed = self.mixer_norm(mixed + hidden)
-        output = dropout(self.output_dense(self.intermediate(mixed)), self.rate, seeds[2])
-        return self.output_norm(output + mixed), probabilities
+        mixed = self.mixer_norm(self.mixer_output(mixed), hidden, self.rate, seeds[1])
+        output = self.output_dense(self.intermediate(mixed))
+        return self.output_norm(output, mixed, self.rate, seeds[2]), probabilities
 
 
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):

@@ -6,7 +6,8 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.layers import Embeddings, dense, layer_norm
+from model.kernels import add_bias
+from model.layers import Embeddings, LayerNorm, dense
 
 
 class MaskedLMHead(tf_keras.layers.Layer):
@@ -23,7 +24,7 @@ class MaskedLMHead(tf_keras.layers.Layer):
         self.transform = dense(
             config, embeddings.config.embedding_size, "dense", activation=config.hidden_act
         )
-        self.norm = layer_norm()
+        self.norm = LayerNorm()
 
     def build(self, input_shape):
         vocab_size = self.embeddings.config.vocab_size
@@ -33,8 +34,14 @@ class MaskedLMHead(tf_keras.layers.Layer):
         masked = tf.gather(hidden, positions, batch_dims=1)  # [B, P, D]
         masked = self.norm(self.transform(masked))  # [B, P, E]
         table = tf.cast(self.embeddings.word_embeddings, masked.dtype)  # [V, E]
-        logits = tf.einsum("bpe,ve->bpv", masked, table)
-        return tf.cast(logits, tf.float32) + tf.cast(self.output_bias, tf.float32)
+        flat = tf.reshape(masked, [-1, table.shape[1]])
+        logits = tf.matmul(flat, table, transpose_b=True)  # [B * P, V]
+        bias = tf.cast(self.output_bias, tf.float32)
+        if logits.dtype == tf.float32:
+            logits = tf.nn.bias_add(logits, bias)  # becomes part of the product
+        else:
+            logits = add_bias(logits, bias)
+        return tf.reshape(logits, tf.concat([tf.shape(positions), [table.shape[0]]], 0))
 
 
 class DiscriminatorHead(tf_keras.layers.Layer):

@@ -1,4 +1,4 @@
-"""The small parts every encoder is made of: dense layers, grouped linear, dropout, embeddings."""
+"""The small parts every encoder is made of: dense layers, grouped linear, norms, embeddings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tf_keras
 
 from errors import InputError
 from model.config import EncoderConfig
+from model.kernels import add_and_norm, affine, dropout, gelu
 
 LAYER_NORM_EPSILON = 1e-12  # of the original's contrib layer norm; not Keras' 1e-3
 
@@ -16,33 +17,39 @@ def initializer(config: EncoderConfig) -> tf_keras.initializers.Initializer:
     return tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def dense(config: EncoderConfig, units: int, name: str, **kwargs) -> tf_keras.layers.Dense:
+class Dense(tf_keras.layers.Dense):
+    """Keras' dense layer as one matrix product over all tokens, so that the bias is fused into it.
+
+    Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units].
+    """
+
+    def call(self, inputs):
+        return self.activation(affine(inputs, self.kernel, self.bias))
+
+
+def dense(config: EncoderConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
     """A dense layer with BERT's initialisation, unless another is given."""
     kwargs.setdefault("kernel_initializer", initializer(config))
-    return tf_keras.layers.Dense(units, name=name, **kwargs)
+    return Dense(units, activation=activation_function(activation), name=name, **kwargs)
 
 
-def layer_norm(name: str = "LayerNorm") -> tf_keras.layers.LayerNormalization:
-    """Layer normalisation over the last axis, computed in float32 whatever the policy."""
-    return tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name=name)
+def activation_function(name: str | None):
+    """An activation by its Keras name; "gelu" is the exact one, fused."""
+    return gelu if name == "gelu" else tf_keras.activations.get(name)
 
 
-def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
-    """Dropout as a pure function of its seed, so that a resumed run repeats itself.
+class LayerNorm(tf_keras.layers.LayerNormalization):
+    """Layer normalisation over the last axis, computed in float32 whatever the policy.
 
-    Args:
-        inputs: a float tensor of any shape.
-        rate: share of the elements set to zero.
-        seed: int32 [2]; None means inference and returns the inputs.
+    Called with a residual, it normalises residual + dropout(inputs): the end of a block.
     """
-    if seed is None or rate == 0.0:
-        return inputs
-    # Whole random words, compared with the rate as a share of their range. Uniform floats would
-    # make XLA change the result (it takes other bits of the same word), and bfloat16 ones have 128
-    # values and would drop 13/128 of the elements where 1/10 is asked for.
-    words = tf.random.stateless_uniform(tf.shape(inputs), seed, None, None, tf.int32)
-    keep = words >= round(rate * 2**32) - 2**31
-    return tf.where(keep, inputs / (1.0 - rate), tf.zeros([], inputs.dtype))
+
+    def __init__(self, name: str = "LayerNorm"):
+        super().__init__(epsilon=LAYER_NORM_EPSILON, name=name)
+
+    def call(self, inputs, residual=None, rate=0.0, seed=None):
+        gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
+        return add_and_norm(inputs, residual, gamma, beta, self.epsilon, rate, seed)
 
 
 class GroupedDense(tf_keras.layers.Layer):
@@ -56,7 +63,7 @@ class GroupedDense(tf_keras.layers.Layer):
     def __init__(self, config: EncoderConfig, units: int, groups: int, activation=None, **kwargs):
         super().__init__(**kwargs)
         self.units, self.groups = units, groups
-        self.activation = tf_keras.activations.get(activation)
+        self.activation = activation_function(activation)
         self._initializer = initializer(config)
 
     def build(self, input_shape):
@@ -82,7 +89,7 @@ class Embeddings(tf_keras.layers.Layer):
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.norm = layer_norm()
+        self.norm = LayerNorm()
 
     def build(self, input_shape):
         config, E = self.config, self.config.embedding_size

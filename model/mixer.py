@@ -7,7 +7,8 @@ import tf_keras
 
 from model.config import EncoderConfig
 from model.convolution import Convolution
-from model.layers import dense, dropout
+from model.kernels import affine, attention_probabilities
+from model.layers import Dense, dense
 
 # Added to the scores of padding keys; the original's value, finite in bfloat16 too.
 PADDING_SCORE = -10000.0
@@ -27,30 +28,28 @@ class SelfAttention(tf_keras.layers.Layer):
         self.key = dense(config, config.mixer_size, "key")
         self.value = dense(config, config.mixer_size, "value")
 
-    def call(self, hidden, query, bias, seed=None):
+    def call(self, query, key, value, bias, seed=None):
         """Attends.
 
         Args:
-            hidden: [B, S, D].
-            query: [B, S, A].
+            query, key, value: [B, S, A].
             bias: [B, 1, 1, S], added to the scores.
             seed: int32 [2] for dropout, or None.
 
         Returns:
             The context [B, S, A] and the attention probabilities [B, N', S, S].
         """
-        B, S = tf.shape(hidden)[0], tf.shape(hidden)[1]
+        B, S = tf.shape(query)[0], tf.shape(query)[1]
         N, H = self.config.num_heads, self.config.head_size
 
         def split_heads(projected):  # [B, S, A] -> [B, N, S, H]
             return tf.transpose(tf.reshape(projected, [B, S, N, H]), [0, 2, 1, 3])
 
-        query, key = split_heads(query), split_heads(self.key(hidden))
-        scores = tf.matmul(query, key, transpose_b=True) * H**-0.5 + bias  # [B, N, S, S]
-        probabilities = dropout(
-            tf.nn.softmax(scores), self.config.attention_probs_dropout_prob, seed
-        )
-        context = tf.matmul(probabilities, split_heads(self.value(hidden)))  # [B, N, S, H]
+        query = split_heads(query * H**-0.5)
+        scores = tf.matmul(query, split_heads(key), transpose_b=True)  # [B, N, S, S]
+        rate = self.config.attention_probs_dropout_prob
+        probabilities = attention_probabilities(scores, bias, rate, seed)
+        context = tf.matmul(probabilities, split_heads(value))  # [B, N, S, H]
         return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [B, S, N * H]), probabilities
 
 
@@ -83,11 +82,30 @@ class TokenMixer(tf_keras.layers.Layer):
             The mixed tokens, [B, S, A] or for "mixed" [B, S, 2A], and the attention probabilities
             [B, N', S, S] (None without attention).
         """
-        query = self.query(hidden) if self.query is not None else None
+        projections = [self.query]
+        if self.attention is not None:
+            projections += [self.attention.key, self.attention.value]
+        if self.convolution is not None:
+            projections += [self.convolution.value]
+        projected = project(hidden, [layer for layer in projections if layer is not None])
+        query = projected.pop(0) if self.query is not None else None
         mixed, probabilities = [], None
         if self.attention is not None:
-            context, probabilities = self.attention(hidden, query, bias, seed=seed)
+            context, probabilities = self.attention(
+                query, projected.pop(0), projected.pop(0), bias, seed=seed
+            )
             mixed.append(context)
         if self.convolution is not None:
-            mixed.append(self.convolution(hidden, query, token_mask))
+            mixed.append(self.convolution(hidden, query, token_mask, values=projected.pop(0)))
         return tf.concat(mixed, axis=-1), probabilities
+
+
+def project(inputs: tf.Tensor, layers: list[Dense]) -> list[tf.Tensor]:
+    """What several linear dense layers make of [..., in], by one matrix product."""
+    for layer in layers:
+        if not layer.built:
+            with tf.name_scope(layer.name):
+                layer.build(inputs.shape)
+    kernel = tf.concat([layer.kernel for layer in layers], 1)
+    bias = tf.concat([layer.bias for layer in layers], 0)
+    return tf.split(affine(inputs, kernel, bias), [layer.units for layer in layers], axis=-1)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from model import EncoderConfig, MaskedLMHead, build_encoder
 from model.encoder import Encoder
+from model.kernels import cross_entropy
 from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens
 from training import metrics
@@ -23,7 +24,7 @@ def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 def masked_lm_loss(
     logits: tf.Tensor, batch: dict[str, tf.Tensor], normalizer: tf.Tensor
-) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
     """Cross entropy of the masked tokens: sum(weight * nll) / (sum(weight) + 1e-6).
 
     Args:
@@ -32,16 +33,18 @@ def masked_lm_loss(
         normalizer: sum of the weights over the global batch.
 
     Returns:
-        The loss and the sums of `masked_lm_loss` and `masked_lm_accuracy`.
+        The loss; the sums of `masked_lm_loss` and `masked_lm_accuracy`; and the softmax as
+        `sample_tokens` takes it, without a gradient.
     """
     ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)  # [B, P]
+    nll, blocks = cross_entropy(logits, ids)  # [B, P]
     loss = tf.reduce_sum(nll * weights) / (normalizer + 1e-6)
     predictions = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    return loss, {
+    sums = {
         "masked_lm_loss": metrics.mean(nll, weights),
         "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
     }
+    return loss, sums, tf.stop_gradient(blocks)
 
 
 class MaskedLM(Objective):
@@ -65,4 +68,5 @@ class MaskedLM(Objective):
             masked_features(batch), training=dropout_seed is not None, seed=dropout_seed
         )
         logits = self.head(encoded.sequence, batch["masked_lm_positions"])
-        return masked_lm_loss(logits, batch, normalizers["masked_lm"])
+        loss, sums, _ = masked_lm_loss(logits, batch, normalizers["masked_lm"])
+        return loss, sums

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import tensorflow as tf
 
 from pretrain.hparams import PretrainingHParams, max_predictions
@@ -92,29 +90,25 @@ def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> 
     return tf.where(written, total // tf.maximum(count, 1), ids)
 
 
-def sample_tokens(logits: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """Draws from softmax(logits) by inverting its distribution function.
+def sample_tokens(blocks: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Draws from a softmax by inverting its distribution function.
 
     The same distribution as adding Gumbel noise and taking the largest, for two random numbers per
     draw instead of V. First a block of about sqrt(V) tokens is drawn, then a token of the block, so
     that sums stay short and exact enough in float32.
 
     Args:
-        logits: float32 [B, P, V].
+        blocks: `model.kernels.exponential_blocks` of the logits, float32 [B, P, W, W].
         uniform: float32 [B, P, 2] in [0, 1).
+        vocab_size: V.
 
     Returns:
         Token ids, int32 [B, P].
     """
-    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
-    width = math.isqrt(V - 1) + 1
-    weights = tf.exp(logits - tf.reduce_max(logits, axis=-1, keepdims=True))
-    weights = tf.pad(weights, [[0, 0], [0, 0], [0, width * width - V]])
-    weights = tf.reshape(weights, [B, P, width, width])
-    block = _inverse_cdf(tf.reduce_sum(weights, axis=-1), uniform[..., 0])  # [B, P]
-    token = _inverse_cdf(tf.gather(weights, block, batch_dims=2), uniform[..., 1])
+    block = _inverse_cdf(tf.reduce_sum(blocks, axis=-1), uniform[..., 0])  # [B, P]
+    token = _inverse_cdf(tf.gather(blocks, block, batch_dims=2), uniform[..., 1])
     # The last token stands for any index that rounding in a parallel sum may push past the end.
-    return tf.minimum(block * width + token, V - 1)
+    return tf.minimum(block * blocks.shape[-1] + token, vocab_size - 1)
 
 
 def _inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

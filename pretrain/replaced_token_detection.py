@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_encoder
+from model.kernels import exponential_blocks
 from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
 from pretrain.masked_lm import masked_features, masked_lm_loss
 from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
@@ -59,8 +60,8 @@ class ReplacedTokenDetection(Objective):
         if dropout_seed is not None:
             gen_seed, disc_seed = split_seed(dropout_seed, 2)
         logits = self.generator_logits(batch, gen_seed)
-        gen_loss, gen_sums = masked_lm_loss(logits, batch, normalizers["masked_lm"])
-        sampled = self.sample(logits, batch)
+        gen_loss, gen_sums, blocks = masked_lm_loss(logits, batch, normalizers["masked_lm"])
+        sampled = self.sample(logits, batch, blocks)
         ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
         disc_loss, disc_sums = self.discriminator_loss(ids, batch, normalizers["disc"], disc_seed)
         loss = self.hparams.gen_weight * gen_loss + self.hparams.disc_weight * disc_loss
@@ -75,12 +76,19 @@ class ReplacedTokenDetection(Objective):
         encoded = self.generator(masked_features(batch), training=seed is not None, seed=seed)
         return self.generator_head(encoded.sequence, batch["masked_lm_positions"])
 
-    def sample(self, logits, batch) -> tf.Tensor:
-        """Replacement tokens drawn from the generator, int32 [B, P]."""
-        logits = tf.stop_gradient(logits) / self.hparams.temperature
-        if self.hparams.disallow_correct:
-            logits -= 1000.0 * tf.one_hot(batch["masked_lm_ids"], logits.shape[-1])
-        return sample_tokens(logits, batch["sampling_noise"])
+    def sample(self, logits, batch, blocks=None) -> tf.Tensor:
+        """Replacement tokens drawn from the generator, int32 [B, P].
+
+        `blocks`, if given, are the `exponential_blocks` of the logits, which serve as they are
+        unless a temperature or `disallow_correct` changes the distribution.
+        """
+        hparams, V = self.hparams, logits.shape[-1]
+        if blocks is None or hparams.temperature != 1.0 or hparams.disallow_correct:
+            logits = tf.stop_gradient(logits) / hparams.temperature
+            if hparams.disallow_correct:
+                logits -= 1000.0 * tf.one_hot(batch["masked_lm_ids"], V)
+            blocks = exponential_blocks(logits)
+        return sample_tokens(blocks, batch["sampling_noise"], V)
 
     def discriminator_loss(self, corrupted_ids, batch, normalizer, seed=None):
         """Binary cross entropy of "was replaced", averaged over non-padding tokens.

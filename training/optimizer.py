@@ -89,12 +89,21 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
         rate = self.learning_rate * (self.scales[index] if self.scales is not None else 1.0)
-        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
-        update = m / (tf.sqrt(v) + self.epsilon)
         if self.decay_rate and decays(variable):
-            update += self.decay_rate * variable
-        variable.assign_sub(rate * update)
+            variable.assign_sub(rate * self.decay_rate * variable)
+        # One kernel, one pass. Its correction of the bias is off with both powers of beta at 0.
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.handle,
+            v=v.handle,
+            beta1_power=0.0,
+            beta2_power=0.0,
+            lr=rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
 
     def get_config(self):
         return {

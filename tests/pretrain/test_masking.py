@@ -6,6 +6,7 @@ import tensorflow as tf
 from scipy import stats
 
 from pretrain.hparams import PretrainingHParams, max_predictions
+from model.kernels import exponential_blocks
 from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
 
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
@@ -134,7 +135,7 @@ def test_samples_follow_the_softmax():
     draws = 200_000
     uniform = tf.random.stateless_uniform([1, draws, 2], [5, 6])
     tiled = tf.tile(tf.constant(logits)[None, None], [1, draws, 1])
-    samples = sample_tokens(tiled, uniform).numpy()[0]
+    samples = sample_tokens(exponential_blocks(tiled), uniform, 90).numpy()[0]
     assert samples.min() >= 10
     assert samples.max() < 90
     probabilities = np.exp(logits.astype(np.float64))
@@ -146,7 +147,7 @@ def test_samples_follow_the_softmax():
 def test_extreme_uniforms_stay_inside_the_vocabulary():
     logits = tf.fill([1, 3, 30522], 0.0)
     uniform = tf.constant([[[0.0, 0.0], [1 - 2**-23, 1 - 2**-23], [0.5, 1 - 2**-23]]])
-    samples = sample_tokens(logits, uniform).numpy()[0]
+    samples = sample_tokens(exponential_blocks(logits), uniform, 30522).numpy()[0]
     assert samples[0] == 0
     assert samples[1] == 30521
     assert 0 < samples[2] < 30522

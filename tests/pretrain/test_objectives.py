@@ -67,7 +67,7 @@ def test_losses_of_the_original(name):
         batch["masked_lm_positions"],
         batch_dims=1,
     )
-    objective.sample = lambda logits, batch: sampled
+    objective.sample = lambda logits, batch, blocks: sampled
     loss, sums = objective.loss(batch, objective.normalizers(batch), None)
     metrics = summarize(sums)
     assert metrics["masked_lm_loss"] == pytest.approx(golden.reference["mlm_loss"], abs=1e-5)
@@ -101,11 +101,11 @@ def test_generator_of_every_size():
 def test_labels_are_zero_where_the_sample_is_right(features):
     objective = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
     batch = objective.prepare(features, SEED)
-    objective.sample = lambda logits, batch: batch["masked_lm_ids"]
+    objective.sample = lambda logits, batch, blocks: batch["masked_lm_ids"]
     _, sums = objective.loss(batch, objective.normalizers(batch), None)
     assert summarize(sums)["sampled_masked_lm_accuracy"] == 1.0
     assert sums["disc_auc"][1].numpy().sum() == 0  # no positives at all
-    objective.sample = lambda logits, batch: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
+    objective.sample = lambda logits, batch, blocks: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
     _, sums = objective.loss(batch, objective.normalizers(batch), None)
     assert sums["disc_auc"][1].numpy().sum() == batch["masked_lm_weights"].numpy().sum()
 

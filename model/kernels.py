@@ -1,0 +1,351 @@
+"""Chains of elementwise steps, each compiled into one kernel, with gradients written out.
+
+Matrix products run at the machine's limit by themselves; what lies between them is bound by memory,
+and op by op each step of it reads and writes a whole tensor. Every function here is plain
+TensorFlow that says what is computed; `fused` lets XLA turn it into one pass where that pays.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+# Below this many elements compiling takes longer than a small model's whole training gains by it.
+SMALLEST_FUSED = 2**18
+
+
+def fused(function: Callable) -> Callable:
+    """Compiles `function` where the shapes of its tensors are known when a graph is built.
+
+    Elsewhere (eagerly, for lengths known only at run time, for small tensors) it runs op by op; the
+    results agree within rounding. `function.compiled` and `function.plain` are the two by name.
+    """
+    compiled = tf.function(function, jit_compile=True, autograph=False)
+
+    @functools.wraps(function)
+    def call(*arguments):
+        shapes = [value.shape for value in arguments if tf.is_tensor(value)]
+        pays = all(shape.is_fully_defined() for shape in shapes) and (
+            max(shape.num_elements() for shape in shapes) >= SMALLEST_FUSED
+        )
+        if tf.executing_eagerly() or not pays:
+            return function(*arguments)
+        return compiled(*arguments)
+
+    call.compiled, call.plain = compiled, function
+    return call
+
+
+@tf.custom_gradient
+def gelu(inputs: tf.Tensor):
+    """x Φ(x), with the exact normal distribution function Φ, as BERT has it. Any shape."""
+    return _gelu(inputs), lambda upstream: _gelu_gradient(inputs, upstream)
+
+
+@fused
+def _gelu(inputs):
+    x = tf.cast(inputs, tf.float32)
+    return tf.cast(x * _normal_cdf(x), inputs.dtype)
+
+
+@fused
+def _gelu_gradient(inputs, upstream):
+    x = tf.cast(inputs, tf.float32)
+    density = tf.exp(-0.5 * x * x) * (2.0 * math.pi) ** -0.5
+    slope = _normal_cdf(x) + x * density
+    return tf.cast(tf.cast(upstream, tf.float32) * slope, inputs.dtype)
+
+
+def _normal_cdf(x):
+    return 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
+
+
+def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
+    """Dropout as a pure function of its seed, so that a resumed run repeats itself.
+
+    Args:
+        inputs: a float tensor of any shape.
+        rate: share of the elements set to zero.
+        seed: int32 [2]; None means inference and returns the inputs.
+    """
+    if seed is None or rate == 0.0:
+        return inputs
+
+    @tf.custom_gradient
+    def drop(inputs):
+        return _drop(inputs, seed, rate), lambda upstream: _drop(upstream, seed, rate)
+
+    return drop(inputs)
+
+
+@fused
+def _drop(inputs, seed, rate):
+    scaled = inputs * tf.cast(1.0 / (1.0 - rate), inputs.dtype)
+    return tf.where(_kept(inputs, seed, rate), scaled, tf.zeros([], inputs.dtype))
+
+
+def _kept(like, seed, rate):
+    """Which elements of `like` dropout keeps: a hash of (seed, index), not below the rate.
+
+    The hash is integer arithmetic that fuses into whatever reads it, so that no mask is ever
+    stored: the backward pass works it out again. TensorFlow's generator spends 5 ns a word on a
+    processor, a tenth of a training step. Whole words are compared, since uniform floats of bfloat16
+    have 128 values and would drop 13/128 of the elements where 1/10 is asked for.
+    """
+    first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
+    # By way of int64, whose range and casts there are on GPUs.
+    index = tf.cast(tf.cast(tf.range(tf.size(like, tf.int64)), tf.uint64), tf.uint32)
+    words = _mix(_mix(index + first) ^ second)
+    return tf.reshape(words >= round(rate * 2**32), tf.shape(like))
+
+
+def _mix(words):
+    """A bijection of uint32 in which every bit depends on every other (hash-prospector's)."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        words ^= tf.bitwise.right_shift(words, tf.constant(shift, tf.uint32))
+        words *= tf.constant(factor, tf.uint32)
+    return words ^ tf.bitwise.right_shift(words, tf.constant(16, tf.uint32))
+
+
+def attention_probabilities(
+    scores: tf.Tensor, bias: tf.Tensor, rate: float, seed: tf.Tensor | None
+) -> tf.Tensor:
+    """dropout(softmax(scores + bias)).
+
+    Args:
+        scores: [B, N, S, S].
+        bias: [B, 1, 1, S] or of rank 0; receives no gradient.
+        rate: of the dropout.
+        seed: int32 [2] of the dropout, or None for none.
+    """
+
+    @tf.custom_gradient
+    def probabilities(scores):
+        # Not fused: XLA's reductions along rows are slow on processors, these kernels are not.
+        undropped = tf.nn.softmax(scores + bias)
+
+        def gradient(upstream):
+            return _attention_probabilities_gradient(upstream, undropped, seed, rate)
+
+        dropped = undropped if seed is None or rate == 0.0 else _drop(undropped, seed, rate)
+        return dropped, gradient
+
+    return probabilities(scores)
+
+
+@fused
+def _attention_probabilities_gradient(upstream, undropped, seed, rate):
+    dtype, upstream = undropped.dtype, tf.cast(upstream, tf.float32)
+    if seed is not None and rate > 0.0:
+        upstream = _drop.plain(upstream, seed, rate)
+    undropped = tf.cast(undropped, tf.float32)
+    slope = tf.reduce_sum(upstream * undropped, -1, keepdims=True)
+    return tf.cast((upstream - slope) * undropped, dtype)
+
+
+def affine(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """inputs [..., in] times kernel [in, out] plus bias [out], as one matrix product over tokens."""
+    # Variables of mixed precision become tensors of the compute dtype here.
+    return _affine(inputs, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
+
+
+@tf.custom_gradient
+def _affine(inputs, kernel, bias):
+    flat = tf.reshape(inputs, [-1, kernel.shape[0]])
+    outputs = tf.nn.bias_add(tf.matmul(flat, kernel), bias)
+
+    def gradient(upstream):
+        upstream = tf.reshape(upstream, [-1, kernel.shape[1]])
+        to_inputs = tf.matmul(upstream, kernel, transpose_b=True)
+        to_kernel = tf.matmul(flat, upstream, transpose_a=True)
+        # A product with ones, about twice as fast on a processor as the sum.
+        to_bias = tf.matmul(tf.ones([1, tf.shape(upstream)[0]], upstream.dtype), upstream)
+        return tf.reshape(to_inputs, tf.shape(inputs)), to_kernel, tf.squeeze(to_bias, 0)
+
+    return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)), gradient
+
+
+def add_and_norm(
+    inputs: tf.Tensor,
+    residual: tf.Tensor | None,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    epsilon: float,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Layer normalisation of residual + dropout(inputs), in float32 whatever comes in and goes out.
+
+    Args:
+        inputs: [..., D].
+        residual: [..., D], or None for none.
+        gamma: [D] float32, the scale.
+        beta: [D] float32, the shift.
+        epsilon: added to the variance.
+        rate: of the dropout.
+        seed: int32 [2] of the dropout, or None for none.
+
+    Returns:
+        [..., D] in the dtype of `inputs`.
+    """
+    seed = seed if rate > 0.0 else None
+    if residual is None:
+        residual = tf.zeros([], inputs.dtype)
+
+    @tf.custom_gradient
+    def norm(inputs, residual, gamma, beta):
+        def gradient(upstream):
+            to_inputs, to_residual, to_gamma, to_beta = _add_and_norm_gradient(
+                upstream, inputs, residual, gamma, seed, epsilon, rate
+            )
+            if residual.shape.rank == 0:
+                to_residual = tf.zeros([], residual.dtype)
+            return to_inputs, to_residual, to_gamma, to_beta
+
+        return _add_and_norm(inputs, residual, gamma, beta, seed, epsilon, rate), gradient
+
+    return norm(inputs, residual, gamma, beta)
+
+
+@fused
+def _add_and_norm(inputs, residual, gamma, beta, seed, epsilon, rate):
+    normed, _ = _normalized(inputs, residual, seed, epsilon, rate)
+    return tf.cast(normed * gamma + beta, inputs.dtype)
+
+
+@fused
+def _add_and_norm_gradient(upstream, inputs, residual, gamma, seed, epsilon, rate):
+    normed, deviation = _normalized(inputs, residual, seed, epsilon, rate)
+    upstream = tf.cast(upstream, tf.float32)
+    rows = list(range(upstream.shape.rank - 1))
+    to_gamma = tf.reduce_sum(upstream * normed, rows)
+    to_beta = tf.reduce_sum(upstream, rows)
+    scaled = upstream * gamma
+    mean = tf.reduce_mean(scaled, -1, keepdims=True)
+    slope = tf.reduce_mean(scaled * normed, -1, keepdims=True)
+    to_sum = (scaled - mean - normed * slope) / deviation
+    to_inputs = to_sum if seed is None else _drop.plain(to_sum, seed, rate)
+    return (
+        tf.cast(to_inputs, inputs.dtype),
+        tf.cast(to_sum, residual.dtype),
+        to_gamma,
+        to_beta,
+    )
+
+
+def _normalized(inputs, residual, seed, epsilon, rate):
+    """The normalised sum [..., D] and its standard deviation [..., 1], float32."""
+    inputs = tf.cast(inputs, tf.float32)
+    if seed is not None:
+        inputs = _drop.plain(inputs, seed, rate)
+    total = inputs + tf.cast(residual, tf.float32)
+    centered = total - tf.reduce_mean(total, -1, keepdims=True)
+    deviation = tf.sqrt(tf.reduce_mean(centered * centered, -1, keepdims=True) + epsilon)
+    return centered / deviation, deviation
+
+
+@tf.custom_gradient
+def dynamic_convolution(values: tf.Tensor, kernels: tf.Tensor):
+    """Convolves every position with a kernel of its own, shared by the channels of a head.
+
+    output[b, i, n] = sum_k kernels[b, i, n, k] * values[b, i + k - (K - 1) / 2, n], with zeros
+    beyond both ends. Written as K shifted products: the original unfolds the values into a
+    K-fold copy first.
+
+    Args:
+        values: [B, S, N, H].
+        kernels: [B, S, N, K], K odd.
+
+    Returns:
+        [B, S, N, H].
+    """
+    return _convolve(values, kernels), lambda upstream: _convolve_gradient(
+        values, kernels, upstream
+    )
+
+
+@fused
+def _convolve(values, kernels):
+    S, K = tf.shape(values)[1], kernels.shape[-1]
+    taps = tf.split(tf.cast(kernels, tf.float32), K, axis=-1)  # K of [B, S, N, 1]
+    padded = _pad_tokens(tf.cast(values, tf.float32), K)
+    return tf.cast(tf.add_n([taps[k] * padded[:, k : k + S] for k in range(K)]), values.dtype)
+
+
+@fused
+def _convolve_gradient(values, kernels, upstream):
+    S, K = tf.shape(values)[1], kernels.shape[-1]
+    upstream = tf.cast(upstream, tf.float32)
+    padded = _pad_tokens(tf.cast(values, tf.float32), K)
+    to_kernels = [
+        tf.reduce_sum(upstream * padded[:, k : k + S], axis=-1, keepdims=True) for k in range(K)
+    ]
+    # values[j] meets tap k at position i = j - k + (K - 1) / 2.
+    upstream, taps = _pad_tokens(upstream, K), _pad_tokens(tf.cast(kernels, tf.float32), K)
+    to_values = tf.add_n(
+        [
+            taps[:, start : start + S, :, k : k + 1] * upstream[:, start : start + S]
+            for start, k in enumerate(reversed(range(K)))
+        ]
+    )
+    return tf.cast(to_values, values.dtype), tf.cast(tf.concat(to_kernels, -1), kernels.dtype)
+
+
+def _pad_tokens(tensor, K):
+    """[B, S, ...] -> [B, S + K - 1, ...] with zeros."""
+    return tf.pad(tensor, [[0, 0], [(K - 1) // 2] * 2, [0, 0], [0, 0]])
+
+
+@tf.custom_gradient
+def cross_entropy(logits: tf.Tensor, ids: tf.Tensor):
+    """Cross entropy of a softmax over V, and the softmax itself, not normalised, for sampling.
+
+    Args:
+        logits: float32 [B, P, V].
+        ids: int32 [B, P].
+
+    Returns:
+        -log softmax(logits)[ids], float32 [B, P]; and `exponential_blocks(logits)`, through which
+        no gradient passes.
+    """
+    blocks = exponential_blocks(logits)
+    total = tf.reduce_sum(tf.reduce_sum(blocks, -1), -1)  # [B, P]
+    chosen = tf.gather(logits, ids, batch_dims=2) - tf.reduce_max(logits, -1)
+
+    def gradient(upstream, _):
+        return _cross_entropy_gradient(blocks, total, ids, upstream, logits.shape[-1]), None
+
+    return (tf.math.log(total) - chosen, blocks), gradient
+
+
+def exponential_blocks(logits: tf.Tensor) -> tf.Tensor:
+    """exp(logits - their maximum) [B, P, V], zeros appended, cut into about sqrt(V) blocks.
+
+    Returns:
+        [B, P, W, W], W = ceil(sqrt(V)).
+    """
+    return _exponential_blocks(logits, tf.reduce_max(logits, -1, keepdims=True))
+
+
+@fused
+def _exponential_blocks(logits, largest):
+    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
+    W = math.isqrt(V - 1) + 1
+    exponentials = tf.pad(tf.exp(logits - largest), [[0, 0], [0, 0], [0, W * W - V]])
+    return tf.reshape(exponentials, [B, P, W, W])
+
+
+@fused
+def _cross_entropy_gradient(blocks, total, ids, upstream, V):
+    flat = tf.reshape(blocks, [tf.shape(ids)[0], tf.shape(ids)[1], blocks.shape[-1] ** 2])
+    share = (upstream / total)[..., None]
+    return flat[..., :V] * share - tf.where(tf.range(V) == ids[..., None], upstream[..., None], 0.0)
+
+
+@fused
+def add_bias(logits: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Logits of any dtype plus a float32 bias, in float32."""
+    return tf.cast(logits, tf.float32) + bias

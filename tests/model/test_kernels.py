@@ -1,0 +1,197 @@
+"""Kernels: the compiled form against the plain one, written-out gradients against automatic ones."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model import kernels
+from model.layers import LAYER_NORM_EPSILON
+from tests.model_support import normal
+
+B, S, D, N, K = 4, 24, 16, 2, 5
+SEED = tf.constant([3, 4])
+TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 3e-2}
+
+
+def tensors(*shapes, dtype=tf.float32):
+    return [tf.cast(normal(*shape, seed=i), dtype) for i, shape in enumerate(shapes)]
+
+
+def arguments(name, dtype=tf.float32):
+    """What each fused function is called with."""
+    hidden = [B, S, D]
+    if name.startswith("_convolve"):
+        values, taps, upstream = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
+        return (values, taps) if name == "_convolve" else (values, taps, upstream)
+    if name.startswith("_add_and_norm"):
+        inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
+        gamma, beta = tensors([D], [D])
+        tail = (SEED, LAYER_NORM_EPSILON, 0.1)
+        if name == "_add_and_norm":
+            return inputs, residual, gamma, beta, *tail
+        return upstream, inputs, residual, gamma, *tail
+    (logits,) = tensors([B, S, 50])
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    if name == "_cross_entropy_gradient":
+        blocks = kernels.exponential_blocks(logits)
+        total = tf.reduce_sum(blocks, [2, 3])
+        ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
+        return blocks, total, ids, *tensors([B, S]), 50
+    inputs, upstream = tensors(hidden, hidden, dtype=dtype)
+    return {
+        "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
+        "_gelu": (inputs,),
+        "_gelu_gradient": (inputs, upstream),
+        "_drop": (inputs, SEED, 0.1),
+        "_exponential_blocks": (logits, largest),
+        "add_bias": (tf.cast(logits, dtype), *tensors([50])),
+    }[name]
+
+
+FUSED = sorted(name for name, value in vars(kernels).items() if hasattr(value, "compiled"))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("name", FUSED)
+def test_compiled_equals_plain(name, dtype):
+    function = getattr(kernels, name)
+    given = arguments(name, dtype)
+    compiled, plain = function.compiled(*given), function.plain(*given)
+    for one, other in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain), strict=True):
+        assert one.dtype == other.dtype
+        one, other = (tf.cast(value, tf.float32) for value in (one, other))
+        np.testing.assert_allclose(one, other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+def readable_norm(inputs, residual, gamma, beta, rate=0.0, seed=None):
+    total = residual + kernels.dropout(inputs, rate, seed)
+    mean, variance = tf.nn.moments(total, -1, keepdims=True)
+    return tf.nn.batch_normalization(total, mean, variance, beta, gamma, LAYER_NORM_EPSILON)
+
+
+def readable_convolution(values, taps):
+    padded = tf.pad(values, [[0, 0], [K // 2, K // 2], [0, 0], [0, 0]])
+    unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
+    return tf.einsum("bsnhk,bsnk->bsnh", unfolded, taps)
+
+
+def readable_cross_entropy(logits):
+    ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
+
+
+def fast_cross_entropy(logits):
+    ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
+    return kernels.cross_entropy(logits, ids)[0]
+
+
+HIDDEN = [B, S, D]
+PATHS = {
+    "gelu": (kernels.gelu, tf.nn.gelu, [HIDDEN]),
+    "dropout": (
+        lambda x: kernels.dropout(x, 0.3, SEED),
+        lambda x: x * tf.cast(kernels.dropout(tf.ones_like(x), 0.3, SEED) > 0, tf.float32) / 0.7,
+        [HIDDEN],
+    ),
+    "attention": (
+        lambda scores: kernels.attention_probabilities(scores, 0.5, 0.3, SEED),
+        lambda scores: kernels.dropout(tf.nn.softmax(scores + 0.5), 0.3, SEED),
+        [[B, N, S, S]],
+    ),
+    "affine": (
+        kernels.affine,
+        lambda x, kernel, bias: tf.einsum("bsi,io->bso", x, kernel) + bias,
+        [HIDDEN, [D, 2 * D], [2 * D]],
+    ),
+    "norm": (
+        lambda *given: kernels.add_and_norm(*given, LAYER_NORM_EPSILON),
+        readable_norm,
+        [HIDDEN, HIDDEN, [D], [D]],
+    ),
+    "norm with dropout": (
+        lambda *given: kernels.add_and_norm(*given, LAYER_NORM_EPSILON, 0.3, SEED),
+        lambda *given: readable_norm(*given, 0.3, SEED),
+        [HIDDEN, HIDDEN, [D], [D]],
+    ),
+    "norm without a residual": (
+        lambda x, gamma, beta: kernels.add_and_norm(x, None, gamma, beta, LAYER_NORM_EPSILON),
+        lambda x, gamma, beta: readable_norm(x, tf.zeros_like(x), gamma, beta),
+        [HIDDEN, [D], [D]],
+    ),
+    "convolution": (
+        kernels.dynamic_convolution,
+        readable_convolution,
+        [[B, S, N, D], [B, S, N, K]],
+    ),
+    "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
+    """Values and gradients; `compiled` as in a graph of large tensors."""
+    fast, readable, shapes = PATHS[name]
+    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 1 if compiled else 2**40)
+
+    @tf.function
+    def values_and_gradients(*given):
+        outputs = []
+        for path in (fast, readable):
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                output = path(*given)
+            upstream = tf.cos(tf.cast(tf.range(tf.size(output)), tf.float32))
+            upstream = tf.reshape(upstream, tf.shape(output))
+            outputs.append([output, *tape.gradient(output, given, upstream)])
+        return outputs
+
+    given = tensors(*shapes)
+    graph = values_and_gradients.get_concrete_function(*given).graph
+    if name != "affine":
+        nodes = [str(op.node_def) for op in graph.get_operations()]
+        assert any("_XlaMustCompile" in node for node in nodes) == compiled
+    for one, other in zip(*values_and_gradients(*given), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_only_known_large_shapes_are_compiled():
+    def calls(shape):
+        function = tf.function(kernels.gelu, input_signature=[tf.TensorSpec(shape, tf.float32)])
+        return [op.type for op in function.get_concrete_function().graph.get_operations()]
+
+    assert any("PartitionedCall" in kind for kind in calls([64, 64, 64]))
+    assert not any("PartitionedCall" in kind for kind in calls([64, None, 64]))
+    assert not any("PartitionedCall" in kind for kind in calls([8, 8, 8]))
+
+
+@pytest.mark.parametrize("name", ["_convolve", "_convolve_gradient"])
+def test_the_convolution_unfolds_nothing(name):
+    """No buffer of the compiled kernel is K times as large as the values, nor nearly."""
+    given = arguments(name)
+    hlo = getattr(kernels, name).compiled.experimental_get_compiler_ir(*given)(
+        stage="optimized_hlo"
+    )
+    entry = hlo[hlo.index("ENTRY") :]
+    sizes = [
+        np.prod([int(n) for n in shape.split(",")]) for shape in re.findall(r"f32\[([\d,]+)\]", entry)
+    ]
+    values = B * (S + K - 1) * N * D
+    assert values * 0.5 < max(sizes) <= values, entry
+
+
+def test_dropout_keeps_independent_elements():
+    """Shares of single elements, of neighbours, of rows and of two seeds, within sampling error."""
+    rate, shape = 0.1, [64, 128, 32]
+    seeds = [tf.constant(seed) for seed in ([0, 0], [0, 1], [1, 0], [7, 2**31 - 1])]
+    masks = [kernels.dropout(tf.ones(shape), rate, seed).numpy() == 0 for seed in seeds]
+    size = masks[0].size
+    pairs = [(mask, np.roll(mask, 1, axis)) for mask in masks for axis in range(3)]
+    pairs += [(one, other) for i, one in enumerate(masks) for other in masks[:i]]
+    for mask in masks:
+        assert abs(mask.mean() - rate) < 4 * (rate * (1 - rate) / size) ** 0.5
+    for one, other in pairs:
+        both = (one & other).mean()
+        assert abs(both - rate**2) < 4 * (rate**2 * (1 - rate**2) / size) ** 0.5
