@@ -38,6 +38,7 @@ from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import checked_bool, differences, read_json_object, replace_checked
 from training.loop import Evaluator, Trainer
+from training.memory import peak_memory_gib
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 FLAGS = flags.FLAGS
@@ -297,7 +298,7 @@ def report(model_dir: str, step: int) -> None:
     last = monitoring.read_metrics(model_dir)[-1:]
     print(
         f"step {step}, model in {model_dir}, curves in {picture},"
-        f" peak memory {monitoring.peak_memory_gib():.1f} GiB",
+        f" peak memory {peak_memory_gib():.1f} GiB",
         file=sys.stderr,
     )
     for row in last:

@@ -92,8 +92,8 @@ def _kept(like, seed, rate):
 
     The hash is integer arithmetic that fuses into whatever reads it, so that no mask is ever
     stored: the backward pass works it out again. TensorFlow's generator spends 5 ns a word on a
-    processor, a tenth of a training step. Whole words are compared, since uniform floats of bfloat16
-    have 128 values and would drop 13/128 of the elements where 1/10 is asked for.
+    processor, a tenth of a training step. Whole words are compared, since uniform floats of
+    bfloat16 have 128 values and would drop 13/128 of the elements where 1/10 is asked for.
     """
     first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
     # By way of int64, whose range and casts there are on GPUs.
@@ -147,7 +147,7 @@ def _attention_probabilities_gradient(upstream, undropped, seed, rate):
 
 
 def affine(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """inputs [..., in] times kernel [in, out] plus bias [out], as one matrix product over tokens."""
+    """inputs [..., in] times kernel [in, out] plus bias [out], as one product over all tokens."""
     # Variables of mixed precision become tensors of the compute dtype here.
     return _affine(inputs, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
 
@@ -161,9 +161,7 @@ def _affine(inputs, kernel, bias):
         upstream = tf.reshape(upstream, [-1, kernel.shape[1]])
         to_inputs = tf.matmul(upstream, kernel, transpose_b=True)
         to_kernel = tf.matmul(flat, upstream, transpose_a=True)
-        # A product with ones, about twice as fast on a processor as the sum.
-        to_bias = tf.matmul(tf.ones([1, tf.shape(upstream)[0]], upstream.dtype), upstream)
-        return tf.reshape(to_inputs, tf.shape(inputs)), to_kernel, tf.squeeze(to_bias, 0)
+        return tf.reshape(to_inputs, tf.shape(inputs)), to_kernel, _sum_of_rows(upstream)
 
     return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)), gradient
 
@@ -198,12 +196,13 @@ def add_and_norm(
     @tf.custom_gradient
     def norm(inputs, residual, gamma, beta):
         def gradient(upstream):
-            to_inputs, to_residual, to_gamma, to_beta = _add_and_norm_gradient(
+            to_inputs, to_residual, by_gamma = _add_and_norm_gradient(
                 upstream, inputs, residual, gamma, seed, epsilon, rate
             )
             if residual.shape.rank == 0:
                 to_residual = tf.zeros([], residual.dtype)
-            return to_inputs, to_residual, to_gamma, to_beta
+            to_beta = _sum_of_rows(tf.cast(upstream, tf.float32))
+            return to_inputs, to_residual, _sum_of_rows(by_gamma), to_beta
 
         return _add_and_norm(inputs, residual, gamma, beta, seed, epsilon, rate), gradient
 
@@ -218,22 +217,21 @@ def _add_and_norm(inputs, residual, gamma, beta, seed, epsilon, rate):
 
 @fused
 def _add_and_norm_gradient(upstream, inputs, residual, gamma, seed, epsilon, rate):
+    """Gradients of inputs and residual, and what adds up to that of gamma."""
     normed, deviation = _normalized(inputs, residual, seed, epsilon, rate)
     upstream = tf.cast(upstream, tf.float32)
-    rows = list(range(upstream.shape.rank - 1))
-    to_gamma = tf.reduce_sum(upstream * normed, rows)
-    to_beta = tf.reduce_sum(upstream, rows)
     scaled = upstream * gamma
     mean = tf.reduce_mean(scaled, -1, keepdims=True)
     slope = tf.reduce_mean(scaled * normed, -1, keepdims=True)
     to_sum = (scaled - mean - normed * slope) / deviation
     to_inputs = to_sum if seed is None else _drop.plain(to_sum, seed, rate)
-    return (
-        tf.cast(to_inputs, inputs.dtype),
-        tf.cast(to_sum, residual.dtype),
-        to_gamma,
-        to_beta,
-    )
+    return tf.cast(to_inputs, inputs.dtype), tf.cast(to_sum, residual.dtype), upstream * normed
+
+
+def _sum_of_rows(tensor):
+    """[..., D] -> [D], as a product with ones: on a processor 2 to 6 times as fast as a sum."""
+    rows = tf.reshape(tensor, [-1, tensor.shape[-1]])
+    return tf.squeeze(tf.matmul(tf.ones([1, tf.shape(rows)[0]], rows.dtype), rows), 0)
 
 
 def _normalized(inputs, residual, seed, epsilon, rate):
@@ -327,15 +325,17 @@ def exponential_blocks(logits: tf.Tensor) -> tf.Tensor:
     Returns:
         [B, P, W, W], W = ceil(sqrt(V)).
     """
-    return _exponential_blocks(logits, tf.reduce_max(logits, -1, keepdims=True))
+    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
+    W = math.isqrt(V - 1) + 1
+    exponentials = _exponentials(logits, tf.reduce_max(logits, -1, keepdims=True))
+    # Not fused: with the zeros inside, the exponentials are no longer worked out in parallel.
+    exponentials = tf.pad(exponentials, [[0, 0], [0, 0], [0, W * W - V]])
+    return tf.reshape(exponentials, [B, P, W, W])
 
 
 @fused
-def _exponential_blocks(logits, largest):
-    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
-    W = math.isqrt(V - 1) + 1
-    exponentials = tf.pad(tf.exp(logits - largest), [[0, 0], [0, 0], [0, W * W - V]])
-    return tf.reshape(exponentials, [B, P, W, W])
+def _exponentials(logits, largest):
+    return tf.exp(logits - largest)
 
 
 @fused

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -124,12 +123,6 @@ class ProgressBar:
     def close(self) -> None:
         """Draws the bar a last time."""
         self._bar.close()
-
-
-def peak_memory_gib() -> float:
-    """The most memory this process has held on the host, in GiB."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 class Interrupted(Exception):

@@ -1,4 +1,4 @@
-"""Kernels: the compiled form against the plain one, written-out gradients against automatic ones."""
+"""Kernels: compiled against plain, written-out gradients against automatic ones."""
 
 import re
 
@@ -45,7 +45,7 @@ def arguments(name, dtype=tf.float32):
         "_gelu": (inputs,),
         "_gelu_gradient": (inputs, upstream),
         "_drop": (inputs, SEED, 0.1),
-        "_exponential_blocks": (logits, largest),
+        "_exponentials": (logits, largest),
         "add_bias": (tf.cast(logits, dtype), *tensors([50])),
     }[name]
 
@@ -175,9 +175,8 @@ def test_the_convolution_unfolds_nothing(name):
         stage="optimized_hlo"
     )
     entry = hlo[hlo.index("ENTRY") :]
-    sizes = [
-        np.prod([int(n) for n in shape.split(",")]) for shape in re.findall(r"f32\[([\d,]+)\]", entry)
-    ]
+    shapes = re.findall(r"f32\[([\d,]+)\]", entry)
+    sizes = [np.prod([int(n) for n in shape.split(",")]) for shape in shapes]
     values = B * (S + K - 1) * N * D
     assert values * 0.5 < max(sizes) <= values, entry
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from pretrain.hparams import PretrainingHParams, max_predictions
 from model.kernels import exponential_blocks
+from pretrain.hparams import PretrainingHParams, max_predictions
 from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
 
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}

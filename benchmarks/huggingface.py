@@ -1,0 +1,342 @@
+"""Contestants of Hugging Face's PyTorch models, at our sizes. Imports torch, not TensorFlow.
+
+Each is a function that returns what is timed; it takes `fields`, which is `dataclasses.asdict` of
+an EncoderConfig, since importing `model` would import TensorFlow. Weights are random. What differs
+from our networks:
+
+- A ConvBERT whose `head_ratio` exceeds its heads (the generator of convbert-small) keeps one head
+  of width D/2 there, of width D here: its mixed attention is half as wide as ours.
+- The classifier of ELECTRA and ConvBERT has a D x D layer before the output; BERT's is its pooler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader, RandomSampler
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+    get_linear_schedule_with_warmup,
+)
+from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+from errors import InputError
+
+SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
+MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
+
+_SAME_NAME = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+)
+_AUTOCAST = {"float32": False, "mixed_bfloat16": True}
+
+
+def inference(
+    fields: dict[str, Any],
+    batch: int,
+    length: int,
+    precision: str = "float32",
+    model_type: str | None = None,
+) -> Callable[[], np.ndarray]:
+    """The encoder's forward pass over a full batch (no padding).
+
+    Args:
+        fields: of an EncoderConfig.
+        batch: B.
+        length: S.
+        precision: "float32" or "mixed_bfloat16" (autocast).
+        model_type: "convbert", "electra" or "bert"; by default as `token_mixer` says, the first or
+            the second. ELECTRA's encoder is BERT's, with a projection of narrower embeddings.
+    """
+    torch.manual_seed(0)
+    model = _encoder(_config(fields, model_type)).eval()
+    ids = _random_ids(batch, length, fields["vocab_size"])
+
+    @torch.inference_mode()
+    def run():
+        with _autocast(precision):
+            return model(ids).last_hidden_state.float().numpy()
+
+    run.facts = _facts(model, model)
+    return run
+
+
+def pretraining_step(
+    fields: dict[str, Any],
+    generator_fields: dict[str, Any],
+    batch: int,
+    length: int,
+    precision: str = "float32",
+    sampling: str = "multinomial",
+) -> Callable[[], float]:
+    """A whole training step of replaced-token detection, input apart; returns the loss.
+
+    Args:
+        fields: of the discriminator's EncoderConfig.
+        generator_fields: of the generator's; `embedding_size` and the sizes of the tables are the
+            discriminator's, whose embeddings it shares.
+        batch: B.
+        length: S.
+        precision: "float32" or "mixed_bfloat16" (autocast).
+        sampling: how the generator's tokens are drawn, "multinomial" as is usual or "inverse_cdf",
+            which is faster.
+    """
+    torch.manual_seed(0)
+    sample = _chosen("sampling", sampling, SAMPLING)
+    networks = ReplacedTokenDetection(_config(fields), _config(generator_fields), sample)
+    networks.train()
+    optimizer = _optimizer(networks, 3e-4)
+    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
+    ids = _random_ids(batch, length, fields["vocab_size"])
+
+    def run():
+        with _autocast(precision):
+            loss = networks(ids)
+        return _update(loss, networks, optimizer, schedule)
+
+    run.facts = _facts(networks, networks.discriminator)
+    return run
+
+
+def finetuning_epoch(
+    fields: dict[str, Any],
+    lengths: Sequence[int],
+    batch: int,
+    precision: str = "float32",
+    num_labels: int = 2,
+    group_by_length: bool = False,
+    model_type: str | None = None,
+) -> Callable[[], float]:
+    """One epoch of sequence classification with dynamic padding; returns the last loss.
+
+    Batches come in random order, each padded to its longest example (DataCollatorWithPadding); the
+    last may be smaller. The learning rate rises and falls within the epoch.
+
+    Args:
+        fields: of an EncoderConfig.
+        lengths: tokens of each example.
+        batch: B.
+        precision: "float32" or "mixed_bfloat16" (autocast).
+        num_labels: classes, or 1 for regression.
+        group_by_length: batches of similar length, as the Trainer's strategy of this name.
+        model_type: as for `inference`.
+    """
+    torch.manual_seed(0)
+    config = _config(fields, model_type, num_labels=num_labels)
+    model = AutoModelForSequenceClassification.from_config(config).train()
+    examples = _random_examples(lengths, fields["vocab_size"], num_labels)
+    sampler = RandomSampler(examples)
+    if group_by_length:
+        sampler = LengthGroupedSampler(batch, lengths=list(lengths))
+    batches = DataLoader(examples, batch, sampler=sampler, collate_fn=_pad)
+    optimizer = _optimizer(model, 1e-4)
+
+    def run():
+        steps = len(batches)
+        schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
+        for features in batches:
+            with _autocast(precision):
+                loss = model(**features).loss
+            last = _update(loss, model, optimizer, schedule)
+        return last
+
+    run.facts = _facts(model, model)
+    return run
+
+
+class ReplacedTokenDetection(nn.Module):
+    """ELECTRA's pre-training, put together from transformers' encoders and heads.
+
+    Shape: ids int64 [B, S], unmasked and without padding -> loss [].
+    """
+
+    def __init__(
+        self, config: PreTrainedConfig, generator_config: PreTrainedConfig, sample: Callable
+    ):
+        super().__init__()
+        self.sample = sample
+        self.discriminator = _encoder(config)
+        self.head = ElectraDiscriminatorPredictions(config)  # ConvBERT has no class of its own
+        self.head.apply(self.discriminator._init_weights)
+        self.generator = AutoModelForMaskedLM.from_config(generator_config)
+        self.generator.base_model.embeddings = self.discriminator.embeddings
+        self.generator.tie_weights()  # of its output layer, to the shared embeddings
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        masked_ids, positions = mask_tokens(ids)
+        originals = ids.gather(1, positions)  # [B, P]
+        logits = self.generator_logits(masked_ids, positions)  # [B * P, V]
+        generator_loss = F.cross_entropy(logits, originals.flatten())
+        with torch.no_grad():
+            sampled = self.sample(logits.softmax(-1)).view_as(originals)
+            corrupted = ids.scatter(1, positions, sampled)
+            labels = (corrupted != ids).float()
+        hidden = self.discriminator(corrupted).last_hidden_state  # [B, S, D]
+        loss = F.binary_cross_entropy_with_logits(self.head(hidden).float(), labels)
+        return generator_loss + DISC_WEIGHT * loss
+
+    def generator_logits(self, masked_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Logits of the masked slots only, float32 [B * P, V]."""
+        hidden = self.generator.base_model(masked_ids).last_hidden_state
+        masked = torch.take_along_dim(hidden, positions[..., None], 1)  # [B, P, D]
+        transformed = self.generator.generator_predictions(masked.flatten(0, 1))  # [B * P, E]
+        return self.generator.generator_lm_head(transformed).float()
+
+
+def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dynamic masking of ordinary tokens.
+
+    Args:
+        ids: int64 [B, S].
+
+    Returns:
+        The ids with `MASK_TOKEN_PROB` of the chosen tokens hidden, and the distinct positions that
+        were chosen, int64 [B, P].
+    """
+    special = torch.tensor(list(SPECIAL_IDS.values()))
+    noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
+    positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices
+    originals = ids.gather(1, positions)  # [B, P]
+    hide = torch.rand(originals.shape) < MASK_TOKEN_PROB
+    return ids.scatter(1, positions, originals.masked_fill(hide, SPECIAL_IDS["mask"])), positions
+
+
+def _multinomial(probabilities: torch.Tensor) -> torch.Tensor:
+    """What torch has for it; as with Gumbel noise, a random number for each probability."""
+    return torch.multinomial(probabilities, 1)
+
+
+def _inverse_cdf(probabilities: torch.Tensor) -> torch.Tensor:
+    """One random number a draw, and so much less work: [N, V] -> [N, 1]."""
+    cumulative = probabilities.cumsum(-1)
+    threshold = torch.rand(len(cumulative), 1) * cumulative[:, -1:]
+    drawn = torch.searchsorted(cumulative, threshold, right=True)
+    return drawn.clamp(max=cumulative.shape[-1] - 1)  # rounding may push it past the end
+
+
+SAMPLING = {"multinomial": _multinomial, "inverse_cdf": _inverse_cdf}
+
+
+def _config(
+    fields: dict[str, Any], model_type: str | None = None, **others: Any
+) -> PreTrainedConfig:
+    """Hugging Face's configuration of our fields; InputError where it has no such network."""
+    convolves = fields["token_mixer"] != "attention"
+    model_type = model_type or ("convbert" if convolves else "electra")
+    possible = {"share_layers": False}
+    if model_type == "convbert":
+        possible |= {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
+        others["num_groups"] = fields["linear_groups"]
+        others["conv_kernel_size"] = fields["conv_kernel_size"]
+        others["head_ratio"] = fields["head_ratio"]
+    else:
+        possible |= {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
+    if model_type == "bert":
+        possible["embedding_size"] = fields["hidden_size"]
+    else:
+        others["embedding_size"] = fields["embedding_size"]
+    for name, value in possible.items():
+        if fields[name] != value:
+            raise InputError(
+                f"`{name}` should be {value!r} for Hugging Face's {model_type}."
+                f" Received: {fields[name]!r}"
+            )
+    others.update({name: fields[name] for name in _SAME_NAME})
+    return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
+
+
+def _encoder(config: PreTrainedConfig) -> PreTrainedModel:
+    """An encoder with the best attention that transformers has for it: SDPA, or none but eager."""
+    without_pooler = {"add_pooling_layer": False} if config.model_type == "bert" else {}
+    return AutoModel.from_config(config, **without_pooler)
+
+
+def _facts(module: nn.Module, model: PreTrainedModel) -> dict[str, Any]:
+    return {
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "attention": model.config._attn_implementation,
+    }
+
+
+def _autocast(precision: str) -> torch.autocast:
+    enabled = _chosen("precision", precision, _AUTOCAST)
+    return torch.autocast("cpu", torch.bfloat16, enabled=enabled)
+
+
+def _chosen(name: str, value: str, choices: dict[str, Any]) -> Any:
+    if value not in choices:
+        raise InputError(f"`{name}` should be {' or '.join(choices)}. Received: {value!r}")
+    return choices[value]
+
+
+def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
+    """AdamW; as everywhere, biases and layer norms do not decay."""
+    groups = {0.01: [], 0.0: []}
+    for name, parameter in module.named_parameters():
+        decays = not name.endswith("bias") and "LayerNorm" not in name
+        groups[0.01 if decays else 0.0].append(parameter)
+    groups = [{"params": group, "weight_decay": rate} for rate, group in groups.items()]
+    return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
+
+
+def _update(
+    loss: torch.Tensor, module: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler
+) -> float:
+    loss.backward()
+    nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.item()
+
+
+def _random_ids(batch: int, length: int, vocab_size: int) -> torch.Tensor:
+    """int64 [batch, length] of ordinary tokens between [CLS] and [SEP]."""
+    ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length])
+    ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
+    return torch.from_numpy(ids)
+
+
+def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -> list[dict]:
+    draw = np.random.default_rng(0)
+    labels = draw.random(len(lengths), np.float32)
+    if num_labels > 1:
+        labels = draw.integers(num_labels, size=len(lengths))
+    ids = _random_ids(len(lengths), max(lengths), vocab_size)
+    return [
+        {"input_ids": row[:length], "labels": label}
+        for row, length, label in zip(ids, lengths, torch.from_numpy(labels))
+    ]
+
+
+def _pad(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """A batch as long as its longest example."""
+    ids = [example["input_ids"] for example in examples]
+    masks = [torch.ones_like(row) for row in ids]
+    return {
+        "input_ids": nn.utils.rnn.pad_sequence(ids, batch_first=True),
+        "attention_mask": nn.utils.rnn.pad_sequence(masks, batch_first=True),
+        "labels": torch.stack([example["labels"] for example in examples]),
+    }

@@ -1,0 +1,326 @@
+"""Contestants of this project, each a function that returns what is timed. Imports TensorFlow.
+
+Where a function takes `fields`, that is `dataclasses.asdict` of an EncoderConfig.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from analysis.operations import EXECUTED, pretraining
+from data.input_pipeline import pretraining_dataset, record_files
+from data.vocabulary import Vocabulary
+from model import EncoderConfig, build_encoder, named_size
+from model.encoder import EncoderLayer
+from model.mixer import attention_bias
+from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
+from pretrain.objectives import build_objective
+from training.loop import Trainer
+from training.memory import peak_memory_gib
+from training.optimizer import WarmupTimesDecay, create_optimizer
+
+SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
+_SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
+
+
+def random_ids(batch: int, length: int, vocab_size: int = 30522) -> np.ndarray:
+    """int32 [batch, length] of ordinary tokens between [CLS] and [SEP]."""
+    ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length], np.int32)
+    ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
+    return ids
+
+
+def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
+    """[m, k] times [k, n], `products` times over."""
+    tf.random.set_seed(0)
+    left = tf.Variable(tf.cast(tf.random.normal([m, k]), dtype))
+    right = tf.Variable(tf.cast(tf.random.normal([k, n]), dtype))
+
+    @tf.function
+    def multiply():
+        done = []
+        for _ in range(products):
+            # One after the other; without this, TensorFlow would compute their like only once.
+            with tf.control_dependencies(done[-1:]):
+                done.append(tf.matmul(left, right))
+        return tf.stack([product[0, 0] for product in done])
+
+    def run():
+        multiply().numpy()
+
+    run.facts = {"flops": 2 * m * k * n * products}
+    return run
+
+
+def inference(
+    batch: int,
+    length: int,
+    precision: str = "float32",
+    xla: bool = False,
+    *,
+    size: str | None = None,
+    fields: dict[str, Any] | None = None,
+):
+    """The encoder's forward pass over a full batch (no padding), of a named size or of `fields`."""
+    tf_keras.mixed_precision.set_global_policy(precision)
+    config = EncoderConfig(**fields) if fields else named_size(size)
+    encoder = build_encoder(config)
+    forward = tf.function(
+        lambda ids: encoder({"input_ids": ids}).sequence, jit_compile=xla, reduce_retracing=False
+    )
+    ids = tf.constant(random_ids(batch, length, config.vocab_size))
+    return lambda: forward(ids).numpy()
+
+
+def mixer_block(
+    fields: dict[str, Any],
+    batch: int,
+    length: int,
+    precision: str = "float32",
+    training: bool = False,
+    xla: bool = False,
+):
+    """A layer without its feed-forward block: token mixer, output projection, residual, norm.
+
+    When training, with dropout and the gradients with respect to inputs and weights.
+    """
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(precision)
+    config = EncoderConfig(**fields)
+    layer = EncoderLayer(config)
+    dtype = layer.compute_dtype
+    hidden, upstream = (
+        tf.cast(tf.random.normal([batch, length, config.hidden_size]), dtype) for _ in range(2)
+    )
+    bias = attention_bias(tf.ones([batch, length], tf.int32), dtype)
+    token_mask = tf.ones([batch, length, 1], dtype) if config.mask_padding else None
+    seeds = tf.constant([[1, 2], [3, 4]])
+
+    def block(hidden):
+        mixer_seed, output_seed = (seeds[0], seeds[1]) if training else (None, None)
+        mixed, _ = layer.mixer(hidden, bias, token_mask, seed=mixer_seed)
+        output = layer.mixer_output(mixed)
+        return layer.mixer_norm(output, hidden, config.hidden_dropout_prob, output_seed)
+
+    block(hidden)  # creates the weights
+
+    @tf.function(jit_compile=xla)
+    def compute(hidden, upstream):
+        if not training:
+            return [block(hidden)]
+        with tf.GradientTape() as tape:
+            tape.watch(hidden)
+            output = block(hidden)
+        weights = [layer.mixer, layer.mixer_output, layer.mixer_norm]
+        weights = [variable for part in weights for variable in part.trainable_variables]
+        return tape.gradient(output, [hidden, *weights], upstream)
+
+    return lambda: _wait(compute(hidden, upstream))
+
+
+def encoder_gradients(fields: dict[str, Any], batch: int, length: int, precision: str = "float32"):
+    """The encoder's forward and backward pass over a full batch, with dropout.
+
+    Its fact `memory_before` is the peak of the process, GiB, before the first pass.
+    """
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(precision)
+    config = EncoderConfig(**fields)
+    encoder = build_encoder(config)
+    ids = tf.constant(random_ids(batch, length, config.vocab_size))
+    upstream = tf.random.normal([batch, length, config.hidden_size])
+    seed = tf.constant([1, 2])
+
+    @tf.function
+    def compute(ids, upstream, seed):
+        with tf.GradientTape() as tape:
+            output = encoder({"input_ids": ids}, training=True, seed=seed).sequence
+        gradients = tape.gradient(
+            output, encoder.trainable_variables, tf.cast(upstream, output.dtype)
+        )
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    compute.get_concrete_function(ids, upstream, seed)
+
+    def run():
+        _wait(compute(ids, upstream, seed))
+
+    run.facts = {"memory_before": peak_memory_gib()}
+    return run
+
+
+def step_hparams(
+    size: str, batch: int, length: int, precision: str = "float32", **hparams: Any
+) -> PretrainingHParams:
+    """The resolved hyper-parameters of `pretraining_step`."""
+    overrides = hparams.get("model_hparam_overrides", {})
+    values = {
+        "model_size": size,
+        "vocab_size": overrides.get("vocab_size", named_size(size).vocab_size),
+        "max_seq_length": length,
+        "train_batch_size": batch,
+        "precision": precision,
+        **hparams,
+    }
+    return resolve_hparams(values, values["vocab_size"])
+
+
+def step_flops(hparams: PretrainingHParams) -> float:
+    """Operations of the matrix products of one training step.
+
+    The model's, that is: forward and backward pass of what has to be computed, whatever is
+    computed besides; nothing for lookups, and only masked slots for the generator's head.
+    """
+    tokens = hparams.train_batch_size * hparams.max_seq_length
+    return pretraining(hparams, EXECUTED).matrix * (1 + EXECUTED.backward) * tokens
+
+
+def pretraining_step(
+    size: str,
+    batch: int,
+    length: int,
+    precision: str = "float32",
+    xla: bool = False,
+    steps: int = 1,
+    **hparams,
+):
+    """Whole training steps as run_pretraining.py takes them, input apart."""
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(precision)
+    hparams = step_hparams(size, batch, length, precision, **hparams)
+    config = encoder_config(hparams, hparams.vocab_size)
+    objective = build_objective(hparams, config, SPECIAL_IDS)
+    optimizer = create_optimizer(
+        "adam", WarmupTimesDecay(1e-4, *_SCHEDULE), 0.01, objective.trainable_variables
+    )
+
+    def batches(start_step):
+        ids = random_ids(batch, length, config.vocab_size)
+        features = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+        return tf.data.Dataset.from_tensors(features).repeat()
+
+    trainer = Trainer(
+        objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy(), xla=xla
+    )
+    count = tf.constant(steps)
+
+    def run():
+        trainer.train(count)
+
+    run.facts = {"flops": steps * step_flops(hparams)}
+    return run
+
+
+def input_pipeline(data_dir: str, batch: int, length: int, batches: int = 500):
+    """Batches as run_pretraining.py reads them, with nothing that consumes them."""
+    dataset = pretraining_dataset(
+        record_files(data_dir),
+        batch_size=batch,
+        max_seq_length=length,
+        seed=0,
+        vocab_size=Vocabulary.load(data_dir).size,
+    )
+    iterator = iter(dataset)
+
+    @tf.function
+    def read(iterator):
+        tokens = 0
+        for _ in tf.range(batches):
+            tokens += tf.reduce_sum(next(iterator)["input_mask"])
+        return tokens
+
+    def run():
+        read(iterator).numpy()
+
+    run.facts = {"examples": batch * batches}
+    return run
+
+
+def finetuning_rows(
+    fields: dict[str, Any],
+    task: str,
+    data_dir: str,
+    vocab: str,
+    batch: int,
+    precision: str = "float32",
+    max_examples: int = 0,
+):
+    """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
+    # Here, as the other contestants would only be slowed down by what these import.
+    from finetune.encoding import Encoded
+    from finetune.hparams import resolve_hparams
+    from finetune.task import load_task
+    from finetune.task_data import load_task_data
+
+    declared = load_task(task)
+    hparams = resolve_hparams(
+        {"train_batch_size": batch, "precision": precision}, declared, EncoderConfig(**fields)
+    )
+    vocabulary = Vocabulary.load(vocab)
+    data = load_task_data(declared, data_dir, vocabulary, hparams, cache_dir=None, test=False)
+    rows = data.train
+    if 0 < max_examples < len(rows):
+        end = rows.row_splits[max_examples]
+        rows = Encoded(
+            rows.row_splits[: max_examples + 1],
+            {name: column[:end] for name, column in rows.tokens.items()},
+            {name: column[:max_examples] for name, column in rows.rows.items()},
+            rows.truncated,
+        )
+    return data.task, rows, hparams
+
+
+def finetuning_epoch(
+    fields: dict[str, Any],
+    task: str,
+    data_dir: str,
+    vocab: str,
+    batch: int,
+    precision: str = "float32",
+    max_examples: int = 0,
+):
+    """As many steps of fine-tuning random weights as there are full batches in an epoch.
+
+    Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
+    """
+    from finetune.batches import TrainingBatches
+    from finetune.objective import FineTuning, create_head, learning_rate_scales
+
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(precision)
+    declared, rows, hparams = finetuning_rows(
+        fields, task, data_dir, vocab, batch, precision, max_examples
+    )
+    encoder = build_encoder(EncoderConfig(**fields))
+    objective = FineTuning(encoder, create_head(declared, encoder, hparams), hparams.loss_reduction)
+    optimizer = create_optimizer(
+        hparams.optimizer,
+        WarmupTimesDecay(hparams.learning_rate, *_SCHEDULE),
+        hparams.weight_decay_rate,
+        objective.trainable_variables,
+        learning_rate_scales(objective, hparams.layerwise_lr_decay),
+    )
+    batches = TrainingBatches(
+        rows,
+        batch,
+        hparams.seed,
+        max_seq_length=hparams.max_seq_length,
+        length_buckets=hparams.length_buckets,
+    )
+    trainer = Trainer(objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy())
+    steps = max(1, len(rows) // batch)
+
+    def run():
+        trainer.train(tf.constant(steps))
+
+    run.facts = {"examples": steps * batch}
+    return run
+
+
+def _wait(tensors: list[tf.Tensor]) -> None:
+    """Returns when the tensors, results of one function, are there; copies next to nothing."""
+    tf.reshape(tensors[-1], [-1])[0].numpy()

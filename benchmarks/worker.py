@@ -1,0 +1,45 @@
+"""The process of one contestant: see contest.py, which starts it and says when to measure."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+
+from training.memory import peak_memory_gib
+
+
+def main() -> None:
+    """Answers one line of JSON on standard output for each on standard input."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever libraries print goes elsewhere
+
+    def answer(**values) -> None:
+        print(json.dumps(values), file=answers, flush=True)
+
+    task = json.loads(sys.stdin.readline())
+    module, function = task["target"].split(":")
+    try:
+        run = getattr(importlib.import_module(module), function)(**task["arguments"])
+    except ModuleNotFoundError as error:
+        answer(missing=f"{error.name} is not installed")
+        return
+    run()  # traces, compiles, fills pipelines
+    repeats = max(1, round(task["seconds"] / _seconds(run, 1)))
+    answer(facts=getattr(run, "facts", {}))
+    for _ in sys.stdin:
+        seconds = _seconds(run, repeats)
+        answer(seconds=seconds, peak_memory=peak_memory_gib())
+
+
+def _seconds(run, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - start) / repeats
+
+
+if __name__ == "__main__":
+    main()

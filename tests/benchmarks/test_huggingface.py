@@ -1,0 +1,238 @@
+"""Hugging Face's side of the benchmarks: the same networks as ours, and steps that train."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from errors import InputError
+from model import SIZES, EncoderConfig
+from pretrain.hparams import generator_config, resolve_hparams
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from benchmarks import huggingface  # noqa: E402, it imports the two
+
+B, S, V = 2, 16, 1100
+CONVBERT = EncoderConfig(
+    vocab_size=V,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=32,
+    max_position_embeddings=32,
+    conv_kernel_size=5,
+    linear_groups=2,
+)
+ELECTRA = CONVBERT.replace(token_mixer="attention", head_ratio=1, linear_groups=1)
+BERT = ELECTRA.replace(embedding_size=16)
+NETWORKS = {
+    "convbert": (dataclasses.asdict(CONVBERT), "eager"),
+    "electra": (dataclasses.asdict(ELECTRA), "sdpa"),
+    "bert": (dataclasses.asdict(BERT), "sdpa"),
+}
+PRECISIONS = ("float32", "mixed_bfloat16")
+
+# Encoder and pre-training graph, those of tests/analysis/test_parameters.py but for one: the
+# generator of convbert-small is narrower at Hugging Face (its head_ratio exceeds its heads).
+PARAMETERS = {
+    "convbert-small": (13_143_768, 14_019_903 - 177_408),
+    "convbert-medium-small": (17_475_888, 18_539_191),
+    "convbert-base": (105_680_520, 115_836_059),
+    "electra-small": (13_483_008, 14_196_219),
+    "electra-base": (108_891_648, 119_386_427),
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Threads that wait for each other cost more than such small networks."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def count(module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def generator_fields(config: EncoderConfig) -> dict:
+    return dataclasses.asdict(
+        config.replace(hidden_size=8, num_attention_heads=2, intermediate_size=16)
+    )
+
+
+@pytest.mark.parametrize("size", PARAMETERS)
+def test_networks_are_as_large_as_ours(size):
+    config = SIZES[size]
+    hparams = resolve_hparams({"model_size": size}, config.vocab_size)
+    fields = dataclasses.asdict(config)
+    generator = dataclasses.asdict(generator_config(hparams, config))
+    with torch.device("meta"):  # shapes without memory
+        networks = huggingface.ReplacedTokenDetection(
+            huggingface._config(fields),
+            huggingface._config(generator),
+            huggingface.SAMPLING["multinomial"],
+        )
+    assert (count(networks.discriminator), count(networks)) == PARAMETERS[size]
+
+
+def test_bert_without_pooler_is_as_large_as_electra():
+    fields = dataclasses.asdict(SIZES["bert-base"])
+    with torch.device("meta"):
+        bert = huggingface._encoder(huggingface._config(fields, "bert"))
+    assert type(bert).__name__ == "BertModel"
+    assert count(bert) == PARAMETERS["electra-base"][0]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("model_type", NETWORKS)
+def test_inference(model_type, precision):
+    fields, attention = NETWORKS[model_type]
+    run = huggingface.inference(fields, B, S, precision, model_type=model_type)
+    output = run()
+    assert output.shape == (B, S, 16)
+    assert output.dtype == np.float32
+    np.testing.assert_array_equal(run(), output)  # no dropout
+    assert run.facts["attention"] == attention
+    float32 = huggingface.inference(fields, B, S, model_type=model_type)()
+    assert (precision == "float32") == np.array_equal(output, float32)
+    np.testing.assert_allclose(output, float32, atol=0.1)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("config", [CONVBERT, ELECTRA])
+def test_pretraining_step(config, precision):
+    fields, generator = dataclasses.asdict(config), generator_fields(config)
+    for sampling in huggingface.SAMPLING:
+        run = huggingface.pretraining_step(fields, generator, B, S, precision, sampling)
+        assert run() == pytest.approx(math.log(V) + 50 * math.log(2), abs=0.5)
+        assert np.isfinite(run())
+
+
+@pytest.mark.parametrize("config", [CONVBERT, ELECTRA])
+def test_every_weight_is_trained_and_embeddings_are_shared(config):
+    networks = huggingface.ReplacedTokenDetection(
+        huggingface._config(dataclasses.asdict(config)),
+        huggingface._config(generator_fields(config)),
+        huggingface.SAMPLING["multinomial"],
+    )
+    generator, embeddings = networks.generator, networks.discriminator.embeddings
+    assert generator.base_model.embeddings is embeddings
+    assert generator.generator_lm_head.weight is embeddings.word_embeddings.weight
+    networks(huggingface._random_ids(B, S, V)).backward()
+    unused = [name for name, value in networks.named_parameters() if value.grad is None]
+    assert unused == []
+    optimizer = huggingface._optimizer(networks, 1e-3)
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(
+        list(networks.parameters())
+    )
+
+
+def test_masking():
+    ids = huggingface._random_ids(500, 40, V)
+    masked, positions = huggingface.mask_tokens(ids)
+    assert positions.shape == (500, 6)
+    chosen = torch.zeros_like(ids).scatter(1, positions, 1).bool()
+    assert (chosen.sum(1) == 6).all()  # distinct
+    assert not chosen[:, [0, -1]].any()  # neither [CLS] nor [SEP]
+    assert (masked == ids)[~chosen].all()
+    shown = masked[chosen]
+    hidden = shown == huggingface.SPECIAL_IDS["mask"]
+    assert (shown == ids[chosen])[~hidden].all()
+    assert hidden.float().mean().item() == pytest.approx(0.85, abs=0.03)
+
+
+@pytest.mark.parametrize("sampling", huggingface.SAMPLING)
+def test_sampling(sampling):
+    probabilities = torch.tensor([[0.5, 0.2, 0.0, 0.3]]).repeat(20_000, 1)
+    drawn = huggingface.SAMPLING[sampling](probabilities)
+    assert drawn.shape == (20_000, 1)
+    shares = torch.bincount(drawn.flatten(), minlength=4) / 20_000
+    np.testing.assert_allclose(shares, probabilities[0], atol=0.02)
+    assert shares[2] == 0
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("model_type", NETWORKS)
+def test_finetuning_epoch(model_type, precision, monkeypatch):
+    update, rates = huggingface._update, []
+
+    def spy(loss, module, optimizer, schedule):
+        rates.append(optimizer.param_groups[0]["lr"])
+        return update(loss, module, optimizer, schedule)
+
+    monkeypatch.setattr(huggingface, "_update", spy)
+    fields, _ = NETWORKS[model_type]
+    lengths = [5, 9, 16, 12, 3, 7]
+    run = huggingface.finetuning_epoch(fields, lengths, 2, precision, model_type=model_type)
+    assert run() == pytest.approx(math.log(2), abs=0.3)
+    run()
+    np.testing.assert_allclose(rates, [1e-4, 2 / 3 * 1e-4, 1 / 3 * 1e-4] * 2)
+
+
+def test_batches_are_padded_to_their_own_length(monkeypatch):
+    pad, widths = huggingface._pad, []
+
+    def spy(examples):
+        features = pad(examples)
+        widths.append(features["input_ids"].shape[1])
+        lengths = features["attention_mask"].sum(1).tolist()
+        assert lengths == [len(example["input_ids"]) for example in examples]
+        assert widths[-1] == max(lengths)
+        return features
+
+    monkeypatch.setattr(huggingface, "_pad", spy)
+    fields, _ = NETWORKS["electra"]
+    for grouped in (False, True):
+        huggingface.finetuning_epoch(fields, [4, 16] * 32, 4, group_by_length=grouped)()
+    assert len(widths) == 16 + 16
+    assert sum(widths[:16]) > sum(widths[16:])
+
+
+def test_regression():
+    fields, _ = NETWORKS["electra"]
+    assert np.isfinite(huggingface.finetuning_epoch(fields, [5, 9], 2, num_labels=1)())
+
+
+@pytest.mark.parametrize(
+    ("changes", "model_type", "named"),
+    [
+        ({"head_ratio": 4}, None, "head_ratio"),
+        ({"token_mixer": "convolution"}, None, "token_mixer"),
+        ({"convolution": "static"}, None, "convolution"),
+        ({"share_layers": True}, None, "share_layers"),
+        ({"token_mixer": "attention", "head_ratio": 1}, None, "linear_groups"),
+        ({}, "bert", "token_mixer"),
+    ],
+)
+def test_what_hugging_face_lacks_is_refused(changes, model_type, named):
+    fields = dataclasses.asdict(CONVBERT.replace(**changes))
+    with pytest.raises(InputError, match=f"`{named}` should be"):
+        huggingface.inference(fields, B, S, model_type=model_type)
+
+
+def test_bert_with_narrow_embeddings_is_refused():
+    with pytest.raises(InputError, match="`embedding_size` should be 16 for Hugging Face's bert"):
+        huggingface.inference(NETWORKS["electra"][0], B, S, model_type="bert")
+
+
+def test_unknown_precision_and_sampling_are_refused():
+    fields, _ = NETWORKS["electra"]
+    with pytest.raises(InputError, match="`precision` should be float32 or mixed_bfloat16"):
+        huggingface.inference(fields, B, S, "float16")()
+    with pytest.raises(InputError, match="`sampling` should be multinomial or inverse_cdf"):
+        huggingface.pretraining_step(fields, fields, B, S, sampling="gumbel")
+
+
+def test_tensorflow_is_not_imported():
+    command = "import sys; from benchmarks import huggingface; print('tensorflow' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", command], text=True) == "False\n"
