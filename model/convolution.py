@@ -80,13 +80,18 @@ class Convolution(tf_keras.layers.Layer):
             [B, S, A].
         """
         values = self.value(hidden) if values is None else values
-        if token_mask is not None:
-            hidden, values = hidden * token_mask, values * token_mask
+        token_mask = tf.cast(1.0 if token_mask is None else token_mask, values.dtype)
         if self.config.convolution == "static":
-            return self.depthwise(values)
-        source = self.span_key(hidden) * query if self.config.convolution == "span" else values
+            return self.depthwise(values * token_mask)
+        if self.config.convolution == "span":
+            source = self.span_key(hidden * token_mask) * query
+        else:
+            source = values * token_mask
         B, S = tf.shape(hidden)[0], tf.shape(hidden)[1]
         N, H, K = self.config.num_heads, self.config.head_size, self.config.conv_kernel_size
-        kernels = tf.nn.softmax(tf.reshape(self.kernel(source), [B, S, N, K]))
-        output = dynamic_convolution(tf.reshape(values, [B, S, N, H]), kernels)  # [B, S, N, H]
+        output = dynamic_convolution(
+            tf.reshape(values, [B, S, N, H]),
+            tf.reshape(self.kernel(source), [B, S, N, K]),
+            token_mask[..., None] if token_mask.shape.rank else token_mask,
+        )  # [B, S, N, H]
         return tf.reshape(output, [B, S, N * H])

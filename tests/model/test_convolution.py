@@ -104,19 +104,20 @@ def test_masked_layer_follows_the_equations(convolution):
 @pytest.mark.parametrize("K", KERNEL_SIZES)
 def test_dynamic_convolution(K):
     N, H = 3, 4
-    values, kernels = normal(B, S, N, H), normal(B, S, N, K, seed=2)
+    values, logits = normal(B, S, N, H), normal(B, S, N, K, seed=2)
     expected = lightweight_convolution(
-        values.reshape(B, S, N * H), lambda b, i, c: kernels[b, i, c // H]
+        values.reshape(B, S, N * H), lambda b, i, c: softmax(logits[b, i, c // H])
     )
-    output = dynamic_convolution(tf.constant(values), tf.constant(kernels)).numpy()
+    output = dynamic_convolution(tf.constant(values), tf.constant(logits), tf.ones([])).numpy()
     np.testing.assert_allclose(output.reshape(B, S, N * H), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_dynamic_convolution_shorter_than_its_kernel():
-    values, kernels = normal(1, 2, 1, 1), normal(1, 2, 1, 9, seed=2)
-    output = dynamic_convolution(tf.constant(values), tf.constant(kernels)).numpy().ravel()
-    x, w = values.ravel(), kernels[0, :, 0]  # the tap in the middle is the fifth
-    expected = [w[0, 4] * x[0] + w[0, 5] * x[1], w[1, 3] * x[0] + w[1, 4] * x[1]]
+    values, logits = normal(1, 2, 1, 1), normal(1, 2, 1, 9, seed=2)
+    output = dynamic_convolution(tf.constant(values), tf.constant(logits), tf.ones([])).numpy()
+    output, x = output.ravel(), values.ravel()
+    w = [softmax(row) for row in logits[0, :, 0]]  # the tap in the middle is the fifth
+    expected = [w[0][4] * x[0] + w[0][5] * x[1], w[1][3] * x[0] + w[1][4] * x[1]]
     np.testing.assert_allclose(output, expected, rtol=1e-5)
 
 

@@ -12,6 +12,7 @@ from tests.model_support import normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
 SEED = tf.constant([3, 4])
+TOKEN_MASK = tf.sequence_mask([24, 3, 17, 1], S, tf.float32)[:, :, None, None]
 TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 3e-2}
 
 
@@ -24,7 +25,8 @@ def arguments(name, dtype=tf.float32):
     hidden = [B, S, D]
     if name.startswith("_convolve"):
         values, taps, upstream = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
-        return (values, taps) if name == "_convolve" else (values, taps, upstream)
+        given = (values, taps, tf.cast(TOKEN_MASK, dtype))
+        return given if name == "_convolve" else (*given, upstream)
     if name.startswith("_add_and_norm"):
         inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
         gamma, beta = tensors([D], [D])
@@ -71,7 +73,8 @@ def readable_norm(inputs, residual, gamma, beta, rate=0.0, seed=None):
     return tf.nn.batch_normalization(total, mean, variance, beta, gamma, LAYER_NORM_EPSILON)
 
 
-def readable_convolution(values, taps):
+def readable_convolution(values, logits):
+    taps, values = tf.nn.softmax(logits), values * TOKEN_MASK
     padded = tf.pad(values, [[0, 0], [K // 2, K // 2], [0, 0], [0, 0]])
     unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
     return tf.einsum("bsnhk,bsnk->bsnh", unfolded, taps)
@@ -121,7 +124,7 @@ PATHS = {
         [HIDDEN, [D], [D]],
     ),
     "convolution": (
-        kernels.dynamic_convolution,
+        lambda values, logits: kernels.dynamic_convolution(values, logits, TOKEN_MASK),
         readable_convolution,
         [[B, S, N, D], [B, S, N, K]],
     ),
