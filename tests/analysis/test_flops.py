@@ -48,7 +48,7 @@ def profiled(function, *signature) -> dict[str, int]:
     for op in graph.get_operations():
         if op.type == "Einsum":
             counts["Einsum"] = counts.get("Einsum", 0) + _einsum(op)
-        # Nor are the sums over tokens that gradients write as products with ones any of the model's.
+        # Sums over tokens that gradients write as products with ones are none of the model's.
         if op.type == "MatMul" and op.inputs[0].shape[0] == 1:
             counts["MatMul"] -= 2 * op.inputs[1].shape.num_elements()
     return counts
