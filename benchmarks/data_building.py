@@ -128,11 +128,13 @@ def main(argv: list[str]) -> None:
     for _ in range(_ROUNDS.value):
         with tempfile.TemporaryDirectory() as folder:
             original, original_kept = time_original(folder)
-            ours, kept = time_builder(folder, processes=1)
+            ours, kept = time_builder(os.path.join(folder, "one"), processes=1)
+            parallel, _ = time_builder(os.path.join(folder, "all"), processes=os.cpu_count())
         ratios.append(ours / original)
         print(
             f"original {original / 1e6:.3f} M tokens/s, {original_kept:.1%} kept;"
             f" builder, one process, {ours / 1e6:.2f} M tokens/s, {kept:.2%} kept;"
+            f" builder, {os.cpu_count()} processes, {parallel / 1e6:.2f} M tokens/s;"
             f" ratio {ratios[-1]:.1f}",
             flush=True,
         )

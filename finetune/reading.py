@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import difflib
 import glob
 import math
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -298,15 +300,15 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
     if task.labels or task.kind in ("regression", "span"):
         return task
     place = split_path(task, data_dir, task.train)
-    found: set[str] = set()
+    found: collections.Counter[str] = collections.Counter()
     for where, row in _rows(task, data_dir, task.train, place):
         values = row["tags"] if task.kind == "tagging" else [row["label"]]
         if not isinstance(values, list):
             raise InputError(f"{where}: `tags` should be a list of tags. Received: {values!r}")
-        names = {_label_name(value) for value in values}
+        names = [_label_name(value) for value in values]
         if None in names:
             raise InputError(f"{where}: the label should not be empty. Received: {values!r}")
-        found |= names
+        found.update(names)
     if len(found) < 2:
         raise InputError(
             f"{place}: the training split of task {task.name} should have at least two labels. "
@@ -316,4 +318,6 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
     ordered = sorted(
         found, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)
     )
+    counted = ", ".join(f"{name} {found[name]:,}" for name in ordered)
+    print(f"{task.name} labels, collected from {task.train}: {counted}", file=sys.stderr)
     return dataclasses.replace(task, labels=tuple(ordered))

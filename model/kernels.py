@@ -189,43 +189,61 @@ def add_and_norm(
     Returns:
         [..., D] in the dtype of `inputs`.
     """
-    seed = seed if rate > 0.0 else None
+    if seed is not None and rate > 0.0:
+        # A kernel of its own, lest every pass of the norm works out the hash again.
+        inputs = _drop_then_add(inputs, residual, seed, rate)
+        residual = None
     if residual is None:
         residual = tf.zeros([], inputs.dtype)
 
     @tf.custom_gradient
     def norm(inputs, residual, gamma, beta):
         def gradient(upstream):
-            to_inputs, to_residual, by_gamma = _add_and_norm_gradient(
-                upstream, inputs, residual, gamma, seed, epsilon, rate
-            )
-            if residual.shape.rank == 0:
-                to_residual = tf.zeros([], residual.dtype)
+            to_sum, by_gamma = _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon)
+            to_residual = to_sum if residual.shape.rank else tf.zeros([], residual.dtype)
             to_beta = _sum_of_rows(tf.cast(upstream, tf.float32))
-            return to_inputs, to_residual, _sum_of_rows(by_gamma), to_beta
+            return to_sum, to_residual, _sum_of_rows(by_gamma), to_beta
 
-        return _add_and_norm(inputs, residual, gamma, beta, seed, epsilon, rate), gradient
+        return _add_and_norm(inputs, residual, gamma, beta, epsilon), gradient
 
     return norm(inputs, residual, gamma, beta)
 
 
+def _drop_then_add(inputs, residual, seed, rate):
+    if residual is None:
+        return dropout(inputs, rate, seed)
+
+    @tf.custom_gradient
+    def drop_and_add(inputs, residual):
+        def gradient(upstream):
+            return _drop(upstream, seed, rate), upstream
+
+        return _drop_and_add(inputs, residual, seed, rate), gradient
+
+    return drop_and_add(inputs, residual)
+
+
 @fused
-def _add_and_norm(inputs, residual, gamma, beta, seed, epsilon, rate):
-    normed, _ = _normalized(inputs, residual, seed, epsilon, rate)
+def _drop_and_add(inputs, residual, seed, rate):
+    return _drop.plain(inputs, seed, rate) + residual
+
+
+@fused
+def _add_and_norm(inputs, residual, gamma, beta, epsilon):
+    normed, _ = _normalized(inputs, residual, epsilon)
     return tf.cast(normed * gamma + beta, inputs.dtype)
 
 
 @fused
-def _add_and_norm_gradient(upstream, inputs, residual, gamma, seed, epsilon, rate):
-    """Gradients of inputs and residual, and what adds up to that of gamma."""
-    normed, deviation = _normalized(inputs, residual, seed, epsilon, rate)
+def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
+    """The gradient of the sum that is normalised, and what adds up to that of gamma."""
+    normed, deviation = _normalized(inputs, residual, epsilon)
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
     mean = tf.reduce_mean(scaled, -1, keepdims=True)
     slope = tf.reduce_mean(scaled * normed, -1, keepdims=True)
     to_sum = (scaled - mean - normed * slope) / deviation
-    to_inputs = to_sum if seed is None else _drop.plain(to_sum, seed, rate)
-    return tf.cast(to_inputs, inputs.dtype), tf.cast(to_sum, residual.dtype), upstream * normed
+    return tf.cast(to_sum, inputs.dtype), upstream * normed
 
 
 def _sum_of_rows(tensor):
@@ -234,12 +252,9 @@ def _sum_of_rows(tensor):
     return tf.squeeze(tf.matmul(tf.ones([1, tf.shape(rows)[0]], rows.dtype), rows), 0)
 
 
-def _normalized(inputs, residual, seed, epsilon, rate):
+def _normalized(inputs, residual, epsilon):
     """The normalised sum [..., D] and its standard deviation [..., 1], float32."""
-    inputs = tf.cast(inputs, tf.float32)
-    if seed is not None:
-        inputs = _drop.plain(inputs, seed, rate)
-    total = inputs + tf.cast(residual, tf.float32)
+    total = tf.cast(inputs, tf.float32) + tf.cast(residual, tf.float32)
     centered = total - tf.reduce_mean(total, -1, keepdims=True)
     deviation = tf.sqrt(tf.reduce_mean(centered * centered, -1, keepdims=True) + epsilon)
     return centered / deviation, deviation

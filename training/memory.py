@@ -12,6 +12,6 @@ def peak_memory_gib() -> float:
         with open("/proc/self/status") as status:
             high_water_mark = next(line for line in status if line.startswith("VmHWM"))
         return int(high_water_mark.split()[1]) / 2**20
-    except OSError:  # not Linux, where this includes what the parent process held
+    except (OSError, StopIteration):  # not Linux, where this includes what the parent process held
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30

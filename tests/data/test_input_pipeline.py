@@ -217,3 +217,19 @@ def test_other_errors_pass_unchanged(files):
         input_pipeline.clear_read_errors(files, S),
     ):
         raise tf.errors.InvalidArgumentError(None, None, "unrelated")
+
+
+def test_reading_runs_ahead_of_the_training_step(files):
+    """Batches are parsed by several threads and wait, ready, in a buffer; no step calls Python."""
+    dataset = input_pipeline.pretraining_dataset(files, batch_size=4, max_seq_length=S, seed=1)
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    nodes = {node.name: node for node in graph.node}
+    (returned,) = (node for node in graph.node if node.op == "_Retval")
+    chain = [nodes[returned.input[0].split(":")[0]]]
+    while chain[-1].op.endswith(("Dataset", "DatasetV2", "DatasetV3")) and chain[-1].input:
+        chain.append(nodes[chain[-1].input[0].split(":")[0]])
+    kinds = [node.op for node in chain if node.op != "OptionsDataset"]
+    assert kinds[:2] == ["PrefetchDataset", "ParallelMapDatasetV2"]  # ready batches, parsed ahead
+    assert "PrefetchDataset" in kinds[2:]  # and the next shuffled windows of records
+    functions = [node.op for function in graph.library.function for node in function.node_def]
+    assert not {"PyFunc", "EagerPyFunc"} & set(functions)

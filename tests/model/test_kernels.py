@@ -30,10 +30,9 @@ def arguments(name, dtype=tf.float32):
     if name.startswith("_add_and_norm"):
         inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
         gamma, beta = tensors([D], [D])
-        tail = (SEED, LAYER_NORM_EPSILON, 0.1)
         if name == "_add_and_norm":
-            return inputs, residual, gamma, beta, *tail
-        return upstream, inputs, residual, gamma, *tail
+            return inputs, residual, gamma, beta, LAYER_NORM_EPSILON
+        return upstream, inputs, residual, gamma, LAYER_NORM_EPSILON
     (logits,) = tensors([B, S, 50])
     largest = tf.reduce_max(logits, -1, keepdims=True)
     if name == "_cross_entropy_gradient":
@@ -47,6 +46,7 @@ def arguments(name, dtype=tf.float32):
         "_gelu": (inputs,),
         "_gelu_gradient": (inputs, upstream),
         "_drop": (inputs, SEED, 0.1),
+        "_drop_and_add": (inputs, upstream, SEED, 0.1),
         "_exponentials": (logits, largest),
         "add_bias": (tf.cast(logits, dtype), *tensors([50])),
     }[name]
