@@ -79,7 +79,11 @@ flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Of the arit
 flags.DEFINE_bool("xla", None, "Compile the training step, for each length of batch.")
 flags.DEFINE_list("init", None, "Weights to start from: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Train; --nodo_train measures finished runs again.")
-flags.DEFINE_integer("show_errors", 0, "Write each run's N largest errors on the dev split.")
+flags.DEFINE_integer(
+    "show_errors",
+    0,
+    "Write each run's N largest errors on the dev split; of finished runs with --nodo_train.",
+)
 flags.DEFINE_enum(
     "glue_submission",
     None,

@@ -276,15 +276,22 @@ def _read_questions(task: Task, data_dir: str, split: str, path: str) -> list[Qu
         if task.version_2:
             columns["is_impossible"] = "is_impossible"
         layout = dataclasses.replace(layout, columns=columns)
-        return [_question(row) for _, row in _rows(layout, data_dir, split, path)]
+        return [_question(row, where) for where, row in _rows(layout, data_dir, split, path)]
     from finetune.squad.examples import read_squad
 
     return read_squad(path, training=split == task.train)
 
 
-def _question(row: dict) -> QuestionExample:
+def _question(row: dict, where: str) -> QuestionExample:
     texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
     impossible = bool(row.get("is_impossible", False))
+    for text, start in [] if impossible else zip(texts, starts):
+        there = row["context"][max(start, 0) : max(start, 0) + len(text)]
+        if start < 0 or there != text:
+            raise InputError(
+                f"{where}: the answer {text!r} should stand at character {start} of its context."
+                f" Received: {there!r}"
+            )
     return QuestionExample(
         row["id"],
         row["question"],

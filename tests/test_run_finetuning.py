@@ -206,6 +206,8 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     dev = predictions.read(str(folder / "predictions" / "dev.jsonl"))
     assert len(dev) == 60
     assert len(predictions.read(str(folder / "predictions" / "test.jsonl"))) == 20
+    errors = (folder / "predictions" / "dev_errors.md").read_text()
+    assert errors.startswith("# Largest errors: reviews")
     kept = [name for name in os.listdir(folder / "checkpoints") if name.endswith(".index")]
     assert kept == ["weights-60.index"]
     stored = tf.train.load_checkpoint(str(folder / "checkpoints" / "weights-60"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from absl import logging
 
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
@@ -70,11 +70,12 @@ def encode_questions(
         divided = len(rows.splits) > before + 1
         rows.truncated += divided or len(query) < len(question)
         rows.cut_questions += len(query) < len(question)
-    logging.info(
-        "%d questions in %d windows; %d questions cut to %d tokens; %d windows without the answer",
-        *(len(examples), len(rows.splits) - 1, rows.cut_questions, max_query_length),
-        rows.without_answer,
-    )
+    if rows.cut_questions:
+        print(
+            f"{rows.cut_questions:,} of {len(examples):,} questions were cut to"
+            f" {max_query_length} tokens",
+            file=sys.stderr,
+        )
     return rows.encoded(examples)
 
 
@@ -133,7 +134,7 @@ class _Rows:
         names = ("input_ids", "segment_ids", "char_start", "char_end", "max_context")
         self.tokens: dict[str, list[np.ndarray]] = {name: [] for name in names}
         self.rows: dict[str, list[int]] = {"example": [], "start_position": [], "end_position": []}
-        self.truncated = self.cut_questions = self.without_answer = 0
+        self.truncated = self.cut_questions = 0
 
     def add(self, example: int, query, context: AlignedTokens, window: slice, best, answer) -> None:
         """Adds one window; `answer` holds tokens of the context, or is None."""
@@ -153,7 +154,6 @@ class _Rows:
             self.tokens[name].append(column)
         self.splits.append(self.splits[-1] + length)
         inside = answer and window.start <= answer[0] and answer[1] < window.stop
-        self.without_answer += not inside
         start, end = (index - window.start + first for index in answer) if inside else (0, 0)
         for name, value in zip(self.rows, (example, start, end)):
             self.rows[name].append(value)

@@ -2,11 +2,19 @@
 
 import dataclasses
 import os
+import types
 
+import numpy as np
 import pytest
+from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
+from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.glue import GLUE_TASKS, UPOS
+from finetune.squad.decode import decode_answers
+from finetune.squad.examples import read_squad
+from finetune.squad.features import encode_questions
+from finetune.squad.score import official_scores
 from finetune.task import TaggedExample, TextExample, load_task, read_split
 
 BOM = b"\xef\xbb\xbf"
@@ -200,3 +208,64 @@ def test_the_official_files():
     sentences = [read_split(task, folder, split) for split in task.splits]
     assert tuple(map(len, sentences)) == (12544, 2001, 2077)
     assert read >= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "version_2", "questions", "inside_a_piece"),
+    [("train-v1.1-partial.json", False, 4370, 27), ("dev-v2.0-half.json", True, 6078, 0)],
+)
+def test_official_questions_and_their_gold_answers(name, version_2, questions, inside_a_piece):
+    """Gold answers through the prediction path score exactly 100, where whole pieces can say them.
+
+    `inside_a_piece` answers begin or end within a word piece ("2" of "280"): no choice of pieces
+    gives them. The path is that of run_finetuning.py from the model's outputs on: windows, best
+    spans, text, the official scorer.
+    """
+    folder = os.environ.get("OFFICIAL_DATA_DIR", "")
+    path = os.path.join(folder, "squad", name)
+    if not folder or not os.path.exists(path):
+        pytest.skip("OFFICIAL_DATA_DIR should hold squad/ and bert_vocab/")
+    vocabulary = Vocabulary.load(os.path.join(folder, "bert_vocab"), do_lower_case=True)
+    examples = read_squad(path, training=True)
+    assert len(examples) == questions
+    encoded = encode_questions(
+        examples, vocabulary, max_seq_length=384, max_query_length=64, doc_stride=128
+    )
+    options = types.SimpleNamespace(
+        n_best_size=20, max_answer_length=300, answerable_classifier=True
+    )
+    answers = decode_answers(examples, encoded, gold_outputs(encoded), options)
+    told = [
+        example.is_impossible
+        or _normalize_answer(answer.text) in map(_normalize_answer, example.answers)
+        for example, answer in zip(examples, answers, strict=True)
+    ]
+    assert told.count(False) == inside_a_piece
+    kept = [i for i, whole in enumerate(told) if whole]
+    scores = official_scores(
+        [examples[i] for i in kept], [answers[i] for i in kept], version_2=version_2
+    )
+    assert scores["exact_match"] == scores["f1"] == 100.0
+    everything = official_scores(examples, answers, version_2=version_2)["exact_match"]
+    assert everything == pytest.approx(100 * len(kept) / len(examples))
+
+
+def gold_outputs(encoded) -> dict[str, np.ndarray]:
+    """What a model would put out that knows every answer, among 19 random, less probable spans."""
+    rng, rows, beam = np.random.default_rng(0), len(encoded), 20
+    lengths = encoded.lengths
+    start = (rng.random((rows, beam)) * lengths[:, None]).astype(np.int32)
+    end = (rng.random((rows, beam, beam)) * lengths[:, None, None]).astype(np.int32)
+    start_score = -5 - 10 * rng.random((rows, beam)).astype(np.float32)
+    end_score = -5 - 10 * rng.random((rows, beam, beam)).astype(np.float32)
+    known = encoded.rows["start_position"] > 0
+    start[known, 0] = encoded.rows["start_position"][known]
+    end[known, 0, 0] = encoded.rows["end_position"][known]
+    start_score[known, 0] = end_score[known, 0, 0] = -0.1
+    return {
+        "start_index": start,
+        "end_index": end,
+        "start_log_probs": start_score,
+        "end_log_probs": end_score,
+        "answerable_logit": np.where(encoded.rows["is_impossible"] == 1, 0.0, -6.0),
+    }

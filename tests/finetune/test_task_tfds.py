@@ -107,6 +107,17 @@ def test_glue(datasets):
     assert has_split(task, f"tfds:{datasets}", "test")
 
 
+def test_an_answer_that_is_not_in_its_context(tmp_path):
+    row = {
+        "id": "q1", "title": "T", "context": "A text.", "question": "?",
+        "answers": [{"text": "text", "answer_start": 3}],
+        "plausible_answers": [], "is_impossible": False,
+    }  # fmt: skip
+    prepare(str(tmp_path), "squad", SQUAD, {"train": [row], "validation": [row]}, "v2.0", "3.0.0")
+    with pytest.raises(InputError, match=r"'text' should stand at character 3.*Received: 'ext\.'"):
+        read_split(load_task("squad"), f"tfds:{tmp_path}", "train")
+
+
 def test_the_folder_of_the_environment(datasets, monkeypatch):
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", datasets)
     assert len(read_split(load_task("cola"), "tfds", "train")) == 4
