@@ -126,11 +126,13 @@ class _Worker:
         return "missing" not in self._ready
 
     def measure(self) -> float:
+        """Seconds of a call, measured now."""
         answer = self._ask({"measure": True})
         self._peak = answer["peak_memory"]
         return answer["seconds"]
 
     def result(self, times: list[float]) -> Result:
+        """What is known of it, with the seconds that were measured."""
         if "missing" in self._ready:
             return Result(missing=self._ready["missing"])
         return Result(tuple(times), self._peak, self._ready["facts"])

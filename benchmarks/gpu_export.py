@@ -21,16 +21,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 import files
 from benchmarks.exported import initial_value
-from benchmarks.ours import SPECIAL_IDS, random_ids, step_flops, step_hparams
+from benchmarks.ours import step_features, step_flops, step_hparams, step_trainer
 from pretrain.hparams import PretrainingHParams, encoder_config, generator_config
-from pretrain.objectives import build_objective
 from training.checkpointing import git_commit
 from training.loop import Trainer
-from training.optimizer import WarmupTimesDecay, create_optimizer
+from training.optimizer import WarmupTimesDecay
 
 # Without warm-up, so that the first update already shows in the second loss.
 SCHEDULE = WarmupTimesDecay(1e-4, total_steps=10**6, warmup_steps=0)
@@ -51,17 +49,9 @@ def build(
     Returns:
         The resolved hyper-parameters, the trainer, and int32 [B, S] features.
     """
-    tf_keras.utils.set_random_seed(0)
-    tf_keras.mixed_precision.set_global_policy(precision)
     resolved = step_hparams(size, batch, length, precision, **hparams)
-    config = encoder_config(resolved, resolved.vocab_size)
-    objective = build_objective(resolved, config, SPECIAL_IDS)
-    optimizer = create_optimizer("adam", SCHEDULE, 0.01, objective.trainable_variables)
-    ids = random_ids(batch, length, resolved.vocab_size)
-    features = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
-    features = {name: tf.constant(value) for name, value in features.items()}
-    # Only its step is used, never its data.
-    trainer = Trainer(objective, optimizer, None, seed=0, strategy=tf.distribute.get_strategy())
+    trainer = step_trainer(resolved, SCHEDULE)
+    features = {name: tf.constant(value) for name, value in step_features(resolved).items()}
     return resolved, trainer, features
 
 

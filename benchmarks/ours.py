@@ -179,6 +179,29 @@ def step_flops(hparams: PretrainingHParams) -> float:
     return pretraining(hparams, EXECUTED).matrix * (1 + EXECUTED.backward) * tokens
 
 
+def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:
+    """One batch without padding, int32 [B, S]."""
+    ids = random_ids(hparams.train_batch_size, hparams.max_seq_length, hparams.vocab_size)
+    return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+
+
+def step_trainer(hparams: PretrainingHParams, schedule, xla: bool = False) -> Trainer:
+    """The trainer of a new network, fed with `step_features` over and over."""
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(hparams.precision)
+    config = encoder_config(hparams, hparams.vocab_size)
+    objective = build_objective(hparams, config, SPECIAL_IDS)
+    optimizer = create_optimizer("adam", schedule, 0.01, objective.trainable_variables)
+    return Trainer(
+        objective,
+        optimizer,
+        lambda start_step: tf.data.Dataset.from_tensors(step_features(hparams)).repeat(),
+        seed=0,
+        strategy=tf.distribute.get_strategy(),
+        xla=xla,
+    )
+
+
 def pretraining_step(
     size: str,
     batch: int,
@@ -189,23 +212,8 @@ def pretraining_step(
     **hparams,
 ):
     """Whole training steps as run_pretraining.py takes them, input apart."""
-    tf_keras.utils.set_random_seed(0)
-    tf_keras.mixed_precision.set_global_policy(precision)
     hparams = step_hparams(size, batch, length, precision, **hparams)
-    config = encoder_config(hparams, hparams.vocab_size)
-    objective = build_objective(hparams, config, SPECIAL_IDS)
-    optimizer = create_optimizer(
-        "adam", WarmupTimesDecay(1e-4, *_SCHEDULE), 0.01, objective.trainable_variables
-    )
-
-    def batches(start_step):
-        ids = random_ids(batch, length, config.vocab_size)
-        features = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
-        return tf.data.Dataset.from_tensors(features).repeat()
-
-    trainer = Trainer(
-        objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy(), xla=xla
-    )
+    trainer = step_trainer(hparams, WarmupTimesDecay(1e-4, *_SCHEDULE), xla=xla)
     count = tf.constant(steps)
 
     def run():

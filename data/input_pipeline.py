@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Sequence
 
@@ -196,9 +197,9 @@ def pretraining_dataset(
         resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
         return order.epoch(number, resumed * group, resumed * skip)
 
-    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _parse(serialized, batch_size, max_seq_length, vocab_size)
-
+    parse = functools.partial(
+        _parse, batch_size=batch_size, max_seq_length=max_seq_length, vocab_size=vocab_size
+    )
     last_epoch = np.iinfo(np.int64).max if repeat else 1
     dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
