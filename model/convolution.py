@@ -6,8 +6,77 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.kernels import affine, dynamic_convolution
+from model.kernels import affine, fused
 from model.layers import dense, initializer
+
+
+@tf.custom_gradient
+def dynamic_convolution(values: tf.Tensor, logits: tf.Tensor, token_mask: tf.Tensor):
+    """Convolves every position with a kernel of its own, shared by the channels of a head.
+
+    output[b, i, n] = sum_k softmax(logits[b, i, n])_k * values[b, i + k - (K - 1) / 2, n], where
+    values are 0 beyond both ends and where `token_mask` is 0. Written as K shifted products: the
+    original unfolds the values into a K-fold copy first.
+
+    Args:
+        values: [B, S, N, H].
+        logits: [B, S, N, K], K odd.
+        token_mask: [B, S, 1, 1], or of rank 0; receives no gradient.
+
+    Returns:
+        [B, S, N, H].
+    """
+
+    def gradient(upstream):
+        return *_convolve_gradient(values, logits, token_mask, upstream), None
+
+    return _convolve(values, logits, token_mask), gradient
+
+
+@fused
+def _convolve(values, logits, token_mask):
+    S, K = tf.shape(values)[1], logits.shape[-1]
+    taps = tf.split(_softmax(logits), K, axis=-1)  # K of [B, S, N, 1]
+    padded = _pad_tokens(_masked(values, token_mask), K)
+    return tf.cast(tf.add_n([taps[k] * padded[:, k : k + S] for k in range(K)]), values.dtype)
+
+
+@fused
+def _convolve_gradient(values, logits, token_mask, upstream):
+    S, K = tf.shape(values)[1], logits.shape[-1]
+    upstream = tf.cast(upstream, tf.float32)
+    kernels = _softmax(logits)  # [B, S, N, K]
+    padded = _pad_tokens(_masked(values, token_mask), K)
+    to_kernels = tf.concat(
+        [tf.reduce_sum(upstream * padded[:, k : k + S], -1, keepdims=True) for k in range(K)], -1
+    )
+    slope = tf.reduce_sum(to_kernels * kernels, -1, keepdims=True)
+    to_logits = kernels * (to_kernels - slope)
+    # values[j] meets tap k at position i = j - k + (K - 1) / 2.
+    upstream, taps = _pad_tokens(upstream, K), _pad_tokens(kernels, K)
+    to_values = tf.add_n(
+        [
+            taps[:, start : start + S, :, k : k + 1] * upstream[:, start : start + S]
+            for start, k in enumerate(reversed(range(K)))
+        ]
+    )
+    return _masked(to_values, token_mask, values.dtype), tf.cast(to_logits, logits.dtype)
+
+
+def _softmax(logits):
+    """Over the few taps of a kernel; tf.nn.softmax would not fuse."""
+    logits = tf.cast(logits, tf.float32)
+    exponentials = tf.exp(logits - tf.reduce_max(logits, -1, keepdims=True))
+    return exponentials / tf.reduce_sum(exponentials, -1, keepdims=True)
+
+
+def _masked(values, token_mask, dtype=tf.float32):
+    return tf.cast(tf.cast(values, tf.float32) * tf.cast(token_mask, tf.float32), dtype)
+
+
+def _pad_tokens(tensor, K):
+    """[B, S, ...] -> [B, S + K - 1, ...] with zeros."""
+    return tf.pad(tensor, [[0, 0], [(K - 1) // 2] * 2, [0, 0], [0, 0]])
 
 
 class SpanKey(tf_keras.layers.Layer):

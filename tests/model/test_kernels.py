@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import kernels
+from model import convolution, kernels
 from model.layers import LAYER_NORM_EPSILON
 from tests.model_support import normal
 
@@ -52,13 +52,18 @@ def arguments(name, dtype=tf.float32):
     }[name]
 
 
-FUSED = sorted(name for name, value in vars(kernels).items() if hasattr(value, "compiled"))
+FUSED = {
+    name: value
+    for module in (convolution, kernels)
+    for name, value in vars(module).items()
+    if hasattr(value, "compiled")
+}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("name", FUSED)
 def test_compiled_equals_plain(name, dtype):
-    function = getattr(kernels, name)
+    function = FUSED[name]
     given = arguments(name, dtype)
     compiled, plain = function.compiled(*given), function.plain(*given)
     for one, other in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain), strict=True):
@@ -124,7 +129,7 @@ PATHS = {
         [HIDDEN, [D], [D]],
     ),
     "convolution": (
-        lambda values, logits: kernels.dynamic_convolution(values, logits, TOKEN_MASK),
+        lambda values, logits: convolution.dynamic_convolution(values, logits, TOKEN_MASK),
         readable_convolution,
         [[B, S, N, D], [B, S, N, K]],
     ),
@@ -174,9 +179,7 @@ def test_only_known_large_shapes_are_compiled():
 def test_the_convolution_unfolds_nothing(name):
     """No buffer of the compiled kernel is K times as large as the values, nor nearly."""
     given = arguments(name)
-    hlo = getattr(kernels, name).compiled.experimental_get_compiler_ir(*given)(
-        stage="optimized_hlo"
-    )
+    hlo = FUSED[name].compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
     entry = hlo[hlo.index("ENTRY") :]
     shapes = re.findall(r"f32\[([\d,]+)\]", entry)
     sizes = [np.prod([int(n) for n in shape.split(",")]) for shape in shapes]
