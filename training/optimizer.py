@@ -90,7 +90,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         m, v = self._m[index], self._v[index]
         rate = self.learning_rate * (self.scales[index] if self.scales is not None else 1.0)
         if self.decay_rate and decays(variable):
-            variable.assign_sub(rate * self.decay_rate * variable)
+            # A product whose memory becomes the variable's: half the traffic of a difference.
+            variable.assign((1.0 - rate * self.decay_rate) * variable)
         # One kernel, one pass. Its correction of the bias is off with both powers of beta at 0.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
