@@ -15,6 +15,7 @@ from checkpoints import huggingface
 from checkpoints.model_directory import Conversion, Options
 from data.vocabulary import Vocabulary
 from model import EncoderConfig
+from pretrain.hparams import PretrainingHParams, resolve_hparams
 from pretrain.load import special_ids
 from tests.model_support import randomize
 
@@ -22,6 +23,27 @@ FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"
 NAMES = ("convbert", "convbert_grouped", "electra", "bert")
 WEIGHTS = "model.safetensors"
 TENSOR_TOLERANCE = 2e-5
+
+SPAN = EncoderConfig(
+    vocab_size=137,
+    embedding_size=12,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=8,
+    intermediate_size=64,
+    max_position_embeddings=24,
+    conv_kernel_size=5,
+    mask_padding=False,
+)
+PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
+
+
+def hparams_of(config: EncoderConfig, **values) -> PretrainingHParams:
+    """Hyper-parameters of that encoder."""
+    overrides = {**vars(config)}
+    del overrides["vocab_size"]
+    values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
+    return resolve_hparams(values, config.vocab_size)
 
 
 @functools.cache

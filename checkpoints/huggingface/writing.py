@@ -74,13 +74,12 @@ def _write_encoder(
     """An encoder with a discriminator's head or none; `detects` is what it was trained for."""
     model_type = _model_type(encoder.config, bert=not detects)
     notes = [_no_pooler()] if model_type == "bert" else []
-    if head is not None and model_type == "electra":
-        slots = {**names.encoder_slots(encoder, "electra."), **names.discriminator_slots(head)}
-        return _write_model("ForPreTraining", model_type, encoder, slots, vocabulary, folder)
-    slots = names.encoder_slots(encoder, "")
-    notes = _write_model("Model", model_type, encoder, slots, vocabulary, folder) + notes
-    if head is not None:
-        tensors = {name: slot.tensor() for name, slot in names.discriminator_slots(head).items()}
+    own = names.discriminator_slots(head) if head is not None else {}
+    if own and model_type == "electra":
+        return _write_model("ForPreTraining", model_type, encoder, own, vocabulary, folder)
+    notes = _write_model("Model", model_type, encoder, {}, vocabulary, folder) + notes
+    if own:
+        tensors = {name: slot.tensor() for name, slot in own.items()}
         write_tensors(os.path.join(folder, DISCRIMINATOR_FILE), tensors)
         notes.append(
             "transformers has no class for ConvBERT's discriminator head: it is in"
@@ -94,11 +93,8 @@ def _write_masked_lm(
 ) -> list[str]:
     model_type = _model_type(encoder.config, bert=True)
     _check_masked_lm_activation(encoder.config, model_type)
-    slots = {
-        **names.encoder_slots(encoder, f"{model_type}."),
-        **names.masked_lm_slots(head, model_type),
-    }
-    notes = _write_model("ForMaskedLM", model_type, encoder, slots, vocabulary, folder)
+    own = names.masked_lm_slots(head, model_type)
+    notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
     if model_type == "bert":
         notes.append(_no_pooler())
     if model_type == "electra":
@@ -119,11 +115,8 @@ def _write_generator(objective, vocabulary: Vocabulary, folder: str) -> list[str
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
     os.makedirs(folder)
-    slots = {
-        **names.encoder_slots(encoder, f"{model_type}."),
-        **names.masked_lm_slots(head, model_type),
-    }
-    notes = _write_model("ForMaskedLM", model_type, encoder, slots, vocabulary, folder)
+    own = names.masked_lm_slots(head, model_type)
+    notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
         notes.append("the generator is the discriminator's own encoder: it is written twice")
@@ -134,10 +127,11 @@ def _write_model(
     task: str,
     model_type: str,
     encoder: Encoder,
-    slots: dict[str, names.Slot],
+    head: dict[str, names.Slot],
     vocabulary: Vocabulary,
     folder: str,
 ) -> list[str]:
+    """Writes a whole folder; `task` ends the name of the class, `head` is what it adds."""
     architecture = _CLASSES[model_type] + task
     fields = {
         "architectures": [architecture],
@@ -146,6 +140,9 @@ def _write_model(
         "bos_token_id": None,
         "eos_token_id": None,
     }
+    # The class without a head is the encoder itself; in the others it is a part with a name.
+    prefix = "" if task == "Model" else f"{model_type}."
+    slots = {**names.encoder_slots(encoder, prefix), **head}
     write_json(os.path.join(folder, CONFIG_FILE), fields)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
     write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)

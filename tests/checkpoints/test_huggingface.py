@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import ml_dtypes
@@ -10,15 +11,17 @@ import pytest
 import tensorflow as tf
 
 from checkpoints import huggingface
-from checkpoints.model_directory import Options
+from checkpoints.model_directory import Networks, Options
 from data.tokenization import Tokenizer
-from model import DiscriminatorHead, EncoderConfig, MaskedLMHead
-from pretrain.hparams import encoder_config, generator_config, resolve_hparams
+from model import DiscriminatorHead, MaskedLMHead
+from pretrain.hparams import encoder_config, generator_config
 from pretrain.masked_lm import MaskedLM
 from pretrain.replaced_token_detection import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
+    PLAIN,
+    SPAN,
     TENSOR_TOLERANCE,
     all_positions,
     change_json,
@@ -26,30 +29,11 @@ from tests.huggingface_support import (
     conversion,
     copied,
     features,
+    hparams_of,
     load,
     reference,
     tensors,
 )
-
-SPAN = EncoderConfig(
-    vocab_size=137,
-    embedding_size=12,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=8,
-    intermediate_size=64,
-    max_position_embeddings=24,
-    conv_kernel_size=5,
-    mask_padding=False,
-)
-PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
-
-
-def hparams_of(config: EncoderConfig, **values):
-    overrides = {**vars(config)}
-    del overrides["vocab_size"]
-    values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
-    return resolve_hparams(values, config.vocab_size)
 
 
 def assert_close(actual, expected):
@@ -204,6 +188,36 @@ def test_generator_that_cannot_be_said_is_named(tmp_path):
     assert isinstance(again.objective.head, DiscriminatorHead)
     assert again.objective.generator is None
     assert any("there is no generator" in note for note in again.notes)
+
+
+def test_generator_that_is_the_encoder_itself(tmp_path):
+    hparams = hparams_of(PLAIN, untied_generator=False)
+    notes = huggingface.write(conversion(ReplacedTokenDetection, hparams, PLAIN), str(tmp_path))
+    assert any("it is written twice" in note for note in notes)
+    again = huggingface.read(str(tmp_path), Options()).objective
+    assert again.generator is not again.encoder
+    for one, other in zip(again.generator.variables, again.encoder.variables, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_encoder_alone(tmp_path):
+    """As of a fine-tuned model: the class without a head."""
+    parts = load("bert")
+    for objective, architecture in ((True, "ElectraModel"), (False, "BertModel")):
+        hparams = dataclasses.replace(parts.hparams, electra_objective=objective)
+        encoder = Networks(parts.objective.encoder)
+        alone = dataclasses.replace(parts, objective=encoder, hparams=hparams)
+        folder = tmp_path / architecture
+        folder.mkdir()
+        notes = huggingface.write(alone, str(folder))
+        assert any("pooler" in note for note in notes) == (architecture == "BertModel")
+        assert json.loads((folder / "config.json").read_text())["architectures"] == [architecture]
+        assert "embeddings.word_embeddings.weight" in tensors(folder)
+        again = huggingface.read(str(folder), Options())
+        assert again.hparams.electra_objective is objective
+        assert again.objective.head is None
+        for one, other in zip(again.objective.variables, encoder.variables, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_padding_that_is_kept_out_is_said(tmp_path):
