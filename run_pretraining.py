@@ -33,13 +33,12 @@ from pretrain.hparams import (
     split_hparams,
 )
 from pretrain.load import special_ids
-from pretrain.objectives import build_objective
+from pretrain.objectives import build_objective, build_optimizer
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import checked_bool, differences, read_json_object, replace_checked
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
-from training.optimizer import WarmupTimesDecay, create_optimizer
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
@@ -212,19 +211,6 @@ def write_model_directory(
     checkpointing.describe_run(model_dir, described, {**settings, "data_dir": FLAGS.data_dir})
     config.save(model_dir)
     vocabulary.save(model_dir)
-
-
-def build_optimizer(hparams: PretrainingHParams, objective):
-    """The optimizer of the hyper-parameters, with its slots."""
-    schedule = WarmupTimesDecay(
-        hparams.learning_rate,
-        hparams.num_train_steps,
-        hparams.num_warmup_steps,
-        hparams.lr_decay_power,
-    )
-    return create_optimizer(
-        hparams.optimizer, schedule, hparams.weight_decay_rate, objective.trainable_variables
-    )
 
 
 def run_controller(

@@ -84,10 +84,15 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self._v = [self.add_variable_from_reference(var, "v") for var in var_list]
         self._built = True
 
+    def slots(self, variable: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
+        """The moments m and v of a variable."""
+        index = self._index_dict[self._var_key(variable)]
+        return self._m[index], self._v[index]
+
     def update_step(self, gradient, variable):
         """Updates one variable with its (dense) gradient."""
         index = self._index_dict[self._var_key(variable)]
-        m, v = self._m[index], self._v[index]
+        m, v = self.slots(variable)
         rate = self.learning_rate * (self.scales[index] if self.scales is not None else 1.0)
         if self.decay_rate and decays(variable):
             variable.assign_sub(rate * self.decay_rate * variable)
