@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,9 @@ def _with_generator(
 ) -> PretrainingHParams:
     """Hyper-parameters whose generator is the given one; InputError when there are none."""
     config, small = source.config, generator.config
+    if small == config and _same(source, generator, _encoder_names(generator)):
+        source.notes.append("generator: the discriminator's own encoder, of equal values")
+        return describe_pretraining(config, vocabulary, untied_generator=False)
     for name in _TRAINING_ONLY:
         value, received = getattr(config, name), getattr(small, name)
         if received != value:
@@ -197,7 +201,7 @@ def _with_generator(
                 " it matters in training only"
             )
             small = small.replace(**{name: value})
-    untied = not _same_embeddings(source, generator)
+    untied = not _same(source, generator, names.EMBEDDINGS)
     kept = "its own" if untied else "the discriminator's, of equal values"
     try:
         shares = generator_shares(config, small, untied_embeddings=untied)
@@ -210,9 +214,16 @@ def _with_generator(
     return describe_pretraining(config, vocabulary, **shares)
 
 
-def _same_embeddings(source: Source, generator: Source) -> bool:
-    """Whether the generator shares the discriminator's embeddings: all of them, to the bit."""
+def _encoder_names(generator: Source) -> list[str]:
+    """Names of the tensors of its encoder, without the prefix."""
+    stored = [name for name in generator.stored if name.startswith(generator.prefix)]
+    return [name.removeprefix(generator.prefix) for name in stored]
+
+
+def _same(source: Source, generator: Source, inner_names: Iterable[str]) -> bool:
+    """Whether two encoders have such tensors of the same values, to the bit."""
+    pairs = [(source.prefix + name, generator.prefix + name) for name in inner_names]
     return all(
-        np.array_equal(source.read(source.prefix + name), generator.read(generator.prefix + name))
-        for name in names.EMBEDDINGS
+        one in source.stored and np.array_equal(source.read(one), generator.read(other))
+        for one, other in pairs
     )

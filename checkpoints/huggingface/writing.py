@@ -119,7 +119,7 @@ def _write_generator(objective, vocabulary: Vocabulary, folder: str) -> list[str
     notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
-        notes.append("the generator is the discriminator's own encoder: it is written twice")
+        notes.append("the generator is the discriminator's own encoder, which is written twice")
     return notes
 
 
