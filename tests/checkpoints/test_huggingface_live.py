@@ -35,6 +35,7 @@ from tests.huggingface_support import (
     conversion,
     hparams_of,
     load,
+    reference,
     tensors,
 )
 
