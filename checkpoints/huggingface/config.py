@@ -86,7 +86,7 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
     unused = sorted(set(fields) - set(defaults) - set(_FIXED) - set(_DESCRIBING))
     if unused:
         notes.append(f"{path}: not used: {', '.join(unused)}")
-    if values["hidden_act"] not in _ACTIVATIONS:
+    if values["hidden_act"] not in tuple(_ACTIVATIONS):
         raise InputError(
             f"{path}: `hidden_act` should be one of {', '.join(_ACTIVATIONS)}."
             f" Received: {values['hidden_act']!r}"
@@ -106,7 +106,7 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
 def checked_model_type(fields: dict[str, Any], path: str) -> str:
     """`model_type` of a `config.json`; InputError when it is none of the three."""
     model_type = fields.get("model_type")
-    if model_type not in DEFAULTS:
+    if model_type not in tuple(DEFAULTS):
         raise InputError(
             f"{path}: `model_type` should be one of {', '.join(DEFAULTS)}. Received: {model_type!r}"
         )

@@ -141,7 +141,7 @@ def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
         raise InputError(
             f"{path}: `continuing_subword_prefix` should be {_PREFIX!r}. Received: {prefix!r}"
         )
-    if sorted(ids.values()) != list(range(len(ids))):
+    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise InputError(f"{path}: the ids of its {len(ids)} tokens should count from 0 on")
     return tuple(sorted(ids, key=ids.__getitem__))
 

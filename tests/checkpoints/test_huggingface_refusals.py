@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from checkpoints import huggingface
+from checkpoints.huggingface.tensors import write_tensors
 from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.masked_lm import MaskedLM
@@ -48,6 +49,8 @@ def refused(folder, **options) -> str:
         ({"quantization_config": {"bits": 4}}, "`quantization_config` should be None"),
         ({"tie_word_embeddings": False}, "`tie_word_embeddings` should be True"),
         ({"hidden_act": "gelu_new"}, "`hidden_act` should be one of gelu, relu, tanh, linear"),
+        ({"model_type": ["bert"]}, "Received: ['bert']"),
+        ({"hidden_act": {}}, "`hidden_act` should be one of gelu, relu, tanh, linear"),
         ({"hidden_act": "relu"}, "`hidden_act` should be gelu, as it is in the masked-LM head"),
         ({"head_ratio": 0}, "`head_ratio` should be an integer of at least 1"),
         ({"hidden_size": 15}, "`hidden_size` should be divisible by 4"),
@@ -148,6 +151,8 @@ def test_shards(tmp_path):
     assert f"{index}: pooler.weight should be in {shard.name}" in refused(folder)
     change_json(index, weight_map={**shard_of, name: f"../{shard.name}"})
     assert f"the shard ../{shard.name} should be beside it" in refused(folder)
+    change_json(index, weight_map={**shard_of, name: 2})
+    assert "the shard 2 should be beside it" in refused(folder)
     change_json(index, weight_map=[])
     assert f"{index}: `weight_map` should map tensors to files" in refused(folder)
     change_json(index, weight_map=shard_of)
@@ -246,6 +251,11 @@ def test_other_activation_leaves_the_generator_out(tmp_path):
     notes = huggingface.write(conversion(ReplacedTokenDetection, hparams, config), str(tmp_path))
     assert any(n.startswith("left out: the generator") and "always gelu" in n for n in notes)
     assert not (tmp_path / "generator").exists()
+
+
+def test_folder_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere.*cannot be written"):
+        write_tensors(str(tmp_path / "nowhere" / WEIGHTS), {"a": np.zeros(2, np.float32)})
 
 
 def test_vocabulary_of_another_size(tmp_path):

@@ -136,6 +136,8 @@ def test_other_tokenizers(tmp_path):
     assert "`continuing_subword_prefix` should be '##'" in refused(folder)
     change_model(folder, continuing_subword_prefix="##", vocab={**ids, "gap": 500})
     assert "ids of its 138 tokens should count from 0" in refused(folder)
+    change_model(folder, vocab={**ids, "text": "137"})
+    assert "ids of its 138 tokens should count from 0" in refused(folder)
     change_model(folder, vocab={("[mask]" if t == "[MASK]" else t): i for t, i in ids.items()})
     assert "without [MASK]" in refused(folder)
     change_model(folder, vocab=ids)
@@ -161,7 +163,7 @@ def test_written_files(switches, tmp_path):
     tokens = load("bert").vocabulary.tokens
     vocabulary = Vocabulary(tokens, do_lower_case=switches[0], strip_accents=switches[1])
     write_tokenizer(vocabulary, str(tmp_path), 24)
-    assert read(tmp_path, **{}) == vocabulary
+    assert read(tmp_path) == vocabulary
     assert Vocabulary.load(tmp_path) == vocabulary
     settings = json.loads((tmp_path / CONFIG).read_text())
     assert settings["model_max_length"] == 24
