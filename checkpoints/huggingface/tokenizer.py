@@ -110,9 +110,10 @@ def _settings(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, SWITCHES_FILE)
     settings = files.read_json(path) if os.path.exists(path) else {}
     tokenizer_class = settings.get("tokenizer_class")
-    if tokenizer_class is None:
-        fields = files.read_json(os.path.join(folder, CONFIG_FILE))
-        tokenizer_class = fields.get("tokenizer_class") or "BertTokenizer"
+    config = os.path.join(folder, CONFIG_FILE)
+    if tokenizer_class is None and os.path.exists(config):
+        tokenizer_class = files.read_json(config).get("tokenizer_class")
+    tokenizer_class = tokenizer_class or "BertTokenizer"
     if str(tokenizer_class).removesuffix("Fast") not in _CLASSES:
         raise InputError(
             f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"

@@ -121,6 +121,8 @@ def test_class_named_by_the_model(tmp_path):
     change_json(folder / "config.json", tokenizer_class="BertJapaneseTokenizer")
     assert "BertJapaneseTokenizer" in refused(folder)
     assert read(folder, vocab=str(folder)).size == 137
+    (folder / "config.json").unlink()
+    assert read(folder) == load("convbert").vocabulary
     change_json(folder / CONFIG, tokenizer_class="BertTokenizerFast")
     assert read(folder) == load("convbert").vocabulary
     change_json(folder / CONFIG, mask_token={"content": "[MASK]", "lstrip": False})
