@@ -173,6 +173,16 @@ def test_untied_embeddings_of_a_generator(tmp_path):
     assert_same_variables(ours.objective, again.objective)
 
 
+def test_generator_as_large_as_the_discriminator(tmp_path):
+    """As ELECTRA-small was published: another network of the same size, the embeddings shared."""
+    config = PLAIN.replace(intermediate_size=128)
+    ours = conversion(ReplacedTokenDetection, hparams_of(config, generator_hidden_size=1.0), config)
+    huggingface.write(ours, str(tmp_path))
+    again = huggingface.read(str(tmp_path), Options())
+    assert again.hparams.untied_generator
+    assert_same_variables(ours.objective, again.objective)
+
+
 def test_generator_that_cannot_be_said_is_named(tmp_path):
     """ConvBERT-small's: a single head, as wide as the layer, where Hugging Face's is half of it."""
     config = SPAN.replace(num_attention_heads=4)
