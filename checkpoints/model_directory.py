@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from typing import Any
 
 import tensorflow as tf
@@ -32,6 +31,7 @@ from pretrain.objectives import build_objective, build_optimizer
 from training.checkpointing import (
     CHECKPOINT_FOLDER,
     HPARAMS_FILE,
+    checkpoint_step,
     describe_run,
     latest_checkpoint,
 )
@@ -230,12 +230,12 @@ def load(folder: str) -> Conversion:
     objective = build_objective(hparams, config, special_ids(vocabulary))
     optimizer = build_optimizer(hparams, objective)
     notes, stored = [], stored_parts(path)
-    missing = [name for name in needed_networks(objective) if name not in stored]
+    missing = [name for name in needed_networks(hparams) if name not in stored]
     if missing:
         notes.append(f"not in {folder}: {', '.join(missing)}")
         objective = only_networks(objective, [name for name in NETWORKS if name not in missing])
     parts = {"objective": objective}
-    step = int(re.search(r"(\d+)$", path).group(1))
+    step = checkpoint_step(path)
     if "optimizer" not in stored or missing:
         optimizer = None
         notes.append(f"{folder} holds no state of the optimizer")

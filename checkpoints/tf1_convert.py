@@ -52,7 +52,7 @@ def read(path: str, options: Options) -> Conversion:
     vocabulary = load_vocabulary(options, folder, config.vocab_size, f"{_WORDS} in {prefix}")
     hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
     objective = build_objective(hparams, config, special_ids(vocabulary))
-    missing = [name for name in needed_networks(objective) if name not in found.networks]
+    missing = [name for name in needed_networks(hparams) if name not in found.networks]
     if missing:
         objective = only_networks(objective, found.networks)
     variables = tf1.objective_variables(objective)

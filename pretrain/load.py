@@ -34,7 +34,7 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     values = {
         name: value
         for name, value in saved["hparams"].items()
-        if name not in ("vocabulary", "data")
+        if name not in ("vocabulary", "data", "continue_optimizer")
     }
     return replace_checked(PretrainingHParams(), values), saved["run_settings"]
 
@@ -50,12 +50,11 @@ def stored_parts(prefix: str) -> set[str]:
     return networks | {name[0] for name in names if name[0] == "optimizer"}
 
 
-def needed_networks(objective: Objective) -> list[str]:
-    """Names of an objective's networks that have variables of their own, `encoder` first."""
-    names = [name for name in NETWORKS if getattr(objective, name, None) is not None]
-    if objective.encoder is getattr(objective, "generator", None):
-        names.remove("generator")
-    return names
+def needed_networks(hparams: PretrainingHParams) -> list[str]:
+    """Names of the networks of the objective that have variables of their own, `encoder` first."""
+    if not hparams.electra_objective or hparams.uniform_generator:
+        return ["encoder", "head"]
+    return [name for name in NETWORKS if name != "generator" or hparams.untied_generator]
 
 
 def load_objective(model_dir: str) -> Objective:
@@ -70,7 +69,7 @@ def load_objective(model_dir: str) -> Objective:
     objective = build_objective(hparams, EncoderConfig.load(model_dir), special_ids(vocabulary))
     path = latest_checkpoint(model_dir)
     stored = stored_parts(path)
-    missing = [name for name in needed_networks(objective) if name not in stored]
+    missing = [name for name in needed_networks(hparams) if name not in stored]
     if missing:
         raise InputError(f"{path}: the {' and the '.join(missing)} of the objective is not in it")
     checkpoint = tf.train.Checkpoint(objective=objective)
