@@ -30,7 +30,7 @@ from pretrain.replaced_token_detection import ReplacedTokenDetection
 
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
-_INCOMPLETE = "there is no {}; what there is can be fine-tuned, not trained on as it was"
+_INCOMPLETE = "there is no {}; what there is can be fine-tuned, or trained on with --new_networks"
 _BERT = {"electra_objective": False, "mask_token_prob": 0.8, "random_token_prob": 0.1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -106,3 +107,38 @@ def test_nothing_is_left_of_a_failure(tmp_path):
     assert done.stderr.startswith(f"error: {weights}: not a readable safetensors file")
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["electra"]
+
+
+@pytest.mark.slow  # needs half a minute
+def test_training_goes_on_from_there(tmp_path):
+    """Two steps at a rate of 0: every weight passes through training and comes back to the bit."""
+    (tmp_path / "text").mkdir()
+    lines = "\n".join(f"the cafe {i} is in the un" for i in range(9))
+    (tmp_path / "text" / "a.txt").write_text("\n\n".join([lines] * 60))
+    hparams = {"learning_rate": 0.0, "num_warmup_steps": 1, "max_seq_length": 20}
+    hparams["train_batch_size"] = 4
+    model, data = f"{tmp_path}/model", f"{tmp_path}/data"
+    done = convert("--source=huggingface", f"--input={FOLDER}/electra", f"--output={model}")
+    assert done.returncode == 0, done.stderr
+    builder = ["build_pretraining_data.py", f"--corpus={tmp_path}/text", f"--vocab={model}"]
+    trainer = ["run_pretraining.py", f"--data_dir={data}", "--model_name=more"]
+    for command in (
+        [*builder, f"--output_dir={data}", "--max_seq_length=20"],
+        [
+            *trainer,
+            f"--continue_from={model}",
+            "--additional_steps=2",
+            f"--hparams={json.dumps(hparams)}",
+        ],
+    ):
+        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    done = convert(
+        "--target=huggingface", f"--input={data}/models/more", f"--output={tmp_path}/back"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the step (2), the optimizer's moments" in done.stdout
+    for inside in ("", "generator"):
+        original = tensors(FOLDER / "electra" / inside)
+        for key, tensor in tensors(tmp_path / "back" / inside).items():
+            np.testing.assert_array_equal(tensor, original[key], err_msg=key)
