@@ -110,8 +110,8 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     if generator.model_type != source.model_type or not generator.has_masked_lm_head:
         head = "a" if generator.has_masked_lm_head else "no"
         raise InputError(
-            f"{folder}: the generator should be a {source.model_type} with a masked-LM head."
-            f" Received: a {generator.model_type} with {head} masked-LM head"
+            f"{folder}: the generator should be of model_type {source.model_type}, with a masked-LM"
+            f" head. Received: {generator.model_type}, with {head} masked-LM head"
         )
     described = (TOKENIZER_FILE, VOCABULARY_FILE)
     if options.vocab is None and any(os.path.exists(os.path.join(folder, f)) for f in described):

@@ -185,8 +185,8 @@ def test_generators_that_do_not_belong(tmp_path):
     folder = copied("electra", tmp_path)
     small = folder / "generator"
 
-    assert "a electra with no masked-LM head" in refused(folder, generator=str(FOLDER / "electra"))
-    assert "a convbert with a masked-LM" in refused(folder, generator=str(FOLDER / "convbert"))
+    assert "electra, with no masked-LM head" in refused(folder, generator=str(FOLDER / "electra"))
+    assert "convbert, with a masked-LM" in refused(folder, generator=str(FOLDER / "convbert"))
 
     change_json(small / "config.json", num_attention_heads=4)
     assert "`num_attention_heads` 2 (received: 4)" in refused(folder)
