@@ -23,7 +23,9 @@ from data.input_pipeline import clear_read_errors, pretraining_dataset, record_f
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors
+from files import read_json
 from model import EncoderConfig
+from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.hparams import (
     FLAG_NAMES,
     PretrainingHParams,
@@ -33,13 +35,12 @@ from pretrain.hparams import (
     split_hparams,
 )
 from pretrain.load import special_ids
-from pretrain.objectives import build_objective
+from pretrain.objectives import build_objective, build_optimizer
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
-from training.hyperparameters import checked_bool, differences, read_json_object, replace_checked
+from training.hyperparameters import checked_bool, read_json_object, replace_checked
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
-from training.optimizer import WarmupTimesDecay, create_optimizer
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
@@ -54,6 +55,23 @@ flags.DEFINE_bool("xla", None, "Compile the training step.")
 flags.DEFINE_bool("do_train", True, "Train.")
 flags.DEFINE_bool("do_eval", False, "Evaluate on held-out records at every checkpoint.")
 flags.DEFINE_string("continue_from", None, "Model directory to take weights, optimizer, step from.")
+flags.DEFINE_enum(
+    "continue_optimizer",
+    None,
+    ["carried", "fresh"],
+    "Its moments: those of --continue_from (default, where it has them) or zero.",
+)
+flags.DEFINE_integer(
+    "additional_steps",
+    None,
+    "Steps beyond --continue_from's; warm-up and decay of learning_rate run over these alone.",
+)
+flags.DEFINE_bool(
+    "new_networks",
+    False,
+    "What --continue_from lacks (generator, heads) starts from random weights.",
+)
+CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
 # What the progress bar and the picture show.
 BAR = {"loss": "loss", "disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
@@ -69,10 +87,14 @@ def main(argv: list[str]) -> None:
     model_dir = FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
     vocabulary = load_vocabulary(FLAGS.data_dir, hparam_values.get("do_lower_case"))
     hparam_values["do_lower_case"] = vocabulary.do_lower_case
+    if FLAGS.continue_from:
+        hparam_values = continued_values(
+            hparam_values, FLAGS.continue_from, model_dir, FLAGS.additional_steps
+        )
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     run = replace_checked(RunSettings(), run_values)
     config = encoder_config(hparams, vocabulary.size)
-    check_start(model_dir, hparams, config, vocabulary)
+    start = check_start(model_dir, hparams, config, vocabulary)
     train_batches = RecordBatches("train", hparams, hparams.train_batch_size)
     heldout_batches = None
     if FLAGS.do_eval:
@@ -91,14 +113,14 @@ def main(argv: list[str]) -> None:
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
-    write_model_directory(model_dir, hparams, run, config, vocabulary)
+    write_model_directory(model_dir, hparams, run, config, vocabulary, start)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
     )
     evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
     files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
-        run_controller(hparams, run, trainer, evaluator, model_dir)
+        run_controller(hparams, run, trainer, evaluator, model_dir, start)
 
 
 class RecordBatches:
@@ -140,6 +162,7 @@ def read_settings() -> tuple[dict, dict]:
     values = read_json_object(FLAGS.recipe)
     values.update(read_json_object(FLAGS.hparams))
     values.pop("about", None)  # a recipe's source, cost and expected score
+    check_continue_flags()
     hparams, run, ignored = split_hparams(values)
     for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
         if name in values and not FLAGS[name].present:
@@ -149,6 +172,23 @@ def read_settings() -> tuple[dict, dict]:
     for target, names in ((hparams, ("seed", "precision")), (run, ("strategy", "xla"))):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
     return hparams, run
+
+
+def check_continue_flags() -> None:
+    """Refuses flags of --continue_from without it, and two ways to say how many steps there are."""
+    given = [name for name in CONTINUE_FLAGS if FLAGS[name].value]
+    if given and FLAGS.continue_from is None:
+        raise InputError(f"--{given[0]} is for going on from another model with --continue_from")
+    if FLAGS.additional_steps is None:
+        return
+    if FLAGS.additional_steps < 1:
+        raise InputError(
+            f"--additional_steps should be at least 1. Received: {FLAGS.additional_steps}"
+        )
+    values = read_json_object(FLAGS.hparams)
+    for name in ("num_train_steps", "schedule_from_step"):
+        if name in values:
+            raise InputError(f"--additional_steps sets `{name}`, so --hparams should not")
 
 
 def load_vocabulary(data_dir: str, do_lower_case: bool | None) -> Vocabulary:
@@ -166,34 +206,33 @@ def load_vocabulary(data_dir: str, do_lower_case: bool | None) -> Vocabulary:
 
 def check_start(
     model_dir: str, hparams: PretrainingHParams, config: EncoderConfig, vocabulary: Vocabulary
-) -> None:
-    """Refuses to start from what is not there, or from another architecture or vocabulary."""
+) -> Start | None:
+    """Refuses to start from what is not there or does not fit; returns what --continue_from gives.
+
+    None is returned where training starts from random weights, or goes on in `model_dir`.
+    """
     manifest = read_manifest(FLAGS.data_dir) or {}
     if manifest.get("vocabulary_digest", vocabulary.digest) != vocabulary.digest:
         raise InputError(f"{FLAGS.data_dir}: vocab.txt is not the one the records were built with")
     if not FLAGS.do_train:
         checkpointing.latest_checkpoint(model_dir)
-    source = FLAGS.continue_from
-    if source is None or checkpointing.has_checkpoint(model_dir):
-        return
-    there = dataclasses.asdict(EncoderConfig.load(source))
-    now = dataclasses.asdict(config)
-    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):  # may change on the way
-        there[name] = now[name]
-    changed = differences(there, now)
-    if changed:
-        raise InputError(f"--continue_from {source}: another encoder:\n  " + "\n  ".join(changed))
-    if Vocabulary.load(source).digest != vocabulary.digest:
-        raise InputError(
-            f"--continue_from {source}: its vocabulary is not that of {FLAGS.data_dir};"
-            f" build the data with --vocab {source}"
-        )
-    path = checkpointing.latest_checkpoint(source)
-    if int(path.rsplit("-", 1)[1]) >= hparams.num_train_steps:
-        raise InputError(
-            f"`num_train_steps` counts from the start of {source} and should be more than its"
-            f" {path.rsplit('-', 1)[1]} steps. Received: {hparams.num_train_steps}"
-        )
+    if checkpointing.has_checkpoint(model_dir):
+        return None
+    if FLAGS.continue_from is None:
+        if hparams.schedule_from_step:
+            raise InputError(
+                "`schedule_from_step` should be 0 without --continue_from."
+                f" Received: {hparams.schedule_from_step}"
+            )
+        return None
+    return plan_start(
+        FLAGS.continue_from,
+        hparams,
+        config,
+        vocabulary,
+        optimizer=FLAGS.continue_optimizer,
+        new_networks=FLAGS.new_networks,
+    )
 
 
 def write_model_directory(
@@ -202,29 +241,24 @@ def write_model_directory(
     run: RunSettings,
     config: EncoderConfig,
     vocabulary: Vocabulary,
+    start: Start | None,
 ) -> None:
     """Makes the model directory self-describing, or refuses one of another configuration."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
     data = (read_manifest(FLAGS.data_dir) or {}).get("settings")
     if data is not None:  # folders built by ELECTRA do not say what is in them
         described["data"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-    settings = {**dataclasses.asdict(run), "continue_from": FLAGS.continue_from}
-    checkpointing.describe_run(model_dir, described, {**settings, "data_dir": FLAGS.data_dir})
+    settings = {**dataclasses.asdict(run), "data_dir": FLAGS.data_dir}
+    settings |= {name: FLAGS[name].value for name in CONTINUE_FLAGS}
+    if start is not None:
+        described["continue_optimizer"] = "carried" if start.carries_optimizer else "fresh"
+    elif checkpointing.has_checkpoint(model_dir):  # it was decided when the run began
+        record = read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
+        decided = FLAGS.continue_optimizer or record["hparams"].get("continue_optimizer")
+        described |= {"continue_optimizer": decided} if decided else {}
+    checkpointing.describe_run(model_dir, described, settings, before={"schedule_from_step": 0})
     config.save(model_dir)
     vocabulary.save(model_dir)
-
-
-def build_optimizer(hparams: PretrainingHParams, objective):
-    """The optimizer of the hyper-parameters, with its slots."""
-    schedule = WarmupTimesDecay(
-        hparams.learning_rate,
-        hparams.num_train_steps,
-        hparams.num_warmup_steps,
-        hparams.lr_decay_power,
-    )
-    return create_optimizer(
-        hparams.optimizer, schedule, hparams.weight_decay_rate, objective.trainable_variables
-    )
 
 
 def run_controller(
@@ -233,16 +267,23 @@ def run_controller(
     trainer: Trainer,
     evaluator: Evaluator,
     model_dir: str,
+    start: Start | None,
 ) -> None:
     """Restores what is there, then trains and evaluates as the flags say."""
     step = trainer.optimizer.iterations
+
+    def initialize() -> None:
+        if start is not None:
+            start.restore(trainer.objective, trainer.optimizer)
+            print(start.describe(), file=sys.stderr)
+
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer),
         model_dir,
         step=step,
         interval=run.save_checkpoints_steps,
         max_to_keep=run.keep_checkpoint_max,
-        continue_from=FLAGS.continue_from,
+        initialize=initialize,
     )
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):

@@ -1,1 +1,1 @@
-"""Weights from elsewhere: files of the original TensorFlow 1 code."""
+"""Weights from elsewhere, both directions: original TensorFlow 1 files, Hugging Face files."""

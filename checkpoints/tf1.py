@@ -1,4 +1,4 @@
-"""Reads checkpoints of the original TensorFlow 1 code (ConvBERT and ELECTRA name theirs alike).
+"""Names of the original TensorFlow 1 code's variables (ConvBERT and ELECTRA name theirs alike).
 
 The `*_variables` functions are the whole correspondence: they map the original's variable names to
 our variables, by structure. Reading, writing and comparing gradients all go through such a dict.
@@ -6,22 +6,19 @@ our variables, by structure. Reading, writing and comparing gradients all go thr
 
 from __future__ import annotations
 
-import os
-from typing import NamedTuple
-
-import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from errors import InputError
-from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
-from model.config import CONFIG_FILE, read_fields
+from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.convolution import SpanKey
 from model.encoder import EncoderLayer
 from model.layers import Dense, GroupedDense, LayerNorm
 
-_SLOTS = ("/adam_m", "/adam_v")  # moments of the original's optimizer
-_GLOBAL_STEP = "global_step"
+ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
+DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
+SLOTS = ("adam_m", "adam_v")  # moments of the original's optimizer: NAME/adam_m
+GLOBAL_STEP = "global_step"
 
 _VARIABLES = {
     Dense: ("kernel", "bias"),
@@ -30,27 +27,9 @@ _VARIABLES = {
     LayerNorm: ("beta", "gamma"),
 }
 
-_CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
-_REQUIRED_FIELDS = (
-    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
-    *("num_attention_heads", "intermediate_size", "conv_type"),
-)
-
-
-class Restored(NamedTuple):
-    """What a checkpoint held besides the variables that were assigned.
-
-    Attributes:
-        global_step: the training step, or None when it is not stored.
-        optimizer_slots: names of the Adam moments; known, not read.
-    """
-
-    global_step: int | None
-    optimizer_slots: tuple[str, ...]
-
 
 def encoder_variables(
-    encoder: Encoder, scope: str = "electra", embeddings_scope: str = "electra"
+    encoder: Encoder, scope: str = ENCODER, embeddings_scope: str = ENCODER
 ) -> dict[str, tf.Variable]:
     """Maps the original's names to the variables of an encoder.
 
@@ -88,7 +67,7 @@ def encoder_variables(
 
 
 def masked_lm_head_variables(
-    head: MaskedLMHead, scope: str = "generator_predictions"
+    head: MaskedLMHead, scope: str = MASKED_LM_HEAD
 ) -> dict[str, tf.Variable]:
     """Maps the original's names to a masked-LM head's own variables (not the tied embeddings)."""
     return {
@@ -99,80 +78,33 @@ def masked_lm_head_variables(
 
 
 def discriminator_head_variables(
-    head: DiscriminatorHead, scope: str = "discriminator_predictions"
+    head: DiscriminatorHead, scope: str = DISCRIMINATOR_HEAD
 ) -> dict[str, tf.Variable]:
     """Maps the original's names to the variables of a discriminator head."""
     return {**_named(f"{scope}/dense", head.transform), **_named(f"{scope}/dense_1", head.logit)}
 
 
-def read_checkpoint(
-    prefix: str, variables: dict[str, tf.Variable], ignore: tuple[str, ...] = ()
-) -> Restored:
-    """Assigns the tensors of a TensorFlow 1 checkpoint to variables; all of them or none.
+def objective_variables(objective) -> dict[str, tf.Variable]:
+    """Maps the original's names to the variables of all networks of an objective.
 
     Args:
-        prefix: path without `.index`, or a folder, of which the latest checkpoint is taken.
-        variables: original name -> variable.
-        ignore: beginnings of the names of tensors that are not wanted, such as "generator".
+        objective: has `encoder`; optionally `head`, `generator` and `generator_head`.
 
     Raises:
-        InputError: the file cannot be read, a tensor is missing or of another shape, or one is
-            left over that is neither ignored nor known to be the optimizer's.
+        InputError: the original has no names for such an architecture.
     """
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        shapes = reader.get_variable_to_shape_map()
-        missing = sorted(set(variables) - set(shapes))
-        if missing:
-            raise InputError(f"{prefix}: tensors are missing: {_listed(missing)}")
-        for name, variable in variables.items():
-            if list(variable.shape) != list(shapes[name]):
-                raise InputError(
-                    f"{prefix}: {name} should have shape {list(variable.shape)}."
-                    f" Received: {list(shapes[name])}"
-                )
-        slots = tuple(sorted(name for name in shapes if name.endswith(_SLOTS)))
-        unused = sorted(set(shapes) - set(variables) - set(slots) - {_GLOBAL_STEP})
-        unused = [name for name in unused if not name.startswith(ignore)]
-        if unused:
-            raise InputError(f"{prefix}: tensors that no variable takes: {_listed(unused)}")
-        values = {name: np.asarray(reader.get_tensor(name)) for name in variables}
-        step = int(reader.get_tensor(_GLOBAL_STEP)) if _GLOBAL_STEP in shapes else None
-    except InputError:
-        raise
-    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
-        raise InputError(f"{prefix}: not a readable TensorFlow checkpoint ({error})") from error
-    for name, variable in variables.items():
-        variable.assign(values[name])
-    return Restored(step, slots)
-
-
-def read_config(folder: str) -> EncoderConfig:
-    """Reads a `config.json` of the original's field names.
-
-    Fields that speak of the generator or the losses are not the encoder's and are left out.
-    `mask_padding` is False, as padding enters the original's convolution.
-
-    Raises:
-        InputError: the file is missing, is not JSON, lacks a field, or one does not fit.
-    """
-    path = os.path.join(folder, CONFIG_FILE)
-    fields = read_fields(path)
-    missing = [name for name in _REQUIRED_FIELDS if name not in fields]
-    if missing:
-        raise InputError(f"{path}: the fields {', '.join(missing)} are missing")
-    if fields["conv_type"] not in _CONV_TYPES:
-        raise InputError(
-            f"{path}: `conv_type` should be one of {', '.join(_CONV_TYPES)}."
-            f" Received: {fields['conv_type']!r}"
-        )
-    known = EncoderConfig.__dataclass_fields__
-    values = {name: value for name, value in fields.items() if name in known}
-    mixer = _CONV_TYPES[fields["conv_type"]]
-    try:
-        return EncoderConfig(**{**values, "token_mixer": mixer, "mask_padding": False})
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    encoder, generator = objective.encoder, getattr(objective, "generator", None)
+    variables = encoder_variables(encoder)
+    if generator is not None and generator is not encoder:
+        tied = generator.embeddings is encoder.embeddings
+        variables |= encoder_variables(generator, GENERATOR, ENCODER if tied else GENERATOR)
+    for name in ("head", "generator_head"):
+        head = getattr(objective, name, None)
+        if isinstance(head, DiscriminatorHead):
+            variables |= discriminator_head_variables(head)
+        elif isinstance(head, MaskedLMHead):
+            variables |= masked_lm_head_variables(head)
+    return variables
 
 
 def _layer_variables(scope: str, layer: EncoderLayer) -> dict[str, tf.Variable]:
@@ -197,8 +129,3 @@ def _layer_variables(scope: str, layer: EncoderLayer) -> dict[str, tf.Variable]:
 
 def _named(scope: str, layer: tf_keras.layers.Layer) -> dict[str, tf.Variable]:
     return {f"{scope}/{name}": getattr(layer, name) for name in _VARIABLES[type(layer)]}
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -39,6 +39,7 @@ class PretrainingHParams:
     weight_decay_rate: float = 0.01
     num_warmup_steps: int = 10_000
     num_train_steps: int = 1_000_000
+    schedule_from_step: int = 0  # where warm-up and decay begin; --additional_steps sets it
     train_batch_size: int | None = None  # over all devices
     max_seq_length: int = 128
 
@@ -192,6 +193,11 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
         check(getattr(hparams, name) >= 1, name, "at least 1")
     for name in ("learning_rate", "weight_decay_rate", "num_warmup_steps", "lr_decay_power"):
         check(getattr(hparams, name) >= 0, name, "at least 0")
+    check(
+        0 <= hparams.schedule_from_step < hparams.num_train_steps,
+        "schedule_from_step",
+        f"at least 0 and less than num_train_steps ({hparams.num_train_steps})",
+    )
     for name in ("gen_weight", "disc_weight"):
         check(getattr(hparams, name) >= 0, name, "at least 0")
     check(0 <= hparams.seed < 2**31, "seed", "at least 0 and below 2^31")

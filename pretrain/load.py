@@ -17,6 +17,8 @@ from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.hyperparameters import replace_checked
 from training.objective import Objective
 
+NETWORKS = ("encoder", "head", "generator", "generator_head")  # an objective's, by attribute
+
 
 def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
     """The ids an objective must know: `cls`, `sep`, `mask`."""
@@ -32,18 +34,46 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     values = {
         name: value
         for name, value in saved["hparams"].items()
-        if name not in ("vocabulary", "data")
+        if name not in ("vocabulary", "data", "continue_optimizer")
     }
     return replace_checked(PretrainingHParams(), values), saved["run_settings"]
 
 
+def stored_parts(prefix: str) -> set[str]:
+    """What a checkpoint of training holds: names of the objective's networks, and "optimizer".
+
+    A network all of whose variables are another's, as a generator that is the encoder, is not
+    among them.
+    """
+    names = [name.split("/") for name, _ in tf.train.list_variables(prefix)]
+    networks = {name[1] for name in names if name[0] == "objective" and len(name) > 1}
+    return networks | {name[0] for name in names if name[0] == "optimizer"}
+
+
+def needed_networks(hparams: PretrainingHParams) -> list[str]:
+    """Names of the networks of the objective that have variables of their own, `encoder` first."""
+    if not hparams.electra_objective or hparams.uniform_generator:
+        return ["encoder", "head"]
+    return [name for name in NETWORKS if name != "generator" or hparams.untied_generator]
+
+
 def load_objective(model_dir: str) -> Objective:
-    """The whole pre-training graph of a model directory, with its last checkpoint's weights."""
+    """The whole pre-training graph of a model directory, with its last checkpoint's weights.
+
+    Raises:
+        InputError: there is no checkpoint, or one of the networks is not in it, as after the
+            conversion of a checkpoint that lacked it.
+    """
     hparams, _ = load_hparams(model_dir)
     vocabulary = Vocabulary.load(model_dir)
     objective = build_objective(hparams, EncoderConfig.load(model_dir), special_ids(vocabulary))
+    path = latest_checkpoint(model_dir)
+    stored = stored_parts(path)
+    missing = [name for name in needed_networks(hparams) if name not in stored]
+    if missing:
+        raise InputError(f"{path}: the {' and the '.join(missing)} of the objective is not in it")
     checkpoint = tf.train.Checkpoint(objective=objective)
-    status = checkpoint.restore(latest_checkpoint(model_dir))
+    status = checkpoint.restore(path)
     status.assert_existing_objects_matched().expect_partial()  # the optimizer is left out
     return objective
 

@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from checkpoints import tf1
+from checkpoints.tf1_config import read_config
+from checkpoints.tf1_file import TensorFile
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead, build_encoder
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -25,7 +27,6 @@ class Golden:
     Attributes:
         reference: name -> array of `reference.npz`.
         variables: original name -> our variable, of all four networks.
-        restored: what the checkpoint held besides.
     """
 
     reference: dict[str, np.ndarray]
@@ -36,7 +37,6 @@ class Golden:
     masked_lm_head: MaskedLMHead
     discriminator_head: DiscriminatorHead
     variables: dict[str, tf.Variable]
-    restored: tf1.Restored
 
     def features(self, ids_name: str) -> dict[str, tf.Tensor]:
         """The encoder's features with the ids of that name in the reference, int32 [B, S]."""
@@ -47,7 +47,7 @@ class Golden:
 def generator_config(name: str) -> EncoderConfig:
     """The generator of a folder; the widths are the original's, stored in `config.json`."""
     fields = json.loads((GOLDEN / name / "config.json").read_text(encoding="utf-8"))
-    return tf1.read_config(str(GOLDEN / name)).replace(
+    return read_config(str(GOLDEN / name)).replace(
         hidden_size=fields["generator_hidden_size"],
         intermediate_size=fields["generator_intermediate_size"],
         num_attention_heads=fields["generator_num_attention_heads"],
@@ -58,7 +58,7 @@ def generator_config(name: str) -> EncoderConfig:
 def load_golden(name: str) -> Golden:
     """Builds the four networks of a folder and reads its checkpoint into them."""
     folder = GOLDEN / name
-    config, small = tf1.read_config(str(folder)), generator_config(name)
+    config, small = read_config(str(folder)), generator_config(name)
     discriminator = build_encoder(config, name="discriminator")
     generator = build_encoder(small, discriminator.embeddings, name="generator")
     masked_lm_head = MaskedLMHead(small, discriminator.embeddings)
@@ -71,7 +71,9 @@ def load_golden(name: str) -> Golden:
         **tf1.masked_lm_head_variables(masked_lm_head),
         **tf1.discriminator_head_variables(discriminator_head),
     }
-    restored = tf1.read_checkpoint(str(folder / CHECKPOINT), variables)
+    file = TensorFile(str(folder / CHECKPOINT))
+    for name, variable in variables.items():
+        variable.assign(file.read(name, variable.shape))
     with np.load(folder / "reference.npz") as arrays:
         reference = dict(arrays)
     return Golden(
@@ -83,5 +85,4 @@ def load_golden(name: str) -> Golden:
         masked_lm_head,
         discriminator_head,
         variables,
-        restored,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -53,7 +54,7 @@ def create_manager(
     step: tf.Variable,
     interval: int,
     max_to_keep: int | None,
-    continue_from: str | None = None,
+    initialize: Callable[[], None] | None = None,
 ) -> CheckpointManager:
     """A manager of the checkpoints in `model_dir`.
 
@@ -63,21 +64,8 @@ def create_manager(
         step: the training step.
         interval: steps between checkpoints.
         max_to_keep: how many to keep; 0 or None keeps all.
-        continue_from: another model directory, whose last checkpoint (weights, optimizer and step)
-            is where training starts when `model_dir` has none yet.
+        initialize: called where training starts when `model_dir` has no checkpoint yet.
     """
-
-    def start() -> None:
-        if not continue_from:
-            return
-        try:
-            checkpoint.restore(latest_checkpoint(continue_from)).assert_consumed()
-        except (AssertionError, ValueError) as error:
-            raise InputError(
-                f"--continue_from {continue_from}: its checkpoint holds other variables, as after"
-                f" a change of objective, generator or optimizer ({str(error).splitlines()[0]})"
-            ) from error
-
     return CheckpointManager(
         checkpoint,
         os.path.join(model_dir, CHECKPOINT_FOLDER),
@@ -85,7 +73,7 @@ def create_manager(
         checkpoint_name="model.ckpt",
         step_counter=step,
         checkpoint_interval=interval,
-        init_fn=start,
+        init_fn=initialize,
     )
 
 
@@ -103,11 +91,17 @@ def latest_checkpoint(model_dir: str) -> str:
     return path
 
 
+def checkpoint_step(path: str) -> int:
+    """The training step of a checkpoint, which its name ends with."""
+    return int(path.rsplit("-", 1)[1])
+
+
 def describe_run(
     model_dir: str,
     hparams: dict[str, Any],
     run_settings: dict[str, Any],
     advice: str = _ADVICE,
+    before: dict[str, Any] | None = None,
 ) -> None:
     """Writes `hparams.json`, or refuses when the directory holds a run of other hyper-parameters.
 
@@ -116,6 +110,7 @@ def describe_run(
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
         advice: what to do about a run of other hyper-parameters.
+        before: what runs did before some settings existed, whose records lack them.
 
     Raises:
         InputError: the directory was made with other hyper-parameters; shows the differences.
@@ -124,7 +119,7 @@ def describe_run(
     if has_checkpoint(model_dir):
         refuse_other_run(
             model_dir,
-            files.read_json(path).get("hparams", {}),
+            {**(before or {}), **files.read_json(path).get("hparams", {})},
             hparams,
             advice,
         )

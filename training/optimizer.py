@@ -17,16 +17,31 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, where
     tf-models-official's schedule would ramp up to the rate at the end of warm-up. Steps count from
     1 there: the first one, which a Keras optimizer calls 0, already has a rate.
+
+    Args:
+        peak: the rate that decays.
+        total_steps: the step at which it is 0.
+        warmup_steps: how many steps warm-up takes.
+        power: of the polynomial.
+        from_step: where warm-up and decay begin, the number of steps taken before.
     """
 
-    def __init__(self, peak: float, total_steps: int, warmup_steps: int, power: float = 1.0):
+    def __init__(
+        self,
+        peak: float,
+        total_steps: int,
+        warmup_steps: int,
+        power: float = 1.0,
+        from_step: int = 0,
+    ):
         super().__init__()
         self.peak, self.power = peak, power
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
+        self.from_step = from_step
 
     def __call__(self, step):
-        step = tf.cast(step, tf.float32) + 1.0
-        progress = tf.minimum(step / self.total_steps, 1.0)
+        step = tf.cast(step, tf.float32) - self.from_step + 1.0
+        progress = tf.minimum(step / (self.total_steps - self.from_step), 1.0)
         warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
         return self.peak * (1.0 - progress) ** self.power * warmup
 
@@ -36,6 +51,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
             "power": self.power,
+            "from_step": self.from_step,
         }
 
 
@@ -84,10 +100,15 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self._v = [self.add_variable_from_reference(var, "v") for var in var_list]
         self._built = True
 
+    def slots(self, variable: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
+        """The moments m and v of a variable."""
+        index = self._index_dict[self._var_key(variable)]
+        return self._m[index], self._v[index]
+
     def update_step(self, gradient, variable):
         """Updates one variable with its (dense) gradient."""
         index = self._index_dict[self._var_key(variable)]
-        m, v = self._m[index], self._v[index]
+        m, v = self.slots(variable)
         rate = self.learning_rate * (self.scales[index] if self.scales is not None else 1.0)
         if self.decay_rate and decays(variable):
             # A product whose memory becomes the variable's: half the traffic of a difference.

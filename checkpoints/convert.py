@@ -1,0 +1,109 @@
+"""Converts checkpoints: original TensorFlow 1 or Hugging Face files to a model directory, and back.
+
+    python -m checkpoints.convert --source tf1 --input ELECTRA_FOLDER --output MODEL
+    python -m checkpoints.convert --source huggingface --input FOLDER --output MODEL
+    python -m checkpoints.convert --target tf1 --input MODEL --output FOLDER
+    python -m checkpoints.convert --target huggingface --input MODEL --output FOLDER
+
+With --source the output is a model directory: run_finetuning.py takes it as --model_dir,
+run_pretraining.py as --continue_from. With --target the input is one. Everything that was inferred
+or left out is printed. The output appears whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+from collections.abc import Iterator
+
+from absl import app, flags, logging
+
+from checkpoints import model_directory
+from checkpoints.model_directory import Options
+from errors import InputError, main_with_clear_errors
+from training.checkpointing import make_directory
+
+# Modules with read(path, options) -> Conversion and write(conversion, folder) -> notes; imported
+# when asked for, as one of them needs safetensors.
+_FORMATS = {"tf1": "checkpoints.tf1_convert", "huggingface": "checkpoints.huggingface"}
+
+FLAGS = flags.FLAGS
+flags.DEFINE_enum("source", None, sorted(_FORMATS), "Format of the input; makes a model directory.")
+flags.DEFINE_enum("target", None, sorted(_FORMATS), "Format to make of a model directory.")
+flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
+flags.DEFINE_string("output", None, "Folder to make; must not hold anything.")
+flags.DEFINE_string("vocab", None, "vocab.txt or its folder. Default: beside the checkpoint.")
+flags.DEFINE_string("config", None, "config.json of the source. Default: beside the checkpoint.")
+flags.DEFINE_bool("do_lower_case", None, "Casing of the vocabulary. Default: as beside it, or on.")
+flags.DEFINE_bool("strip_accents", None, "Of the vocabulary. Default: as beside it, or the casing.")
+flags.DEFINE_integer(
+    "num_attention_heads", None, "Heads, where neither tensors nor config.json say how many."
+)
+flags.DEFINE_string("generator", None, "huggingface: folder of the generator's checkpoint.")
+
+_OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "num_attention_heads", "generator")
+
+
+def main(argv: list[str]) -> None:
+    """Flags -> conversion -> output folder."""
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    logging.set_verbosity(logging.WARNING)
+    if (FLAGS.source is None) == (FLAGS.target is None):
+        raise InputError("either --source or --target should be given; see --help")
+    given = [name for name in _OPTIONS if FLAGS[name].value is not None]
+    if FLAGS.target and given:
+        raise InputError(f"--{given[0]} is for --source; a model directory says it itself")
+    options = Options(**{name: FLAGS[name].value for name in _OPTIONS})
+    if FLAGS.source:
+        notes = from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, options)
+    else:
+        notes = to_elsewhere(FLAGS.target, FLAGS.input, FLAGS.output)
+    for note in notes:
+        print(note)
+    print(f"written: {FLAGS.output}")
+
+
+def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
+    """Makes a model directory of a foreign checkpoint; returns what is to be said about it."""
+    with new_folder(output) as folder:
+        conversion = importlib.import_module(_FORMATS[source]).read(path, options)
+        about = {"source": source, "input": os.path.abspath(path), "notes": conversion.notes}
+        model_directory.save(conversion, folder, about)
+    return conversion.notes
+
+
+def to_elsewhere(target: str, path: str, output: str) -> list[str]:
+    """Makes a foreign checkpoint of a model directory; returns what is to be said about it."""
+    with new_folder(output) as folder:
+        conversion = model_directory.load(path)
+        notes = importlib.import_module(_FORMATS[target]).write(conversion, folder)
+    return [*conversion.notes, *notes]
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder beside `path` that becomes `path` at the end, or goes on failure.
+
+    Raises:
+        InputError: there is something at `path`, or it cannot be made.
+    """
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"{path}: should not exist yet, or be an empty folder")
+    path = os.path.abspath(path)
+    temporary = f"{path}.tmp-{os.getpid()}"
+    make_directory(temporary)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["input", "output"])
+    app.run(main_with_clear_errors(main))

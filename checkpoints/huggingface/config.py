@@ -1,0 +1,177 @@
+"""The `config.json` of Hugging Face's ConvBERT, ELECTRA and BERT, and our EncoderConfig."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errors import InputError
+from model import EncoderConfig
+from model.layers import LAYER_NORM_EPSILON
+
+_SAME_NAME = {  # fields that all three have, with their defaults for BERT and ConvBERT
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+}
+# What a field that `config.json` leaves out stands for: the defaults of ConvBertConfig,
+# ElectraConfig and BertConfig.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "convbert": {
+        **_SAME_NAME,
+        "embedding_size": 768,
+        "head_ratio": 2,
+        "conv_kernel_size": 9,
+        "num_groups": 1,
+    },
+    "electra": {
+        **_SAME_NAME,
+        "embedding_size": 128,
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+    },
+    "bert": _SAME_NAME,
+}
+# Settings that change what is computed, with the only values that our encoder computes.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "layer_norm_eps": (LAYER_NORM_EPSILON,),
+    "position_embedding_type": ("absolute", None),
+    "is_decoder": (False,),
+    "is_encoder_decoder": (False,),
+    "add_cross_attention": (False,),
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+    "tie_word_embeddings": (True,),
+}
+_ACTIVATIONS = {name: name for name in ("gelu", "relu", "tanh", "linear")} | {"gelu_python": "gelu"}
+_DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype")
+
+
+def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, list[str]]:
+    """What the fields of a `config.json` say of the encoder.
+
+    `mask_padding` is False, as padding enters Hugging Face's convolution.
+
+    Args:
+        fields: of the file.
+        path: of the file, for errors.
+
+    Returns:
+        The configuration, and sentences on what was inferred and what was not used.
+
+    Raises:
+        InputError: a network that does not exist here; names the field.
+    """
+    defaults = DEFAULTS[checked_model_type(fields, path)]
+    for name, values in _FIXED.items():
+        if name in fields and fields[name] not in values:
+            raise InputError(
+                f"{path}: `{name}` should be {values[0]!r}, the only one there is here."
+                f" Received: {fields[name]!r}"
+            )
+    values = {name: fields.get(name, default) for name, default in defaults.items()}
+    notes = []
+    inferred = {name: value for name, value in defaults.items() if name not in fields}
+    if inferred:
+        listed = ", ".join(f"{name} {value!r}" for name, value in inferred.items())
+        notes.append(f"{path} leaves out what Hugging Face's defaults say: {listed}")
+    unused = sorted(set(fields) - set(defaults) - set(_FIXED) - set(_DESCRIBING))
+    if unused:
+        notes.append(f"{path}: not used: {', '.join(unused)}")
+    if values["hidden_act"] not in tuple(_ACTIVATIONS):
+        raise InputError(
+            f"{path}: `hidden_act` should be one of {', '.join(_ACTIVATIONS)}."
+            f" Received: {values['hidden_act']!r}"
+        )
+    values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]
+    try:
+        if fields["model_type"] == "convbert":
+            return _mixed(values, path, notes), notes
+        values.setdefault("embedding_size", values["hidden_size"])
+        return EncoderConfig(
+            **values, token_mixer="attention", head_ratio=1, mask_padding=False
+        ), notes
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def checked_model_type(fields: dict[str, Any], path: str) -> str:
+    """`model_type` of a `config.json`; InputError when it is none of the three."""
+    model_type = fields.get("model_type")
+    if model_type not in tuple(DEFAULTS):
+        raise InputError(
+            f"{path}: `model_type` should be one of {', '.join(DEFAULTS)}. Received: {model_type!r}"
+        )
+    return model_type
+
+
+def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]:
+    """The fields of `config.json` that describe an encoder.
+
+    Raises:
+        InputError: Hugging Face's `model_type` has no such network; names the field.
+    """
+    expected: dict[str, Any] = {"share_layers": False}
+    if model_type == "convbert":
+        expected.update(token_mixer="mixed", convolution="span")
+    else:
+        expected.update(token_mixer="attention", head_ratio=1, linear_groups=1)
+    if model_type == "bert":
+        expected.update(embedding_size=config.hidden_size)
+    for name, value in expected.items():
+        received = getattr(config, name)
+        if received != value:
+            raise InputError(
+                f"Hugging Face's {model_type} has no such encoder: `{name}` should be {value!r}."
+                f" Received: {received!r}"
+            )
+    if model_type == "convbert" and config.mixer_size * 2 != config.hidden_size:
+        raise InputError(
+            "Hugging Face's convbert has no such encoder: the heads of its attention are"
+            f" `hidden_size` / 2 = {config.hidden_size // 2} wide together, whatever `head_ratio`"
+            f" is. Received: {config.num_heads} heads of width {config.head_size}, from"
+            f" num_attention_heads {config.num_attention_heads} and head_ratio {config.head_ratio}"
+        )
+    fields = {name: getattr(config, name) for name in _SAME_NAME}
+    if model_type != "bert":
+        fields["embedding_size"] = config.embedding_size
+    if model_type == "convbert":
+        fields["head_ratio"] = config.head_ratio
+        fields["conv_kernel_size"] = config.conv_kernel_size
+        fields["num_groups"] = config.linear_groups
+    return {
+        "model_type": model_type,
+        **fields,
+        "layer_norm_eps": LAYER_NORM_EPSILON,
+        "is_decoder": False,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+
+
+def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig:
+    """ConvBERT's configuration, in terms of `head_ratio` 2 whatever Hugging Face's is.
+
+    Its N' = max(1, N // head_ratio) heads are D / (2 N') wide (ConvBertSelfAttention), where the
+    paper's are D / N wide: the same for a ratio of 2 only. With 2 N' heads and a ratio of 2 ours
+    are just as many and as wide.
+    """
+    groups, ratio = values.pop("num_groups"), values["head_ratio"]
+    config = EncoderConfig(**{**values, "head_ratio": 1}, linear_groups=groups, mask_padding=False)
+    if not isinstance(ratio, int) or ratio < 1:
+        raise InputError(f"`head_ratio` should be an integer of at least 1. Received: {ratio!r}")
+    heads = 2 * max(1, config.num_attention_heads // ratio)
+    if (heads, 2) != (config.num_attention_heads, ratio):
+        notes.append(
+            f"{path}: num_attention_heads {config.num_attention_heads} with head_ratio {ratio} is"
+            f" read as {heads} with 2, which computes the same"
+        )
+    return config.replace(num_attention_heads=heads, head_ratio=2)

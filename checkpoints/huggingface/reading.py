@@ -1,0 +1,229 @@
+"""From a folder of Hugging Face's to our networks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkpoints.huggingface import names
+from checkpoints.huggingface.source import GENERATOR_FOLDER, Source, open_source
+from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
+from checkpoints.model_directory import (
+    Conversion,
+    Networks,
+    Options,
+    describe_pretraining,
+    generator_shares,
+)
+from data.vocabulary import VOCABULARY_FILE, Vocabulary
+from errors import InputError
+from model import DiscriminatorHead, build_encoder
+from model.config import CONFIG_FILE
+from pretrain.hparams import PretrainingHParams
+from pretrain.load import special_ids
+from pretrain.masked_lm import MaskedLM
+from pretrain.replaced_token_detection import ReplacedTokenDetection
+
+# What a generator may have of its own without computing anything else.
+_TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+_INCOMPLETE = "there is no {}; what there is can be fine-tuned, or trained on with --new_networks"
+_BERT = {"electra_objective": False, "mask_token_prob": 0.8, "random_token_prob": 0.1}
+
+
+def read(path: str, options: Options) -> Conversion:
+    """Reads a ConvBERT, an ELECTRA or a BERT, and a discriminator's generator if there is one.
+
+    A model with a masked-LM head becomes a masked language model; a discriminator and a generator
+    become replaced-token detection; anything less, the encoder and the head that there is.
+
+    Args:
+        path: folder with `config.json`, safetensors and tokenizer files.
+        options: `generator` is the generator's folder, by default `generator/` in `path` where
+            there is one; `vocab`, `do_lower_case` and `strip_accents` overrule the tokenizer files,
+            `config` the `config.json`.
+
+    Raises:
+        InputError: a file is missing, damaged or describes something that does not exist here, or
+            the files do not belong together; names the file and tensor.
+    """
+    if options.num_attention_heads is not None:
+        raise InputError(
+            "--num_attention_heads is for --source tf1: Hugging Face's config.json says it."
+            f" Received: {options.num_attention_heads}"
+        )
+    source = open_source(path, options.config)
+    vocabulary = _vocabulary(source, options)
+    generator = _open_generator(source, vocabulary, options)
+    if generator is not None:
+        hparams, objective = _replaced_token_detection(source, generator, vocabulary)
+    elif source.has_masked_lm_head:
+        hparams, objective = _masked_lm(source, vocabulary)
+    else:
+        hparams, objective = _encoder(source, vocabulary)
+    notes = source.notes + (generator.notes if generator is not None else [])
+    return Conversion(
+        config=source.config,
+        hparams=hparams,
+        vocabulary=vocabulary,
+        objective=objective,
+        optimizer=None,
+        step=0,
+        notes=notes,
+    )
+
+
+def _vocabulary(source: Source, options: Options) -> Vocabulary:
+    vocabulary, inferred = read_vocabulary(
+        source.folder,
+        vocab=options.vocab,
+        do_lower_case=options.do_lower_case,
+        strip_accents=options.strip_accents,
+    )
+    source.notes += inferred
+    if vocabulary.size != source.config.vocab_size:
+        raise InputError(
+            f"{source.folder}: `vocab_size` of its {CONFIG_FILE} should be the number of tokens of"
+            f" the vocabulary, {vocabulary.size}. Received: {source.config.vocab_size}"
+        )
+    return vocabulary
+
+
+def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) -> Source | None:
+    """The discriminator's generator, checked; None where there is none."""
+    folder = options.generator
+    inside = os.path.join(source.folder, GENERATOR_FOLDER)
+    if folder is None and os.path.isdir(inside):
+        folder = inside
+        source.notes.append(f"generator: {inside}")
+    if folder is None:
+        return None
+    if source.has_masked_lm_head:
+        raise InputError(
+            f"{source.folder}: should be a discriminator, as a generator is given."
+            " Received: a model with a masked-LM head"
+        )
+    generator = open_source(folder)
+    if generator.model_type != source.model_type or not generator.has_masked_lm_head:
+        head = "a" if generator.has_masked_lm_head else "no"
+        raise InputError(
+            f"{folder}: the generator should be of model_type {source.model_type}, with a masked-LM"
+            f" head. Received: {generator.model_type}, with {head} masked-LM head"
+        )
+    described = (TOKENIZER_FILE, VOCABULARY_FILE)
+    if options.vocab is None and any(os.path.exists(os.path.join(folder, f)) for f in described):
+        own, _ = read_vocabulary(
+            folder, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
+        )
+        if own != vocabulary:
+            raise InputError(
+                f"{folder}: the generator's vocabulary should be that of {source.folder};"
+                " tokens or switches differ"
+            )
+    return generator
+
+
+def _replaced_token_detection(
+    source: Source, generator: Source, vocabulary: Vocabulary
+) -> tuple[PretrainingHParams, ReplacedTokenDetection | Networks]:
+    """A discriminator, or an encoder without its head, and the generator."""
+    hparams = _with_generator(source, generator, vocabulary)
+    objective = ReplacedTokenDetection(hparams, source.config, special_ids(vocabulary))
+    slots = names.encoder_slots(objective.encoder, source.prefix)
+    if source.has_discriminator_head:
+        slots.update(names.discriminator_slots(objective.head))
+    source.fill(slots)
+    _fill_masked_lm(generator, objective.generator, objective.generator_head)
+    if source.has_discriminator_head:
+        return hparams, objective
+    source.notes.append(f"{source.folder}: {_INCOMPLETE.format('discriminator head')}")
+    return hparams, Networks(
+        encoder=objective.encoder,
+        generator=objective.generator,
+        generator_head=objective.generator_head,
+    )
+
+
+def _masked_lm(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, MaskedLM]:
+    hparams = describe_pretraining(source.config, vocabulary, **_BERT)
+    objective = MaskedLM(hparams, source.config, special_ids(vocabulary))
+    _fill_masked_lm(source, objective.encoder, objective.head)
+    return hparams, objective
+
+
+def _encoder(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, Networks]:
+    """An encoder, and the discriminator's head if there is one."""
+    config = source.config
+    encoder, head = build_encoder(config), None
+    slots = names.encoder_slots(encoder, source.prefix)
+    if source.has_discriminator_head:
+        head = DiscriminatorHead(config, name="discriminator_predictions")
+        head(tf.zeros([1, 1, config.hidden_size]))
+        slots.update(names.discriminator_slots(head))
+    source.fill(slots)
+    missing = "head of its pre-training" if head is None else "generator"
+    source.notes.append(f"{source.folder}: {_INCOMPLETE.format(missing)}")
+    bert = _BERT if source.model_type == "bert" else {}
+    return describe_pretraining(config, vocabulary, **bert), Networks(encoder=encoder, head=head)
+
+
+def _fill_masked_lm(source: Source, encoder: Any, head: Any) -> None:
+    if source.model_type != "bert" and source.config.hidden_act != "gelu":
+        raise InputError(
+            f"{source.folder}: `hidden_act` should be gelu, as it is in the masked-LM head of"
+            f" Hugging Face's {source.model_type} whatever it is elsewhere."
+            f" Received: {source.config.hidden_act!r}"
+        )
+    source.fill(
+        {
+            **names.encoder_slots(encoder, source.prefix),
+            **names.masked_lm_slots(head, source.model_type),
+        }
+    )
+
+
+def _with_generator(
+    source: Source, generator: Source, vocabulary: Vocabulary
+) -> PretrainingHParams:
+    """Hyper-parameters whose generator is the given one; InputError when there are none."""
+    config, small = source.config, generator.config
+    if small == config and _same(source, generator, _encoder_names(generator)):
+        source.notes.append("generator: the discriminator's own encoder, of equal values")
+        return describe_pretraining(config, vocabulary, untied_generator=False)
+    for name in _TRAINING_ONLY:
+        value, received = getattr(config, name), getattr(small, name)
+        if received != value:
+            generator.notes.append(
+                f"{generator.folder}: `{name}` {received} becomes the discriminator's, {value};"
+                " it matters in training only"
+            )
+            small = small.replace(**{name: value})
+    untied = not _same(source, generator, names.EMBEDDINGS)
+    kept = "its own" if untied else "the discriminator's, of equal values"
+    try:
+        shares = generator_shares(config, small, untied_embeddings=untied)
+    except InputError as error:
+        raise InputError(f"{generator.folder}: {error}; its embeddings are {kept}") from error
+    source.notes.append(
+        f"generator: {shares['generator_hidden_size']:g} of the discriminator's width,"
+        f" {shares['generator_layers']:g} of its layers; its embeddings are {kept}"
+    )
+    return describe_pretraining(config, vocabulary, **shares)
+
+
+def _encoder_names(generator: Source) -> list[str]:
+    """Names of the tensors of its encoder, without the prefix."""
+    stored = [name for name in generator.stored if name.startswith(generator.prefix)]
+    return [name.removeprefix(generator.prefix) for name in stored]
+
+
+def _same(source: Source, generator: Source, inner_names: Iterable[str]) -> bool:
+    """Whether two encoders have such tensors of the same values, to the bit."""
+    pairs = [(source.prefix + name, generator.prefix + name) for name in inner_names]
+    return all(
+        one in source.stored and np.array_equal(source.read(one), generator.read(other))
+        for one, other in pairs
+    )

@@ -1,0 +1,132 @@
+"""Safetensors files, one or several that belong together, as float32 arrays by name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+import files
+from errors import InputError
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_DTYPES = ("F32", "F16", "BF16")
+
+
+class TensorFiles:
+    """The tensors of `model.safetensors`, or of the shards that its index lists.
+
+    Nothing but names and shapes is read before `read` is called.
+
+    Attributes:
+        shapes: name -> shape of each tensor.
+
+    Args:
+        folder: as `save_pretrained` writes it.
+        extra: files beside these that hold some more tensors, where they are there.
+
+    Raises:
+        InputError: no such file, a shard is missing, or one cannot be read.
+    """
+
+    def __init__(self, folder: str, extra: tuple[str, ...] = ()):
+        self._files: dict[str, Any] = {}  # path -> open file
+        self._path_of: dict[str, str] = {}
+        self.shapes: dict[str, list[int]] = {}
+        if os.path.exists(os.path.join(folder, WEIGHTS_FILE)):
+            self._open(os.path.join(folder, WEIGHTS_FILE))
+        elif os.path.exists(os.path.join(folder, INDEX_FILE)):
+            self._open_shards(folder)
+        else:
+            raise InputError(_no_weights(folder))
+        for path in (os.path.join(folder, name) for name in extra):
+            if os.path.exists(path):
+                self._open(path)
+
+    def read(self, name: str) -> np.ndarray:
+        """The tensor as float32; float16 and bfloat16 are widened, which changes no value.
+
+        Raises:
+            InputError: it is of another type, cannot be read, or a value is not finite.
+        """
+        import ml_dtypes  # noqa: F401  numpy knows bfloat16 by it
+
+        path = self._path_of[name]
+        dtype = self._files[path].get_slice(name).get_dtype()
+        if dtype not in _DTYPES:
+            raise InputError(
+                f"{path}: {name} should be of type {', '.join(_DTYPES)}. Received: {dtype}"
+            )
+        tensor = self._files[path].get_tensor(name).astype(np.float32)
+        finite = np.isfinite(tensor)
+        if not finite.all():
+            place = [int(i) for i in np.argwhere(~finite)[0]]
+            raise InputError(
+                f"{path}: {name} should be finite."
+                f" Received: {tensor[tuple(place)]} at {place}, {int((~finite).sum())} such values"
+            )
+        return tensor
+
+    def half_precision(self) -> list[str]:
+        """Names of the tensors that are stored in float16 or bfloat16."""
+        return [
+            name
+            for name, path in self._path_of.items()
+            if self._files[path].get_slice(name).get_dtype() in ("F16", "BF16")
+        ]
+
+    def _open_shards(self, folder: str) -> None:
+        index = os.path.join(folder, INDEX_FILE)
+        shard_of = files.read_json(index).get("weight_map")
+        if not isinstance(shard_of, dict) or not shard_of:
+            raise InputError(f"{index}: `weight_map` should map tensors to files")
+        for shard in sorted(set(map(str, shard_of.values()))):
+            path = os.path.join(folder, shard)
+            if os.path.basename(shard) != shard or not os.path.isfile(path):
+                raise InputError(f"{index}: the shard {shard} should be beside it; it is not there")
+            self._open(path)
+        for name, shard in shard_of.items():
+            if self._path_of.get(name) != os.path.join(folder, str(shard)):
+                raise InputError(f"{index}: {name} should be in {shard}; it is not there")
+
+    def _open(self, path: str) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            self._files[path] = opened = safe_open(path, framework="np")
+            for name in opened.keys():  # noqa: SIM118  it is no dict
+                if name in self.shapes:
+                    raise InputError(f"{path}: {name} is in {self._path_of[name]} too")
+                self.shapes[name] = list(opened.get_slice(name).get_shape())
+                self._path_of[name] = path
+        except (SafetensorError, OSError) as error:
+            raise InputError(
+                f"{path}: not a readable safetensors file ({error}); it may be cut off"
+            ) from error
+
+
+def write_tensors(path: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a safetensors file that transformers reads; InputError when that cannot be done."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    try:
+        # Older versions of transformers refuse a file that does not say what wrote it.
+        save_file(tensors, path, metadata={"format": "pt"})
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: cannot be written ({error})") from error
+
+
+def _no_weights(folder: str) -> str:
+    pickles = [name for name in _PICKLES if os.path.exists(os.path.join(folder, name))]
+    if not pickles:
+        return f"{folder}: there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
+    return (
+        f"{folder}: its weights are pickled ({pickles[0]}), and a pickle may run any program when"
+        " it is read, so it is not read here; where transformers and torch are installed,"
+        " CLASS.from_pretrained(FOLDER).save_pretrained(OTHER_FOLDER), CLASS being what"
+        f" `architectures` of its config.json says, writes it as {WEIGHTS_FILE}"
+    )

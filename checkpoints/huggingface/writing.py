@@ -1,0 +1,172 @@
+"""From our networks to a folder that transformers loads."""
+
+from __future__ import annotations
+
+import os
+
+from checkpoints.huggingface import names
+from checkpoints.huggingface.config import huggingface_fields
+from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
+from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
+from checkpoints.huggingface.tokenizer import write_tokenizer
+from checkpoints.model_directory import Conversion
+from data.vocabulary import Vocabulary
+from errors import InputError
+from files import write_json
+from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from model.config import CONFIG_FILE
+
+_CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
+
+
+def write(conversion: Conversion, folder: str) -> list[str]:
+    """Writes a model as transformers' `save_pretrained` does.
+
+    A discriminator becomes an ElectraForPreTraining or a ConvBertModel, with its generator in
+    `generator/`; a masked language model becomes a BertForMaskedLM, ConvBertForMaskedLM or, with
+    embeddings of another width than its layers, ElectraForMaskedLM; an encoder alone the class
+    without a head.
+
+    Args:
+        conversion: what to write.
+        folder: an existing folder.
+
+    Returns:
+        Sentences on what was written and what was left out.
+
+    Raises:
+        InputError: Hugging Face has no such network, or a file cannot be written.
+    """
+    objective, vocabulary, config = conversion.objective, conversion.vocabulary, conversion.config
+    if vocabulary.size != config.vocab_size:
+        raise InputError(
+            f"`vocab_size` should be {vocabulary.size}, that of the vocabulary."
+            f" Received: {config.vocab_size}"
+        )
+    head = objective.head
+    if isinstance(head, MaskedLMHead):
+        notes = _write_masked_lm(objective.encoder, head, vocabulary, folder)
+    else:
+        detects = isinstance(head, DiscriminatorHead) or objective.generator is not None
+        detects = detects or conversion.hparams.electra_objective
+        notes = _write_encoder(objective.encoder, head, vocabulary, folder, detects)
+        if objective.generator is not None:
+            notes += _write_generator(objective, vocabulary, os.path.join(folder, GENERATOR_FOLDER))
+    if config.token_mixer == "mixed" and config.mask_padding:
+        notes.append(
+            "`mask_padding` is true here, while padding enters Hugging Face's convolution: outputs"
+            " are equal on input without padding only"
+        )
+    notes.append(
+        "left out, as the format has no place for it: the settings of pre-training, the step"
+        f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")
+    )
+    return notes
+
+
+def _write_encoder(
+    encoder: Encoder,
+    head: DiscriminatorHead | None,
+    vocabulary: Vocabulary,
+    folder: str,
+    detects: bool,
+) -> list[str]:
+    """An encoder with a discriminator's head or none; `detects` is what it was trained for."""
+    model_type = _model_type(encoder.config, bert=not detects)
+    notes = [_no_pooler()] if model_type == "bert" else []
+    own = names.discriminator_slots(head) if head is not None else {}
+    if own and model_type == "electra":
+        return _write_model("ForPreTraining", model_type, encoder, own, vocabulary, folder)
+    notes = _write_model("Model", model_type, encoder, {}, vocabulary, folder) + notes
+    if own:
+        tensors = {name: slot.tensor() for name, slot in own.items()}
+        write_tensors(os.path.join(folder, DISCRIMINATOR_FILE), tensors)
+        notes.append(
+            "transformers has no class for ConvBERT's discriminator head: it is in"
+            f" {DISCRIMINATOR_FILE}, under ELECTRA's names, which only --source huggingface reads"
+        )
+    return notes
+
+
+def _write_masked_lm(
+    encoder: Encoder, head: MaskedLMHead, vocabulary: Vocabulary, folder: str
+) -> list[str]:
+    model_type = _model_type(encoder.config, bert=True)
+    _check_masked_lm_activation(encoder.config, model_type)
+    own = names.masked_lm_slots(head, model_type)
+    notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
+    if model_type == "bert":
+        notes.append(_no_pooler())
+    if model_type == "electra":
+        notes.append(
+            "Hugging Face's BERT has no embeddings of another width than its layers; ELECTRA's"
+            " masked language model computes the same"
+        )
+    return notes
+
+
+def _write_generator(objective, vocabulary: Vocabulary, folder: str) -> list[str]:
+    """The generator; where Hugging Face has none such, it is left out and the reason said."""
+    encoder, head = objective.generator, objective.generator_head
+    model_type = _model_type(encoder.config, bert=False)
+    try:
+        _check_masked_lm_activation(encoder.config, model_type)
+        huggingface_fields(encoder.config, model_type)
+    except InputError as error:
+        return [f"left out: the generator and its head. {error}"]
+    os.makedirs(folder)
+    own = names.masked_lm_slots(head, model_type)
+    notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
+    notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
+    if encoder is objective.encoder:
+        notes.append("the generator is the discriminator's own encoder, which is written twice")
+    return notes
+
+
+def _write_model(
+    task: str,
+    model_type: str,
+    encoder: Encoder,
+    head: dict[str, names.Slot],
+    vocabulary: Vocabulary,
+    folder: str,
+) -> list[str]:
+    """Writes a whole folder; `task` ends the name of the class, `head` is what it adds."""
+    architecture = _CLASSES[model_type] + task
+    fields = {
+        "architectures": [architecture],
+        **huggingface_fields(encoder.config, model_type),
+        "pad_token_id": vocabulary.pad_id,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    # The class without a head is the encoder itself; in the others it is a part with a name.
+    prefix = "" if task == "Model" else f"{model_type}."
+    slots = {**names.encoder_slots(encoder, prefix), **head}
+    write_json(os.path.join(folder, CONFIG_FILE), fields)
+    tensors = {name: slot.tensor() for name, slot in slots.items()}
+    write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
+    write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
+    return [f"written: {architecture}, {len(tensors)} tensors"]
+
+
+def _model_type(config: EncoderConfig, bert: bool) -> str:
+    """Hugging Face's type of such an encoder; `bert` where its pre-training is BERT's."""
+    if config.token_mixer != "attention":
+        return "convbert"
+    return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
+
+
+def _check_masked_lm_activation(config: EncoderConfig, model_type: str) -> None:
+    if model_type != "bert" and config.hidden_act != "gelu":
+        raise InputError(
+            f"Hugging Face's {model_type} has no such masked-LM head: its `hidden_act` is always"
+            f" gelu. Received: {config.hidden_act!r}"
+        )
+
+
+def _no_pooler() -> str:
+    return (
+        "there is no pooler here, the pooled output being the first token's state: transformers'"
+        " BertModel makes one of random weights, and says so"
+    )

@@ -1,0 +1,286 @@
+"""Between weights from elsewhere and a model directory: what both directions pass on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import tensorflow as tf
+
+import files
+from data.vocabulary import Vocabulary
+from errors import InputError
+from model import SIZES, Encoder, EncoderConfig
+from pretrain.hparams import (
+    PretrainingHParams,
+    RunSettings,
+    encoder_config,
+    generator_config,
+    resolve_hparams,
+)
+from pretrain.load import (
+    NETWORKS,
+    load_encoder,
+    load_hparams,
+    needed_networks,
+    special_ids,
+    stored_parts,
+)
+from pretrain.objectives import build_objective, build_optimizer
+from training.checkpointing import (
+    CHECKPOINT_FOLDER,
+    HPARAMS_FILE,
+    checkpoint_step,
+    describe_run,
+    latest_checkpoint,
+)
+from training.objective import Objective
+from training.optimizer import AdamWeightDecay
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the user says where a source does not; None is "not said".
+
+    Attributes:
+        vocab: a `vocab.txt` or a folder that holds one.
+        config: a `config.json` of the source's own kind.
+        do_lower_case: casing of the vocabulary.
+        strip_accents: accents of the vocabulary.
+        num_attention_heads: N, heads before the bottleneck.
+        generator: folder of the generator, for sources that keep it apart.
+    """
+
+    vocab: str | None = None
+    config: str | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    num_attention_heads: int | None = None
+    generator: str | None = None
+
+
+class Networks(tf.Module):
+    """As many of an objective's networks as a source holds, under the objective's names."""
+
+    def __init__(self, encoder: Encoder, head=None, generator=None, generator_head=None):
+        super().__init__(name="networks")
+        self.encoder, self.head = encoder, head
+        self.generator, self.generator_head = generator, generator_head
+
+
+@dataclasses.dataclass
+class Conversion:
+    """A model on its way from one format to another.
+
+    Attributes:
+        config: the encoder's, which fine-tuning takes.
+        hparams: resolved: the objective, the generator's proportions, training's settings.
+        vocabulary: of `config.vocab_size` tokens.
+        objective: an Objective of pretrain/ when the source has all its networks, else `Networks`.
+        optimizer: with the source's moments; None when it has none.
+        step: of training; 0 when unknown.
+        notes: what was inferred; what was left out, and why.
+    """
+
+    config: EncoderConfig
+    hparams: PretrainingHParams
+    vocabulary: Vocabulary
+    objective: Objective | Networks
+    optimizer: AdamWeightDecay | None = None
+    step: int = 0
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def network(self, name: str):
+        """One of `encoder`, `head`, `generator`, `generator_head`; None when there is none."""
+        return getattr(self.objective, name, None)
+
+
+def describe_pretraining(
+    config: EncoderConfig, vocabulary: Vocabulary, **values: Any
+) -> PretrainingHParams:
+    """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
+
+    Args:
+        config: the encoder.
+        vocabulary: its vocabulary.
+        **values: fields of PretrainingHParams that are known, such as `generator_hidden_size`.
+
+    Raises:
+        InputError: a value that does not fit.
+    """
+    size, overrides = _nearest_size(config, bert=not values.get("electra_objective", True))
+    values = {
+        "model_size": size,
+        "model_hparam_overrides": overrides,
+        "do_lower_case": vocabulary.do_lower_case,
+        "max_seq_length": min(PretrainingHParams.max_seq_length, config.max_position_embeddings),
+        **values,
+    }
+    hparams = resolve_hparams(values, vocabulary.size)
+    described = encoder_config(hparams, vocabulary.size)
+    assert described == config, f"{described} should be {config}"
+    return hparams
+
+
+def generator_shares(
+    config: EncoderConfig, generator: EncoderConfig, *, untied_embeddings: bool
+) -> dict[str, Any]:
+    """The fields of PretrainingHParams that make `generator` of `config`.
+
+    Raises:
+        InputError: no such fields do; names what would differ.
+    """
+    shares = {
+        "generator_hidden_size": generator.hidden_size / config.hidden_size,
+        "generator_layers": generator.num_hidden_layers / config.num_hidden_layers,
+        "untied_generator_embeddings": untied_embeddings,
+    }
+    made = dataclasses.asdict(generator_config(PretrainingHParams(**shares), config))
+    wrong = [
+        f"`{name}` {made[name]} (received: {value})"
+        for name, value in dataclasses.asdict(generator).items()
+        if made[name] != value
+    ]
+    if wrong:
+        raise InputError(
+            f"a generator {shares['generator_hidden_size']:g} times as wide as the encoder should"
+            f" have {', '.join(wrong)}"
+        )
+    return shares
+
+
+def load_vocabulary(options: Options, folder: str, size: int, expected_by: str) -> Vocabulary:
+    """The vocabulary that the options name, or that of a folder.
+
+    Args:
+        options: `vocab`, `do_lower_case`, `strip_accents`.
+        folder: where the vocabulary is looked for when the options name none.
+        size: V.
+        expected_by: what asks for this size, such as a file and a tensor.
+
+    Raises:
+        InputError: no such file, or another number of tokens.
+    """
+    path = options.vocab or os.path.join(folder, "vocab.txt")
+    if not os.path.exists(path):
+        hint = "" if options.vocab else "; say with --vocab where it is"
+        raise InputError(f"{path}: there is no such vocabulary{hint}")
+    vocabulary = Vocabulary.load(
+        path, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
+    )
+    if vocabulary.size != size:
+        raise InputError(
+            f"{path} should hold {size} tokens, as {expected_by} says. Received: {vocabulary.size}"
+        )
+    return vocabulary
+
+
+def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
+    """Writes a model directory: `config.json`, vocabulary, `hparams.json` and a checkpoint.
+
+    Args:
+        conversion: what to write.
+        folder: where; empty or missing.
+        about: what the model comes from, recorded among the run settings as `converted`.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    hparams = dataclasses.asdict(conversion.hparams)
+    settings = {**dataclasses.asdict(RunSettings()), "converted": about}
+    described = {**hparams, "vocabulary": conversion.vocabulary.digest}
+    describe_run(folder, described, settings)
+    conversion.config.save(folder)
+    conversion.vocabulary.save(folder)
+    parts = {"objective": conversion.objective}
+    if conversion.optimizer is not None:
+        parts["optimizer"] = conversion.optimizer
+    manager = tf.train.CheckpointManager(
+        tf.train.Checkpoint(**parts),
+        os.path.join(folder, CHECKPOINT_FOLDER),
+        max_to_keep=None,
+        checkpoint_name="model.ckpt",
+    )
+    try:
+        manager.save(checkpoint_number=conversion.step)
+    except tf.errors.OpError as error:
+        raise InputError(f"{folder}: cannot be written ({error.message})") from error
+
+
+def load(folder: str) -> Conversion:
+    """Reads a model directory of run_pretraining.py or of a conversion; of a fine-tuned one, the
+    encoder.
+
+    Raises:
+        InputError: something is missing, or does not fit together.
+    """
+    config, vocabulary = EncoderConfig.load(folder), Vocabulary.load(folder)
+    if vocabulary.size != config.vocab_size:
+        raise InputError(
+            f"{folder}: vocab.txt should hold {config.vocab_size} tokens, as config.json says."
+            f" Received: {vocabulary.size}"
+        )
+    path = latest_checkpoint(folder)
+    if _is_fine_tuned(folder):
+        hparams = describe_pretraining(config, vocabulary)
+        notes = ["of a fine-tuned model the encoder is taken: its task head stays behind"]
+        return Conversion(config, hparams, vocabulary, Networks(load_encoder(folder)), notes=notes)
+    hparams, _ = load_hparams(folder)
+    objective = build_objective(hparams, config, special_ids(vocabulary))
+    optimizer = build_optimizer(hparams, objective)
+    notes, stored = [], stored_parts(path)
+    missing = [name for name in needed_networks(hparams) if name not in stored]
+    if missing:
+        notes.append(f"not in {folder}: {', '.join(missing)}")
+        objective = only_networks(objective, [name for name in NETWORKS if name not in missing])
+    parts = {"objective": objective}
+    step = checkpoint_step(path)
+    if "optimizer" not in stored or missing:
+        optimizer = None
+        notes.append(f"{folder} holds no state of the optimizer")
+    elif hparams.optimizer != "adam":
+        optimizer = None
+        notes.append(f"the state of the optimizer {hparams.optimizer} stays behind")
+    else:
+        parts["optimizer"] = optimizer
+    restore(parts, path)
+    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes)
+
+
+def restore(parts: dict[str, tf.Module], path: str) -> None:
+    """Reads every variable of `parts` from a checkpoint; InputError when one is not there."""
+    try:
+        status = tf.train.Checkpoint(**parts).restore(path)
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
+        raise InputError(
+            f"{path}: does not hold the networks of its config.json and hparams.json"
+            f" ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def only_networks(objective: Objective, names: list[str]) -> Networks:
+    """The networks of those names, out of an objective."""
+    return Networks(**{name: getattr(objective, name, None) for name in names})
+
+
+def _is_fine_tuned(folder: str) -> bool:
+    path = os.path.join(folder, HPARAMS_FILE)
+    return os.path.exists(path) and "pretraining" in files.read_json(path).get("run_settings", {})
+
+
+def _nearest_size(config: EncoderConfig, bert: bool) -> tuple[str, dict[str, Any]]:
+    """The named size that differs in the fewest fields, and the overrides that make `config`."""
+
+    def changed(name: str) -> dict[str, Any]:
+        named, wanted = dataclasses.asdict(SIZES[name]), dataclasses.asdict(config)
+        del wanted["vocab_size"]  # the vocabulary's
+        return {k: v for k, v in wanted.items() if v != named[k]}
+
+    name = min(SIZES, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
+    overrides = changed(name)
+    if "hidden_size" in overrides:  # these would follow it
+        follow = ("num_attention_heads", "intermediate_size", "embedding_size")
+        overrides |= {field: getattr(config, field) for field in follow}
+    return name, overrides

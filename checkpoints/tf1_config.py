@@ -1,0 +1,108 @@
+"""The original's `config.json`: its field names, in both directions."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from errors import InputError
+from model import EncoderConfig
+from model.config import CONFIG_FILE, read_fields
+from pretrain.hparams import PretrainingHParams
+from training.hyperparameters import field_names
+
+_CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
+_REQUIRED_FIELDS = (
+    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
+    *("num_attention_heads", "intermediate_size", "conv_type"),
+)
+# What stands for the generator. `generator_hidden_size` is a width, or a share as in `--hparams`.
+_GENERATOR_FIELDS = {
+    "generator_hidden_size": "hidden_size",
+    "generator_intermediate_size": "intermediate_size",
+    "generator_num_attention_heads": "num_attention_heads",
+}
+_SHARE = "generator_hidden_size_multiplier"
+# Settings of training that a checkpoint's tensors do not show.
+_TRAINING_FIELDS = (
+    *("gen_weight", "disc_weight", "mask_prob", "temperature", "disallow_correct"),
+    *("learning_rate", "lr_decay_power", "weight_decay_rate", "num_warmup_steps"),
+    *("num_train_steps", "train_batch_size", "max_seq_length"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalConfig:
+    """What a `config.json` beside an original checkpoint says, under our names.
+
+    Attributes:
+        path: the file; "" when there is none.
+        encoder: fields of EncoderConfig.
+        generator: fields of the generator's EncoderConfig.
+        training: fields of PretrainingHParams.
+        unknown: names that mean nothing here.
+    """
+
+    path: str = ""
+    encoder: dict[str, Any] = dataclasses.field(default_factory=dict)
+    generator: dict[str, Any] = dataclasses.field(default_factory=dict)
+    training: dict[str, Any] = dataclasses.field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, path: str) -> OriginalConfig:
+        """Reads the file; raises InputError when it cannot be read or has no such `conv_type`."""
+        fields = read_fields(path)
+        encoder = {k: v for k, v in fields.items() if k in field_names(EncoderConfig)}
+        if "conv_type" in fields:
+            if fields["conv_type"] not in _CONV_TYPES:
+                raise InputError(
+                    f"{path}: `conv_type` should be one of {', '.join(_CONV_TYPES)}."
+                    f" Received: {fields['conv_type']!r}"
+                )
+            encoder["token_mixer"] = _CONV_TYPES[fields["conv_type"]]
+        generator = {
+            ours: fields[name]
+            for name, ours in _GENERATOR_FIELDS.items()
+            if isinstance(fields.get(name), int)
+        }
+        training = {k: fields[k] for k in _TRAINING_FIELDS if fields.get(k) is not None}
+        known = {*encoder, *training, *_GENERATOR_FIELDS, _SHARE, "conv_type"}
+        unknown = tuple(name for name in fields if name not in known)
+        return cls(path, encoder, generator, training, unknown)
+
+
+def read_config(folder: str) -> EncoderConfig:
+    """The encoder that the `config.json` of a folder describes by itself.
+
+    `mask_padding` is False, as padding enters the original's convolution.
+
+    Raises:
+        InputError: the file is missing, is not JSON, lacks a field, or one does not fit.
+    """
+    path = os.path.join(folder, CONFIG_FILE)
+    fields = read_fields(path)
+    missing = [name for name in _REQUIRED_FIELDS if name not in fields]
+    if missing:
+        raise InputError(f"{path}: the fields {', '.join(missing)} are missing")
+    try:
+        return EncoderConfig(**{**OriginalConfig.load(path).encoder, "mask_padding": False})
+    except InputError as error:
+        raise error if str(error).startswith(path) else InputError(f"{path}: {error}") from error
+
+
+def config_fields(
+    config: EncoderConfig, generator: EncoderConfig | None, hparams: PretrainingHParams
+) -> dict[str, Any]:
+    """The fields of `config.json` as the original names them; the inverse of reading one."""
+    ours = dataclasses.asdict(config)
+    names = [name for name in ours if name not in ("token_mixer", "convolution", "share_layers")]
+    names.remove("mask_padding")
+    fields = {name: ours[name] for name in names}
+    mixers = {ours: theirs for theirs, ours in _CONV_TYPES.items()}
+    fields["conv_type"] = mixers[config.token_mixer]
+    if generator is not None:
+        fields |= {theirs: getattr(generator, ours) for theirs, ours in _GENERATOR_FIELDS.items()}
+        fields[_SHARE] = generator.hidden_size / config.hidden_size
+    return fields | {"disc_weight": hparams.disc_weight, "gen_weight": hparams.gen_weight}

@@ -1,0 +1,195 @@
+"""Original TensorFlow 1 checkpoints to a model and back: weights, optimizer's moments, step."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+import files
+from checkpoints import tf1
+from checkpoints.model_directory import (
+    Conversion,
+    Options,
+    describe_pretraining,
+    load_vocabulary,
+    only_networks,
+)
+from checkpoints.tf1_architecture import infer_architecture
+from checkpoints.tf1_config import OriginalConfig, config_fields
+from checkpoints.tf1_file import TensorFile, find_checkpoint, step_of_name, write_checkpoint
+from errors import InputError
+from model.config import CONFIG_FILE
+from pretrain.hparams import PretrainingHParams
+from pretrain.load import needed_networks, special_ids
+from pretrain.objectives import build_objective, build_optimizer
+from training.optimizer import AdamWeightDecay
+
+_WORDS = f"{tf1.ENCODER}/embeddings/word_embeddings"
+_SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)
+
+
+def read(path: str, options: Options) -> Conversion:
+    """Reads an original checkpoint of ConvBERT or ELECTRA.
+
+    Args:
+        path: the checkpoint without `.index`, or its folder; `config.json` and `vocab.txt` are
+            looked for beside it.
+        options: where they are otherwise, and what tensors do not show.
+
+    Raises:
+        InputError: no such checkpoint, one of another architecture, a damaged file, a tensor that
+            is missing, has another shape or is not finite, a vocabulary of another size.
+    """
+    if options.generator is not None:
+        raise InputError("--generator is for huggingface; an original checkpoint holds it itself")
+    prefix, notes = find_checkpoint(path)
+    file, folder = TensorFile(prefix), os.path.dirname(prefix)
+    said = _read_config(options.config, folder)
+    found = infer_architecture(file, said, options.num_attention_heads)
+    config = found.config
+    vocabulary = load_vocabulary(options, folder, config.vocab_size, f"{_WORDS} in {prefix}")
+    hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
+    objective = build_objective(hparams, config, special_ids(vocabulary))
+    missing = [name for name in needed_networks(hparams) if name not in found.networks]
+    if missing:
+        objective = only_networks(objective, found.networks)
+    variables = tf1.objective_variables(objective)
+    unused = _unused(file, variables)
+    for name, variable in variables.items():
+        variable.assign(file.read(name, variable.shape))
+    step, origin = _read_step(file)
+    optimizer, state = None, "left out: the optimizer's moments, as not all networks are there"
+    if not missing:
+        optimizer = build_optimizer(hparams, objective)
+        optimizer, state = _read_moments(file, variables, optimizer)
+    if optimizer is not None:
+        optimizer.iterations.assign(step)
+    notes += [
+        *found.notes,
+        *_describe(hparams, said, vocabulary),
+        *([f"not in the checkpoint: {', '.join(missing)}"] if missing else []),
+        *unused,
+        state,
+        f"step {step}, {origin}",
+    ]
+    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes)
+
+
+def write(conversion: Conversion, folder: str) -> list[str]:
+    """Writes a model as the original would have saved it.
+
+    Args:
+        conversion: the model.
+        folder: an existing, empty folder; gets `model.ckpt-STEP`, `config.json`, `vocab.txt`.
+
+    Returns:
+        What is to be said about it.
+
+    Raises:
+        InputError: the original has no such architecture, or the folder cannot be written.
+    """
+    variables = tf1.objective_variables(conversion.objective)
+    tensors = {name: variable.numpy() for name, variable in variables.items()}
+    if conversion.optimizer is not None:
+        for name, variable in variables.items():
+            for slot, moment in zip(tf1.SLOTS, conversion.optimizer.slots(variable)):
+                tensors[f"{name}/{slot}"] = moment.numpy()
+    tensors[tf1.GLOBAL_STEP] = np.int64(conversion.step)
+    write_checkpoint(os.path.join(folder, f"model.ckpt-{conversion.step}"), tensors)
+    generator = conversion.network("generator")
+    if generator is conversion.objective.encoder:
+        generator = None
+    fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
+    files.write_json(os.path.join(folder, CONFIG_FILE), fields)
+    conversion.vocabulary.save(folder)
+    notes = [f"{len(tensors)} tensors, step {conversion.step}"]
+    if conversion.config.mask_padding and conversion.config.token_mixer == "mixed":
+        notes.append(
+            "trained with `mask_padding`, which the original does not know: it computes the same"
+            " only for input without padding"
+        )
+    if conversion.config.token_mixer == "mixed" and conversion.config.head_ratio != 2:
+        notes.append(
+            f"`head_ratio` is {conversion.config.head_ratio}; the original's code works with 2 only"
+        )
+    return notes
+
+
+def _read_config(path: str | None, folder: str) -> OriginalConfig:
+    """The `config.json` that the user names, or the one beside the checkpoint if there is one."""
+    if path is not None:
+        path = os.path.join(path, CONFIG_FILE) if os.path.isdir(path) else path
+    elif os.path.exists(os.path.join(folder, CONFIG_FILE)):
+        path = os.path.join(folder, CONFIG_FILE)
+    return OriginalConfig.load(path) if path is not None else OriginalConfig()
+
+
+def _describe(hparams: PretrainingHParams, said: OriginalConfig, vocabulary) -> list[str]:
+    """What is to be said about the settings."""
+    cased = "lower-cased" if vocabulary.do_lower_case else "cased"
+    accents = "stripped" if vocabulary.strip_accents else "kept"
+    notes = [
+        f"nearest named size: {hparams.model_size}, changed in {hparams.model_hparam_overrides}",
+        f"vocabulary: {vocabulary.size} tokens, {cased}, accents {accents}"
+        " (--do_lower_case and --strip_accents say otherwise)",
+    ]
+    if said.unknown:
+        notes.append(f"not used of {said.path}: {', '.join(said.unknown)}")
+    return notes
+
+
+def _unused(file: TensorFile, variables: dict[str, tf.Variable]) -> list[str]:
+    """What is said about weights that no variable takes, by the group they are in.
+
+    Raises:
+        InputError: they are in one of the networks, which is then not what it was taken for.
+    """
+    endings = tuple(f"/{slot}" for slot in tf1.SLOTS)
+    groups: dict[str, int] = {}
+    for name in file.shapes:
+        if name in variables or name.endswith(endings) or name == tf1.GLOBAL_STEP:
+            continue
+        scope = name.split("/")[0]
+        if scope in _SCOPES:
+            raise InputError(
+                f"{file.prefix}: {name} of shape {list(file.shapes[name])} has no place in the"
+                " network; `conv_type` should be sdconv (conv_attn_key, conv_attn_kernel and"
+                " conv_attn_point in every layer) or noconv"
+            )
+        groups[scope] = groups.get(scope, 0) + 1
+    return [
+        f"left out: {scope} ({number} tensors), which is not of pre-training, as a task's head"
+        for scope, number in groups.items()
+    ]
+
+
+def _read_step(file: TensorFile) -> tuple[int, str]:
+    """The number of updates made, and where it stands."""
+    if tf1.GLOBAL_STEP in file.shapes:
+        return file.read_integer(tf1.GLOBAL_STEP), f"as {tf1.GLOBAL_STEP} says"
+    step = step_of_name(file.prefix)
+    if step is not None:
+        return step, f"from the name, as there is no {tf1.GLOBAL_STEP}"
+    return 0, f"as there is no {tf1.GLOBAL_STEP}"
+
+
+def _read_moments(
+    file: TensorFile, variables: dict[str, tf.Variable], optimizer: AdamWeightDecay
+) -> tuple[AdamWeightDecay | None, str]:
+    """The optimizer with the file's moments and what is to be said; None without any there."""
+    moments = {
+        f"{name}/{slot}": moment
+        for name, variable in variables.items()
+        for slot, moment in zip(tf1.SLOTS, optimizer.slots(variable))
+    }
+    missing = [name for name in moments if name not in file.shapes]
+    if len(missing) == len(moments):
+        return None, "the checkpoint holds no moments of the optimizer: it starts afresh"
+    for name, moment in moments.items():
+        if name in file.shapes:
+            moment.assign(file.read(name, moment.shape))
+    if missing:
+        return optimizer, f"moments not in the checkpoint are zero: {', '.join(missing)}"
+    return optimizer, "the optimizer's moments are carried"

@@ -1,0 +1,177 @@
+"""Files of TensorFlow 1 checkpoints: found, read with every tensor checked, and written."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+import files
+from errors import InputError
+
+_READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
+_SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
+
+
+class TensorFile:
+    """A TensorFlow 1 checkpoint that is read from.
+
+    Attributes:
+        prefix: its path without `.index`.
+        shapes: tensor name -> shape.
+
+    Args:
+        prefix: the path; `find_checkpoint` makes one of a folder.
+
+    Raises:
+        InputError: there is no such checkpoint, a part of it is missing, or it is damaged.
+    """
+
+    def __init__(self, prefix: str):
+        self.prefix = prefix
+        if not os.path.exists(f"{prefix}.index"):
+            raise InputError(f"{prefix}.index: there is no such file, so no checkpoint")
+        _check_shards(prefix)
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+        except _READING_ERRORS as error:
+            raise InputError(f"{prefix}.index: not a readable checkpoint ({error})") from error
+        self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
+
+    def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
+        """A tensor of weights.
+
+        Raises:
+            InputError: it is not in the file, has another shape or type, cannot be read, or holds
+                NaN or infinity.
+        """
+        self.check_shape(name, shape)
+        value = self._raw(name)
+        if value.dtype != np.float32:
+            raise InputError(
+                f"{self.prefix}: {name} should be of type float32. Received: {value.dtype}"
+            )
+        bad = np.size(value) - np.count_nonzero(np.isfinite(value))
+        if bad:
+            raise InputError(
+                f"{self.prefix}: {name} should hold finite numbers."
+                f" Received: {bad} of {value.size} are NaN or infinite"
+            )
+        return value
+
+    def read_integer(self, name: str) -> int:
+        """A scalar integer, such as the step; InputError when it is something else."""
+        self.check_shape(name, ())
+        value = self._raw(name)
+        if not np.issubdtype(value.dtype, np.integer):
+            raise InputError(
+                f"{self.prefix}: {name} should be an integer. Received: {value.dtype} {value}"
+            )
+        return int(value)
+
+    def shape(self, name: str, rank: int) -> tuple[int, ...]:
+        """The shape of a tensor; InputError unless it is there and has this rank."""
+        if name not in self.shapes:
+            raise InputError(f"{self.prefix}: tensor {name} is missing")
+        if len(self.shapes[name]) != rank:
+            raise InputError(
+                f"{self.prefix}: {name} should have {rank} axes."
+                f" Received: shape {list(self.shapes[name])}"
+            )
+        return self.shapes[name]
+
+    def check_shape(self, name: str, shape: Sequence[int], reason: str = "") -> None:
+        """Raises InputError, with the reason for the expectation, unless a tensor has a shape."""
+        if name not in self.shapes:
+            raise InputError(f"{self.prefix}: tensor {name} of shape {list(shape)} is missing")
+        if self.shapes[name] != tuple(shape):
+            raise InputError(
+                f"{self.prefix}: {name} should have shape {list(shape)}"
+                f"{reason and ', ' + reason}. Received: {list(self.shapes[name])}"
+            )
+
+    def _raw(self, name: str) -> np.ndarray:
+        try:
+            return np.asarray(self._reader.get_tensor(name))
+        except _READING_ERRORS as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{self.prefix}: {name} cannot be read, as from a file that was cut short"
+                f" ({reason})"
+            ) from error
+
+
+def find_checkpoint(path: str) -> tuple[str, list[str]]:
+    """The prefix of a checkpoint, and what is to be said about the choice.
+
+    Args:
+        path: a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
+            the one that its `checkpoint` file names, else that of the highest step.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not os.path.isdir(path):
+        return path.removesuffix(".index"), []
+    found = [
+        name.removesuffix(".index")
+        for name in glob.glob(os.path.join(glob.escape(path), "*.index"))
+    ]
+    if not found:
+        raise InputError(f"{path}: there is no checkpoint (NAME.index) here")
+    named = tf.train.latest_checkpoint(path)
+    chosen = named if named in found else max(found, key=lambda name: (_step(name), name))
+    if len(found) == 1:
+        return chosen, []
+    others = ", ".join(sorted(os.path.basename(name) for name in found if name != chosen))
+    return chosen, [f"of several checkpoints the latest, {chosen}, is taken; not {others}"]
+
+
+def step_of_name(prefix: str) -> int | None:
+    """The step in the name `model.ckpt-STEP`; None without one."""
+    step = _step(prefix)
+    return None if step < 0 else step
+
+
+def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes tensors under their names, and the `checkpoint` file that names the checkpoint.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    names = sorted(tensors)
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=prefix,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.constant(tensors[name]) for name in names],
+        )
+    except tf.errors.OpError as error:
+        raise InputError(f"{prefix}: cannot be written ({error.message})") from error
+    folder, name = os.path.split(prefix)
+    state = f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n'
+    files.write_text(os.path.join(folder, "checkpoint"), state)
+
+
+def _step(prefix: str) -> int:
+    match = re.search(r"-(\d+)$", prefix)
+    return int(match.group(1)) if match else -1
+
+
+def _check_shards(prefix: str) -> None:
+    """Raises InputError, with the file's name, when one of the parts of the data is missing."""
+    names = glob.glob(f"{glob.escape(prefix)}.data-*")
+    found = [match for match in map(_SHARD.search, names) if match]
+    if not found:
+        raise InputError(f"{prefix}.data-00000-of-00001: there is no such file beside the .index")
+    total = max(int(match.group(2)) for match in found)
+    for part in range(total):
+        name = f"{prefix}.data-{part:05d}-of-{total:05d}"
+        if not os.path.exists(name):
+            raise InputError(f"{name}: this part of the checkpoint, one of {total}, is missing")

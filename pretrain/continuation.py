@@ -1,0 +1,236 @@
+"""Going on from another model directory: what is carried over, and how its steps count."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import tensorflow as tf
+
+import files
+from data.vocabulary import Vocabulary
+from errors import InputError
+from model import EncoderConfig
+from pretrain.hparams import PretrainingHParams, generator_config
+from pretrain.load import load_hparams, needed_networks, stored_parts
+from training.checkpointing import HPARAMS_FILE, checkpoint_step, has_checkpoint, latest_checkpoint
+from training.hyperparameters import differences
+from training.objective import Objective
+
+# What says the architecture. Named sizes say nothing of the FREE fields.
+_ARCHITECTURE = ("model_size", "model_hparam_overrides", "embedding_size", "conv_type")
+_ARCHITECTURE += ("conv_kernel_size", "linear_groups", "head_ratio")
+_FREE = ("max_position_embeddings", "mask_padding")
+_OBJECTIVE = ("electra_objective", "generator_layers", "generator_hidden_size", "untied_generator")
+_OBJECTIVE += ("untied_generator_embeddings", "uniform_generator")
+
+
+def continued_values(
+    values: dict[str, Any], source: str, model_dir: str, additional_steps: int | None
+) -> dict[str, Any]:
+    """Hyper-parameters of a run that goes on from `source`: nobody repeats the architecture.
+
+    Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
+    (but `mask_padding` and `max_position_embeddings` stay the source's, unless they are named). The
+    objective's fields are the source's one by one.
+
+    A run that has begun is described by its own record, whatever has become of the source since.
+
+    Args:
+        values: fields of PretrainingHParams that are said.
+        source: the model directory to go on from.
+        model_dir: that of the run.
+        additional_steps: steps beyond those of the source; warm-up and decay run over them.
+
+    Raises:
+        InputError: the source is none of pre-training.
+    """
+    begun = has_checkpoint(model_dir)
+    there, config = _settings(model_dir if begun else source)
+    said = {name for name, value in values.items() if value not in (None, {})}
+    names = [name for name in _OBJECTIVE if name not in said]
+    inherited = {}
+    if said.isdisjoint(_ARCHITECTURE):
+        names += _ARCHITECTURE
+    else:
+        usual = EncoderConfig()
+        free = {name: getattr(config, name) for name in _FREE}
+        free = {name: value for name, value in free.items() if value != getattr(usual, name)}
+        overrides = {**free, **(values.get("model_hparam_overrides") or {})}
+        inherited["model_hparam_overrides"] = overrides
+    inherited |= {name: getattr(there, name) for name in names}
+    if additional_steps is not None:
+        warmup = values.get("num_warmup_steps", PretrainingHParams.num_warmup_steps)
+        if warmup >= additional_steps:
+            raise InputError(
+                f"`num_warmup_steps` should be less than --additional_steps {additional_steps}."
+                f" Received: {warmup}"
+            )
+        first = there.schedule_from_step if begun else checkpoint_step(latest_checkpoint(source))
+        inherited |= {
+            "schedule_from_step": first,
+            "num_train_steps": first + additional_steps,
+        }
+    return {**values, **inherited}
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Where the first weights of a run come from.
+
+    Attributes:
+        path: the source's checkpoint.
+        step: of the source; the run's steps count on from it.
+        networks: names of the objective's networks that are read.
+        new_networks: those that the source lacks, which keep their random weights.
+        carries_optimizer: whether the optimizer's state is read; else it starts afresh.
+    """
+
+    path: str
+    step: int
+    networks: tuple[str, ...]
+    new_networks: tuple[str, ...]
+    carries_optimizer: bool
+
+    def restore(self, objective: Objective, optimizer) -> None:
+        """Reads what is carried; InputError when the checkpoint holds other variables."""
+        networks = {name: getattr(objective, name) for name in self.networks}
+        parts = {"objective": tf.train.Checkpoint(**networks)}
+        if self.carries_optimizer:
+            parts = {"objective": objective, "optimizer": optimizer}
+        try:
+            status = tf.train.Checkpoint(**parts).restore(self.path)
+            if self.carries_optimizer:
+                status.assert_consumed()
+            else:
+                status.assert_existing_objects_matched().expect_partial()
+                optimizer.iterations.assign(self.step)
+        except (AssertionError, ValueError) as error:
+            raise InputError(
+                f"--continue_from: {self.path} holds other variables, as after a change of"
+                f" objective, generator or optimizer ({str(error).splitlines()[0]})"
+            ) from error
+
+    def describe(self) -> str:
+        """One line for the user."""
+        state = "carried" if self.carries_optimizer else "fresh"
+        new = f"; from random weights: {', '.join(self.new_networks)}" if self.new_networks else ""
+        return f"from {self.path}: {', '.join(self.networks)}{new}; optimizer {state}"
+
+
+def plan_start(
+    source: str,
+    hparams: PretrainingHParams,
+    config: EncoderConfig,
+    vocabulary: Vocabulary,
+    *,
+    optimizer: str | None = None,
+    new_networks: bool = False,
+) -> Start:
+    """What is read of a source; every check is made here, before anything is built.
+
+    Args:
+        source: the model directory to go on from.
+        hparams: of the run.
+        config: its encoder.
+        vocabulary: of its data.
+        optimizer: "carried", "fresh", or None for carried where the source has a state.
+        new_networks: whether networks that the source lacks may start from random weights.
+
+    Raises:
+        InputError: source and run do not fit together; says in what.
+    """
+    there, there_config = _settings(source)
+    path = latest_checkpoint(source)
+    where = f"--continue_from {source}"
+    _check_encoder(where, there_config, config)
+    if Vocabulary.load(source).digest != vocabulary.digest:
+        raise InputError(
+            f"{where}: its vocabulary is not that of the data; build the data with --vocab {source}"
+        )
+    stored = stored_parts(path)
+    carried = _carried_networks(where, stored, (there, there_config), (hparams, config))
+    missing = tuple(name for name in needed_networks(hparams) if name not in carried)
+    if missing and not new_networks:
+        raise InputError(
+            f"{where}: it has no {', no '.join(missing)} for this objective; --new_networks starts"
+            " what is missing from random weights"
+        )
+    if missing and optimizer is None and "optimizer" in stored:
+        optimizer = "fresh"  # its moments are those of another set of variables
+    carries = (optimizer or ("carried" if "optimizer" in stored else "fresh")) == "carried"
+    if carries:
+        _check_optimizer(where, stored, missing, there, hparams)
+    step = checkpoint_step(path)
+    _check_steps(source, step, hparams)
+    return Start(path, step, carried, missing, carries)
+
+
+def _settings(folder: str) -> tuple[PretrainingHParams, EncoderConfig]:
+    path = os.path.join(folder, HPARAMS_FILE)
+    if os.path.exists(path) and "pretraining" in files.read_json(path).get("run_settings", {}):
+        raise InputError(
+            f"{folder}: a fine-tuned model; --continue_from should be one of pre-training"
+        )
+    return load_hparams(folder)[0], EncoderConfig.load(folder)
+
+
+def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None:
+    may_change = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    there = there.replace(**{name: getattr(now, name) for name in may_change})
+    changed = differences(dataclasses.asdict(there), dataclasses.asdict(now))
+    if changed:
+        raise InputError(f"{where}: another encoder:\n  " + "\n  ".join(changed))
+
+
+def _carried_networks(where: str, stored: set[str], there, now) -> tuple[str, ...]:
+    """Names of the networks to read; `there` and `now` are hyper-parameters and encoder."""
+    if there[0].electra_objective != now[0].electra_objective:
+        return ("encoder",)  # the heads are of different kinds
+    needed = needed_networks(now[0])
+    if "generator" in stored and "generator" in needed:
+        before, after = (
+            {
+                "untied_generator_embeddings": hparams.untied_generator_embeddings,
+                **dataclasses.asdict(generator_config(hparams, config)),
+            }
+            for hparams, config in (there, now)
+        )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            before[name] = after[name]
+        if changed := differences(before, after):
+            raise InputError(f"{where}: another generator:\n  " + "\n  ".join(changed))
+    elif there[0].untied_generator != now[0].untied_generator:
+        stored = stored - {"generator_head"}  # of another width
+    return tuple(name for name in needed if name in stored)
+
+
+def _check_optimizer(
+    where: str, stored: set[str], missing: tuple[str, ...], there, now: PretrainingHParams
+) -> None:
+    """Raises InputError when the state of the optimizer cannot be carried."""
+    advice = "; --continue_optimizer fresh starts without"
+    if "optimizer" not in stored:
+        raise InputError(f"{where}: it has no state of the optimizer to be carried{advice}")
+    if missing:
+        raise InputError(f"{where}: the state of the optimizer is not that of new networks{advice}")
+    if there.optimizer != now.optimizer:
+        raise InputError(
+            f"{where}: `optimizer` should be {there.optimizer}, whose state it has."
+            f" Received: {now.optimizer!r}{advice}"
+        )
+
+
+def _check_steps(source: str, step: int, hparams: PretrainingHParams) -> None:
+    if step >= hparams.num_train_steps:
+        raise InputError(
+            f"`num_train_steps` counts from the start of {source} and should be more than its"
+            f" {step} steps (--additional_steps counts from there)."
+            f" Received: {hparams.num_train_steps}"
+        )
+    if hparams.schedule_from_step > step:
+        raise InputError(
+            f"`schedule_from_step` should be at most {step}, the step of {source}."
+            f" Received: {hparams.schedule_from_step}"
+        )

@@ -1,0 +1,322 @@
+"""Networks read from Hugging Face's files compute what transformers computed, and go back whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkpoints import huggingface
+from checkpoints.model_directory import Networks, Options
+from data.tokenization import Tokenizer
+from model import DiscriminatorHead, MaskedLMHead
+from pretrain.hparams import encoder_config, generator_config
+from pretrain.masked_lm import MaskedLM
+from pretrain.replaced_token_detection import ReplacedTokenDetection
+from tests.huggingface_support import (
+    FOLDER,
+    NAMES,
+    PLAIN,
+    SPAN,
+    TENSOR_TOLERANCE,
+    all_positions,
+    change_json,
+    change_tensors,
+    conversion,
+    copied,
+    features,
+    hparams_of,
+    load,
+    reference,
+    tensors,
+)
+
+
+def assert_close(actual, expected):
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TENSOR_TOLERANCE)
+
+
+def predicted(head, sequence):
+    return head(sequence, all_positions(sequence)).numpy()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hidden_states(name):
+    # At padding too: it enters Hugging Face's convolution, and so does it here on request.
+    sequence = load(name).objective.encoder(features(name)).sequence
+    assert_close(sequence.numpy(), reference(name)["sequence"])
+
+
+@pytest.mark.parametrize("name", ["convbert", "bert"])
+def test_masked_lm_logits(name):
+    objective = load(name).objective
+    assert isinstance(objective, MaskedLM)
+    sequence = objective.encoder(features(name)).sequence
+    assert_close(predicted(objective.head, sequence), reference(name)["logits"])
+
+
+def test_discriminator_and_generator():
+    objective = load("electra").objective
+    assert isinstance(objective, ReplacedTokenDetection)
+    batch, expected = features("electra"), reference("electra")
+    assert_close(objective.head(objective.encoder(batch).sequence).numpy(), expected["logits"])
+    small = objective.generator(batch).sequence
+    assert_close(small.numpy(), expected["generator_sequence"])
+    assert_close(predicted(objective.generator_head, small), expected["generator_logits"])
+    # One table, so that training goes on as ELECTRA's.
+    assert objective.generator.embeddings is objective.encoder.embeddings
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hyper_parameters_describe_the_networks(name):
+    read = load(name)
+    assert encoder_config(read.hparams, read.vocabulary.size) == read.config
+    assert read.hparams.electra_objective is (name not in ("bert", "convbert"))
+    assert read.config.mask_padding is False
+    assert read.objective.encoder.config == read.config
+    if name == "electra":
+        small = generator_config(read.hparams, read.config)
+        assert read.objective.generator.config == small
+        assert (small.hidden_size, small.num_attention_heads) == (8, 2)
+
+
+def test_head_ratio_that_is_not_two():
+    # Hugging Face's heads are 8 wide: N' = 4 / 4 = 1, and 16 / 1 / 2 wide.
+    config = load("convbert_grouped").config
+    assert (config.num_heads, config.head_size, config.linear_groups) == (1, 8, 2)
+    assert any(
+        "num_attention_heads 4 with head_ratio 4" in n for n in load("convbert_grouped").notes
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_and_back_to_the_bit(name, tmp_path):
+    read = load(name)
+    notes = huggingface.write(read, str(tmp_path))
+    folders = ["", "generator"] if name == "electra" else [""]
+    for folder in folders:
+        original, written = tensors(FOLDER / name / folder), tensors(tmp_path / folder)
+        for key, tensor in written.items():
+            assert tensor.dtype == np.float32
+            np.testing.assert_array_equal(tensor, original[key], err_msg=key, strict=True)
+        for key in set(original) - set(written):  # accounted for, by name
+            assert any(f"left out: {key}" in note or f", {key}" in note for note in read.notes), key
+        assert (name == "bert") == (set(original) != set(written))
+        there = json.loads((FOLDER / name / folder / "config.json").read_text())
+        back = json.loads((tmp_path / folder / "config.json").read_text())
+        differ = {key for key in back if key in there and back[key] != there[key]}
+        expected = {"pad_token_id", "bos_token_id", "eos_token_id"} if "conv" in name else set()
+        if name == "convbert_grouped":
+            expected |= {"num_attention_heads", "head_ratio"}
+        if name == "bert":
+            expected |= {"architectures"}
+        assert differ == expected
+    assert any("pooler" in note for note in notes) == (name == "bert")
+    again = huggingface.read(str(tmp_path), Options())
+    assert again.vocabulary == read.vocabulary
+    assert again.config == read.config
+    assert again.hparams == read.hparams
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convbert_and_its_generator_there_and_back(groups, tmp_path):
+    config = SPAN.replace(linear_groups=groups)
+    ours = conversion(
+        ReplacedTokenDetection, hparams_of(config, generator_hidden_size=0.25), config
+    )
+    notes = huggingface.write(ours, str(tmp_path))
+    assert any("discriminator_predictions.safetensors" in note for note in notes)
+    assert any("step (7)" in note for note in notes)
+    assert json.loads((tmp_path / "config.json").read_text())["num_groups"] == groups
+    again = huggingface.read(str(tmp_path), Options())
+    assert_same_variables(ours.objective, again.objective)
+    assert again.config == config
+
+
+@pytest.mark.parametrize(
+    ("config", "architecture"),
+    [
+        (PLAIN, "ElectraForMaskedLM"),  # BERT, but for its factorised embeddings
+        (PLAIN.replace(embedding_size=32, hidden_act="relu"), "BertForMaskedLM"),
+        (SPAN, "ConvBertForMaskedLM"),
+    ],
+)
+def test_masked_lm_there_and_back(config, architecture, tmp_path):
+    ours = conversion(MaskedLM, hparams_of(config, electra_objective=False), config)
+    huggingface.write(ours, str(tmp_path))
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [architecture]
+    again = huggingface.read(str(tmp_path), Options())
+    assert_same_variables(ours.objective, again.objective)
+    assert again.config == config
+
+
+def assert_same_variables(ours, again):
+    assert type(ours) is type(again)
+    assert len(ours.trainable_variables) == len(again.trainable_variables) > 40
+    for mine, theirs in zip(ours.trainable_variables, again.trainable_variables):
+        assert mine.name == theirs.name
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_untied_embeddings_of_a_generator(tmp_path):
+    values = {"generator_hidden_size": 0.5, "untied_generator_embeddings": True}
+    hparams = hparams_of(PLAIN, **values)
+    ours = conversion(ReplacedTokenDetection, hparams, PLAIN)
+    huggingface.write(ours, str(tmp_path))
+    again = huggingface.read(str(tmp_path), Options())
+    assert again.hparams.untied_generator_embeddings
+    assert_same_variables(ours.objective, again.objective)
+
+
+def test_generator_as_large_as_the_discriminator(tmp_path):
+    """As ELECTRA-small was published: another network of the same size, the embeddings shared."""
+    config = PLAIN.replace(intermediate_size=128)
+    ours = conversion(ReplacedTokenDetection, hparams_of(config, generator_hidden_size=1.0), config)
+    huggingface.write(ours, str(tmp_path))
+    again = huggingface.read(str(tmp_path), Options())
+    assert again.hparams.untied_generator
+    assert_same_variables(ours.objective, again.objective)
+
+
+def test_generator_that_cannot_be_said_is_named(tmp_path):
+    """ConvBERT-small's: a single head, as wide as the layer, where Hugging Face's is half of it."""
+    config = SPAN.replace(num_attention_heads=4)
+    ours = conversion(
+        ReplacedTokenDetection, hparams_of(config, generator_hidden_size=0.25), config
+    )
+    assert ours.objective.generator.config.num_heads == 1
+    notes = huggingface.write(ours, str(tmp_path))
+    assert not (tmp_path / "generator").exists()
+    left_out = next(note for note in notes if note.startswith("left out: the generator"))
+    assert "`hidden_size` / 2 = 4 wide together" in left_out
+    again = huggingface.read(str(tmp_path), Options())
+    assert isinstance(again.objective.head, DiscriminatorHead)
+    assert again.objective.generator is None
+    assert any("there is no generator" in note for note in again.notes)
+
+
+def test_generator_that_is_the_encoder_itself(tmp_path):
+    hparams = hparams_of(PLAIN, untied_generator=False)
+    ours = conversion(ReplacedTokenDetection, hparams, PLAIN)
+    notes = huggingface.write(ours, str(tmp_path))
+    assert any("written twice" in note for note in notes)
+    again = huggingface.read(str(tmp_path), Options())
+    assert again.objective.generator is again.objective.encoder
+    assert again.hparams.untied_generator is False
+    assert_same_variables(ours.objective, again.objective)
+
+
+def test_encoder_alone(tmp_path):
+    """As of a fine-tuned model: the class without a head."""
+    parts = load("bert")
+    for objective, architecture in ((True, "ElectraModel"), (False, "BertModel")):
+        hparams = dataclasses.replace(parts.hparams, electra_objective=objective)
+        encoder = Networks(parts.objective.encoder)
+        alone = dataclasses.replace(parts, objective=encoder, hparams=hparams)
+        folder = tmp_path / architecture
+        folder.mkdir()
+        notes = huggingface.write(alone, str(folder))
+        assert any("pooler" in note for note in notes) == (architecture == "BertModel")
+        assert json.loads((folder / "config.json").read_text())["architectures"] == [architecture]
+        assert "embeddings.word_embeddings.weight" in tensors(folder)
+        again = huggingface.read(str(folder), Options())
+        assert again.hparams.electra_objective is objective
+        assert again.objective.head is None
+        for one, other in zip(again.objective.variables, encoder.variables, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_padding_that_is_kept_out_is_said(tmp_path):
+    config = SPAN.replace(mask_padding=True)
+    notes = huggingface.write(
+        conversion(MaskedLM, hparams_of(config, electra_objective=False), config), str(tmp_path)
+    )
+    assert any("without padding only" in note for note in notes)
+
+
+def test_generator_by_itself_and_elsewhere(tmp_path):
+    alone = huggingface.read(str(FOLDER / "electra" / "generator"), Options(vocab=vocab(tmp_path)))
+    assert isinstance(alone.objective, MaskedLM)
+    sequence = alone.objective.encoder(features("electra")).sequence
+    assert_close(sequence.numpy(), reference("electra")["generator_sequence"])
+    folder = copied("electra", tmp_path)
+    (folder / "generator").rename(tmp_path / "small")
+    discriminator = huggingface.read(str(folder), Options())
+    assert discriminator.objective.generator is None
+    assert isinstance(discriminator.objective.head, DiscriminatorHead)
+    whole = huggingface.read(str(folder), Options(generator=str(tmp_path / "small")))
+    assert_same_variables(load("electra").objective, whole.objective)
+
+
+def vocab(tmp_path) -> str:
+    load("electra").vocabulary.save(tmp_path)
+    return str(tmp_path / "vocab.txt")
+
+
+def test_generator_of_an_encoder_without_a_head(tmp_path):
+    """What was published of ConvBERT: the discriminator's head is missing, and said to be."""
+    folder = copied("electra", tmp_path)
+    change_tensors(folder, lambda held: {k: v for k, v in held.items() if "discriminator" not in k})
+    read = huggingface.read(str(folder), Options())
+    assert read.objective.head is None
+    assert isinstance(read.objective.generator_head, MaskedLMHead)
+    assert any("there is no discriminator head" in note for note in read.notes)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_is_widened(dtype, tmp_path):
+    folder = copied("convbert", tmp_path)
+    change_tensors(folder, lambda held: {k: v.astype(dtype) for k, v in held.items()})
+    read = huggingface.read(str(folder), Options())
+    assert any("58 tensors of half precision" in note for note in read.notes)
+    pairs = list(zip(read.objective.variables, load("convbert").objective.variables, strict=True))
+    for ours, full in pairs:
+        assert ours.dtype == tf.float32
+        np.testing.assert_array_equal(ours, full.numpy().astype(dtype).astype(np.float32))
+    assert any(np.any(ours.numpy() != full.numpy()) for ours, full in pairs)
+
+
+def test_old_names_and_copies(tmp_path):
+    """As in the first published BERT: TensorFlow's names of layer norms, shared tensors twice."""
+    folder = copied("bert", tmp_path)
+
+    def older(held):
+        new = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+        for now, then in new.items():
+            held = {name.replace(now, then): tensor for name, tensor in held.items()}
+        held["cls.predictions.decoder.weight"] = held["bert.embeddings.word_embeddings.weight"]
+        held["cls.predictions.decoder.bias"] = held["cls.predictions.bias"].copy()
+        held["bert.embeddings.position_ids"] = np.arange(24)[None]
+        return held
+
+    change_tensors(folder, older)
+    read = huggingface.read(str(folder), Options())
+    assert_same_variables(load("bert").objective, read.objective)
+    said = "\n".join(read.notes)
+    assert "cls.predictions.decoder.weight (a copy of bert.embeddings.word_embeddings" in said
+    assert "position_ids (the numbers of the positions" in said
+
+
+def test_defaults_and_unused_fields_are_said(tmp_path):
+    folder = copied("electra", tmp_path)
+    change_json(folder / "config.json", hidden_act="absent", num_labels=3)
+    notes = huggingface.read(str(folder), Options()).notes
+    assert any("leaves out" in note and "hidden_act 'gelu'" in note for note in notes)
+    assert any("not used" in note and "num_labels" in note for note in notes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_are_those_of_their_tokenizer(name, tmp_path):
+    texts = json.loads((FOLDER / name / "tokenized.json").read_text(encoding="utf-8"))
+    del texts["pair"]
+    huggingface.write(load(name), str(tmp_path))
+    written = huggingface.read(str(tmp_path), Options()).vocabulary
+    for vocabulary in (load(name).vocabulary, written):
+        ids, splits = Tokenizer(vocabulary).tokenize(list(texts))
+        for i, (text, expected) in enumerate(texts.items()):
+            assert ids[splits[i] : splits[i + 1]].tolist() == expected, text

@@ -1,0 +1,144 @@
+"""Hugging Face's files through model directories, and through the command."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from checkpoints import huggingface, model_directory
+from errors import InputError
+from pretrain.load import load_encoder, load_objective
+from tests.huggingface_support import (
+    FOLDER,
+    NAMES,
+    TENSOR_TOLERANCE,
+    WEIGHTS,
+    all_positions,
+    copied,
+    features,
+    load,
+    reference,
+    tensors,
+)
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+COMPLETE = ("convbert", "electra", "bert")
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory) -> dict[str, str]:
+    """A model directory of each folder."""
+    made = {}
+    for name in NAMES:
+        made[name] = str(tmp_path_factory.mktemp(name))
+        model_directory.save(load(name), made[name], {"source": "huggingface"})
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_encoder_of_a_model_directory(name, directories):
+    sequence = load_encoder(directories[name])(features(name)).sequence.numpy()
+    np.testing.assert_allclose(sequence, reference(name)["sequence"], rtol=0, atol=TENSOR_TOLERANCE)
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_the_objective_of_a_model_directory(name, directories):
+    objective = load_objective(directories[name])
+    sequence = objective.encoder(features(name)).sequence
+    if name == "electra":
+        logits = objective.head(sequence)
+    else:
+        logits = objective.head(sequence, all_positions(sequence))
+    expected = reference(name)["logits"]
+    np.testing.assert_allclose(logits.numpy(), expected, rtol=0, atol=TENSOR_TOLERANCE)
+
+
+def test_what_is_not_there_is_said(directories):
+    with pytest.raises(InputError, match="of the objective is not in it"):
+        load_objective(directories["convbert_grouped"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_model_directory_to_files(name, directories, tmp_path):
+    huggingface.write(model_directory.load(directories[name]), str(tmp_path))
+    for folder in ("", "generator") if name == "electra" else ("",):
+        original = tensors(FOLDER / name / folder)
+        for key, tensor in tensors(tmp_path / folder).items():
+            np.testing.assert_array_equal(tensor, original[key], err_msg=key)
+
+
+def convert(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "checkpoints.convert", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_command_both_ways(tmp_path):
+    away = copied("electra", tmp_path) / "generator"
+    away.rename(tmp_path / "small")
+    options = [f"--input={away.parent}", f"--generator={tmp_path}/small", "--strip_accents"]
+    done = convert("--source=huggingface", f"--output={tmp_path}/model", *options)
+    assert done.returncode == 0, done.stderr
+    assert "generator: 0.5 of the discriminator's width" in done.stdout
+    assert "strip_accents True" in done.stdout
+    done = convert("--target=huggingface", f"--input={tmp_path}/model", f"--output={tmp_path}/back")
+    assert done.returncode == 0, done.stderr
+    assert "ElectraForPreTraining, 43 tensors" in done.stdout
+    for inside in ("", "generator"):
+        original = tensors(FOLDER / "electra" / inside)
+        back = tensors(tmp_path / "back" / inside)
+        assert set(back) == set(original)
+        for key, tensor in back.items():
+            np.testing.assert_array_equal(tensor, original[key], err_msg=key)
+
+
+def test_nothing_is_left_of_a_failure(tmp_path):
+    """The generator comes last, so everything else has been read when it turns out damaged."""
+    weights = copied("electra", tmp_path) / "generator" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1])
+    done = convert(
+        "--source=huggingface", f"--input={tmp_path}/electra", f"--output={tmp_path}/model"
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {weights}: not a readable safetensors file")
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["electra"]
+
+
+@pytest.mark.slow  # needs half a minute
+def test_training_goes_on_from_there(tmp_path):
+    """Two steps at a rate of 0: every weight passes through training and comes back to the bit."""
+    (tmp_path / "text").mkdir()
+    lines = "\n".join(f"the cafe {i} is in the un" for i in range(9))
+    (tmp_path / "text" / "a.txt").write_text("\n\n".join([lines] * 60))
+    hparams = {"learning_rate": 0.0, "num_warmup_steps": 1, "max_seq_length": 20}
+    hparams["train_batch_size"] = 4
+    model, data = f"{tmp_path}/model", f"{tmp_path}/data"
+    done = convert("--source=huggingface", f"--input={FOLDER}/electra", f"--output={model}")
+    assert done.returncode == 0, done.stderr
+    builder = ["build_pretraining_data.py", f"--corpus={tmp_path}/text", f"--vocab={model}"]
+    trainer = ["run_pretraining.py", f"--data_dir={data}", "--model_name=more"]
+    for command in (
+        [*builder, f"--output_dir={data}", "--max_seq_length=20"],
+        [
+            *trainer,
+            f"--continue_from={model}",
+            "--additional_steps=2",
+            f"--hparams={json.dumps(hparams)}",
+        ],
+    ):
+        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    done = convert(
+        "--target=huggingface", f"--input={data}/models/more", f"--output={tmp_path}/back"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the step (2), the optimizer's moments" in done.stdout
+    for inside in ("", "generator"):
+        original = tensors(FOLDER / "electra" / inside)
+        for key, tensor in tensors(tmp_path / "back" / inside).items():
+            np.testing.assert_array_equal(tensor, original[key], err_msg=key)

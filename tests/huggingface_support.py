@@ -1,0 +1,111 @@
+"""Loads what transformers computed (tests/golden/huggingface/, see its README); damages copies."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import tensorflow as tf
+from safetensors.numpy import load_file, save_file
+
+from checkpoints import huggingface
+from checkpoints.model_directory import Conversion, Options
+from data.vocabulary import Vocabulary
+from model import EncoderConfig
+from pretrain.hparams import PretrainingHParams, resolve_hparams
+from pretrain.load import special_ids
+from tests.model_support import randomize
+
+FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"
+NAMES = ("convbert", "convbert_grouped", "electra", "bert")
+WEIGHTS = "model.safetensors"
+TENSOR_TOLERANCE = 2e-5
+
+SPAN = EncoderConfig(
+    vocab_size=137,
+    embedding_size=12,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=8,
+    intermediate_size=64,
+    max_position_embeddings=24,
+    conv_kernel_size=5,
+    mask_padding=False,
+)
+PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
+
+
+def hparams_of(config: EncoderConfig, **values) -> PretrainingHParams:
+    """Hyper-parameters of that encoder."""
+    overrides = {**vars(config)}
+    del overrides["vocab_size"]
+    values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
+    return resolve_hparams(values, config.vocab_size)
+
+
+@functools.cache
+def load(name: str) -> Conversion:
+    """A folder, read; do not change its variables."""
+    return huggingface.read(str(FOLDER / name), Options())
+
+
+@functools.cache
+def reference(name: str) -> dict[str, np.ndarray]:
+    """The arrays of `reference.npz`."""
+    with np.load(FOLDER / name / "reference.npz") as arrays:
+        return dict(arrays)
+
+
+def features(name: str) -> dict[str, tf.Tensor]:
+    """The batch of a folder, int32 [B, S]."""
+    arrays = reference(name)
+    return {key: tf.constant(arrays[key]) for key in ("input_ids", "input_mask", "segment_ids")}
+
+
+def all_positions(sequence: tf.Tensor) -> tf.Tensor:
+    """int32 [B, S], for a masked-LM head that is to predict every token."""
+    B, S = sequence.shape[:2]
+    return tf.tile(tf.range(S)[None], [B, 1])
+
+
+def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """All tensors of a folder's safetensors files."""
+    loaded = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        loaded.update(load_file(path))
+    return loaded
+
+
+def change_json(path: pathlib.Path, **changes) -> None:
+    """Sets fields of a JSON file; those set to "absent" are taken out."""
+    fields = {**json.loads(path.read_text(encoding="utf-8")), **changes}
+    fields = {name: value for name, value in fields.items() if value != "absent"}
+    path.write_text(json.dumps(fields), encoding="utf-8")
+
+
+def change_tensors(folder: pathlib.Path, change) -> None:
+    """Rewrites `model.safetensors` with what `change` makes of its dict."""
+    loaded = load_file(folder / WEIGHTS)
+    save_file(change(loaded), folder / WEIGHTS)
+
+
+def copied(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A copy of a folder, to be damaged."""
+    folder = tmp_path / name
+    shutil.copytree(FOLDER / name, folder)
+    return folder
+
+
+def conversion(objective_class, hparams, config: EncoderConfig) -> Conversion:
+    """A model of ours with random weights, as if it were loaded from its directory."""
+    vocabulary = Vocabulary(load("bert").vocabulary.tokens)
+    objective = objective_class(hparams, config, special_ids(vocabulary))
+    for seed, part in enumerate((objective.encoder, objective.head)):
+        randomize(part, seed)
+    if getattr(objective, "generator", None) is not None:
+        randomize(objective.generator, 2)
+        randomize(objective.generator_head, 3)
+    return Conversion(config, hparams, vocabulary, objective, None, 7, [])
