@@ -7,10 +7,14 @@ from serving.embeddings import embeddings
 from serving.load import ServedModel
 from serving.network import Network
 from serving.signature import Signature
+from serving.spans import spans
+from serving.tagging import tagging
 
 _KINDS = {
     "classification": classification,
     "regression": regression,
+    "tagging": tagging,
+    "span": spans,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
@@ -55,7 +56,7 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
     encoder = build_encoder(config)
     objective = FineTuning(encoder, create_head(own, encoder, hparams))
     randomize(encoder, seed, scale=0.3)
-    randomize(objective.head, seed + 1)
+    randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)
     describe(folder, config, words, dataclasses.asdict(hparams))
     (folder / TASK_FILE).write_text(json.dumps(own.to_json()))
     save(folder, tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
@@ -77,3 +78,16 @@ def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
         checkpoint, str(folder / "checkpoints"), 1, checkpoint_name=name
     )
     manager.save(7)
+
+
+def rows_of(encoded, numbers, S):
+    """Rows of encoded examples as features, int32 [B, S]."""
+    ids, mask, segments = (np.zeros([len(numbers), S], np.int32) for _ in range(3))
+    for place, number in enumerate(numbers):
+        tokens = slice(*encoded.row_splits[number : number + 2])
+        length = tokens.stop - tokens.start
+        ids[place, :length] = encoded.tokens["input_ids"][tokens]
+        segments[place, :length] = encoded.tokens["segment_ids"][tokens]
+        mask[place, :length] = 1
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}

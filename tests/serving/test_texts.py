@@ -12,7 +12,7 @@ from finetune.task_data import Split
 from finetune.trial import predict
 from serving.export import export
 from serving.load import load
-from tests.serving.support import fine_tuned, task
+from tests.serving.support import fine_tuned, rows_of, task
 from training.distribution import create_strategy
 
 # ruff: noqa: RUF001  (odd characters are what is tested)
@@ -139,19 +139,6 @@ def test_no_input_is_too_bad(models, kind, pair):
         for value in function(**empty).values():
             assert value.shape[0] == 0
     assert own.kind == kind
-
-
-def rows_of(encoded, numbers, S):
-    """Rows of encoded examples as features, int32 [B, S]."""
-    ids, mask, segments = (np.zeros([len(numbers), S], np.int32) for _ in range(3))
-    for place, number in enumerate(numbers):
-        tokens = slice(*encoded.row_splits[number : number + 2])
-        length = tokens.stop - tokens.start
-        ids[place, :length] = encoded.tokens["input_ids"][tokens]
-        segments[place, :length] = encoded.tokens["segment_ids"][tokens]
-        mask[place, :length] = 1
-    names = ("input_ids", "input_mask", "segment_ids")
-    return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}
 
 
 def test_token_ids_answer_as_text_does(models):
