@@ -46,7 +46,7 @@ from finetune.task import Task, load_task
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
 from model import SIZES, Encoder, EncoderConfig, build_encoder
-from pretrain.load import load_encoder
+from pretrain.load import load_encoder, load_vocabulary
 from training import monitoring
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.distribution import create_strategy
@@ -213,17 +213,7 @@ def read_task_settings(tasks: Any) -> dict[str, dict[str, Any]]:
 def load_model(said: dict[str, Any]) -> tuple[EncoderConfig, Vocabulary]:
     """Architecture and vocabulary of the model directory; they must fit each other."""
     config = EncoderConfig.load(FLAGS.model_dir)
-    vocabulary = Vocabulary.load(FLAGS.model_dir)
-    if vocabulary.size != config.vocab_size:
-        raise InputError(
-            f"{FLAGS.model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
-            f" config.json. Received: {vocabulary.size}"
-        )
-    if saved_hparams().get("vocabulary", vocabulary.digest) != vocabulary.digest:
-        raise InputError(
-            f"{FLAGS.model_dir}: vocab.txt, or its casing in tokenizer_config.json, is not what the"
-            " model was trained with"
-        )
+    vocabulary = load_vocabulary(FLAGS.model_dir, config, saved_hparams().get("vocabulary"))
     known = {**saved_hparams(), **dataclasses.asdict(config)}
     check_model_names(said, known | {"do_lower_case": vocabulary.do_lower_case}, FLAGS.model_dir)
     return config, vocabulary

@@ -12,7 +12,7 @@ from data.vocabulary import Vocabulary
 
 # The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"
-_ACCENTS = r"\p{Mn}"
+ACCENTS = r"\p{Mn}"  # by the Unicode tables of the op, not of Python
 # The original makes one [UNK] of a word beyond 200 characters; a character has at most four bytes,
 # and three times as many of them after NFD. Longer words than there are cut, not lost.
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
@@ -41,7 +41,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
         lines = tf.strings.lower(lines, encoding="utf-8")
     if strip_accents:
         lines = tf_text.normalize_utf8(lines, "NFD")
-        lines = tf.strings.regex_replace(lines, _ACCENTS, "")
+        lines = tf.strings.regex_replace(lines, ACCENTS, "")
     return lines
 
 
@@ -83,12 +83,23 @@ class Tokenizer:
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""
-        normalized = normalize(
+        return self._wordpiece.tokenize(self.normalize(lines))
+
+    def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        """Tokenizes string [B] that went through `normalize` already; also inside a graph.
+
+        Returns:
+            (ids int32, starts int64, ends int64), [B, None] each; see `tokenize_with_offsets`.
+        """
+        return self._wordpiece.tokenize_with_offsets(normalized)
+
+    def normalize(self, lines: tf.Tensor) -> tf.Tensor:
+        """`normalize` with the vocabulary's switches."""
+        return normalize(
             lines,
             do_lower_case=self.vocabulary.do_lower_case,
             strip_accents=self.vocabulary.strip_accents,
         )
-        return self._wordpiece.tokenize(normalized)
 
     def tokenize_with_offsets(
         self, normalized: Sequence[str]
@@ -107,7 +118,7 @@ class Tokenizer:
         lengths = [np.zeros(1, np.int64)]
         for start in range(0, len(normalized), _LINES_PER_BATCH):
             batch = tf.constant(normalized[start : start + _LINES_PER_BATCH], tf.string)
-            ragged = self._wordpiece.tokenize_with_offsets(batch)
+            ragged = self.tokenize_ragged_with_offsets(batch)
             for column, values in zip(columns, ragged):
                 column.append(values.values.numpy())
             lengths.append(np.diff(ragged[0].row_splits.numpy()))

@@ -72,9 +72,7 @@ def load_objective(model_dir: str) -> Objective:
     missing = [name for name in needed_networks(hparams) if name not in stored]
     if missing:
         raise InputError(f"{path}: the {' and the '.join(missing)} of the objective is not in it")
-    checkpoint = tf.train.Checkpoint(objective=objective)
-    status = checkpoint.restore(path)
-    status.assert_existing_objects_matched().expect_partial()  # the optimizer is left out
+    restore(tf.train.Checkpoint(objective=objective), model_dir)  # the optimizer is left out
     return objective
 
 
@@ -89,13 +87,49 @@ def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder
         InputError: there is no checkpoint, or it holds no such encoder.
     """
     encoder = build_encoder(config or EncoderConfig.load(model_dir))
-    checkpoint = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
+    restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
+    return encoder
+
+
+def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:
+    """The vocabulary of a model directory, which must be the one that the model was trained with.
+
+    Args:
+        model_dir: the model directory.
+        config: its config.json.
+        digest: of the vocabulary in training, as far as hparams.json says it.
+
+    Raises:
+        InputError: another number of tokens, other tokens or another casing.
+    """
+    vocabulary = Vocabulary.load(model_dir)
+    if vocabulary.size != config.vocab_size:
+        raise InputError(
+            f"{model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
+            f" config.json. Received: {vocabulary.size}"
+        )
+    if digest not in (None, vocabulary.digest):
+        raise InputError(
+            f"{model_dir}: vocab.txt, or its casing in tokenizer_config.json, is not what the"
+            " model was trained with"
+        )
+    return vocabulary
+
+
+def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> None:
+    """Reads the last checkpoint of a model directory into everything that `checkpoint` tracks.
+
+    Raises:
+        InputError: there is no checkpoint, it cannot be read, or it lacks a variable.
+    """
+    path = latest_checkpoint(model_dir)
     try:
-        status = checkpoint.restore(latest_checkpoint(model_dir))
-        status.assert_existing_objects_matched().expect_partial()
+        checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError) as error:
         raise InputError(
-            f"{model_dir}: its checkpoint does not hold the encoder of its config.json"
-            f" ({str(error).splitlines()[0]})"
+            f"{model_dir}: its checkpoint does not hold the encoder, or the heads, that its"
+            f" config.json describes ({str(error).splitlines()[0]})"
         ) from error
-    return encoder
+    except tf.errors.OpError as error:
+        reason = str(error.message).splitlines()[0]
+        raise InputError(f"{path}: the checkpoint cannot be read ({reason})") from error

@@ -7,13 +7,12 @@ the text as it was written. So every normalised character is traced back to the 
 from __future__ import annotations
 
 import dataclasses
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from data.tokenization import Tokenizer, normalize
+from data.tokenization import ACCENTS, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +63,7 @@ def align(texts: Sequence[str], tokenizer: Tokenizer) -> list[AlignedTokens]:
 
 
 def _normalize(texts: Sequence[str], tokenizer: Tokenizer) -> list[str]:
-    vocabulary = tokenizer.vocabulary
-    normalized = normalize(
-        tf.constant(texts, tf.string),
-        do_lower_case=vocabulary.do_lower_case,
-        strip_accents=vocabulary.strip_accents,
-    )
+    normalized = tokenizer.normalize(tf.constant(texts, tf.string))
     return [text.decode() for text in normalized.numpy()]
 
 
@@ -82,9 +76,9 @@ def _character_tables(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[np.nd
     characters = sorted(set().union(*texts)) or [" "]
     size = ord(characters[-1]) + 1
     counts, is_mark = np.zeros(size, np.int64), np.zeros(size, bool)
-    for character, normal in zip(characters, _normalize(characters, tokenizer)):
-        counts[ord(character)] = len(normal)
-        is_mark[ord(character)] = unicodedata.category(character) == "Mn"
+    marks = tf.strings.regex_full_match(characters, ACCENTS).numpy()
+    for character, normal, mark in zip(characters, _normalize(characters, tokenizer), marks):
+        counts[ord(character)], is_mark[ord(character)] = len(normal), mark
     return counts, is_mark
 
 

@@ -1,0 +1,61 @@
+"""Exports a model directory as a SavedModel that takes text and answers.
+
+    python export_savedmodel.py --model_dir RUN --output_dir OUT
+
+It needs nothing but tensorflow and tensorflow_text to be loaded, and none of this code.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import tensorflow as tf
+from absl import app, flags, logging
+
+from errors import InputError, main_with_clear_errors
+from serving.export import export, size_on_disk
+from serving.load import load
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string(
+    "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
+)
+flags.DEFINE_string("output_dir", None, "The folder to make.")
+flags.DEFINE_enum(
+    "precision", "float32", ["float32", "mixed_bfloat16"], "Of the arithmetic, and the weights."
+)
+flags.DEFINE_integer(
+    "max_seq_length", None, "Most tokens of a row. Default: as in training.", lower_bound=3
+)
+
+
+def main(argv: list[str]) -> None:
+    """Flags -> networks -> SavedModel; says what can be asked, and how."""
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    logging.set_verbosity(logging.WARNING)
+    tf.get_logger().setLevel("ERROR")
+    model = load(FLAGS.model_dir, precision=FLAGS.precision, max_seq_length=FLAGS.max_seq_length)
+    description = export(model, FLAGS.output_dir, FLAGS.model_dir)
+    megabytes = size_on_disk(FLAGS.output_dir) / 1e6
+    print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.precision}, {model.kind}")
+    for name, signature in description["signatures"].items():
+        print(f"  {name}: {signature['about']}")
+        print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
+    print(f"ask it:\n  {question(description, FLAGS.output_dir)}")
+
+
+def question(description: dict[str, Any], folder: str) -> str:
+    """A command line that asks `serving_default`."""
+    inputs = list(description["signatures"]["serving_default"]["inputs"])
+    text = "\\t".join(inputs) + "\\n" + "\\t".join(["..."] * len(inputs)) + "\\n"
+    command = f"python -m serving.predict --model {shlex.quote(folder)}"
+    if len(inputs) == 1:
+        return f"echo 'A sentence.' | {command}"
+    return f"printf '{text}' | {command} --format tsv"
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["model_dir", "output_dir"])
+    app.run(main_with_clear_errors(main))

@@ -1,0 +1,94 @@
+"""From the folder of a finished fine-tuning run back to its network, task and settings."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from files import read_json
+from finetune.hparams import FinetuningHParams, resolve_hparams
+from finetune.objective import FineTuning, create_head
+from finetune.results import best_settings, group_results, read_results
+from finetune.task import Task
+from finetune.trial import TASK_FILE
+from model import EncoderConfig, build_encoder
+from pretrain.load import load_vocabulary, restore
+from training.checkpointing import HPARAMS_FILE
+from training.hyperparameters import field_names
+
+
+class FineTuned(NamedTuple):
+    """A fine-tuned model.
+
+    Attributes:
+        objective: the encoder and the task's head, with the weights of the run.
+        task: the declaration, with its labels.
+        hparams: every setting of the run.
+        vocabulary: of the encoder, with its casing.
+        record: what `hparams.json` holds: settings, package versions, git commit.
+    """
+
+    objective: FineTuning
+    task: Task
+    hparams: FinetuningHParams
+    vocabulary: Vocabulary
+    record: dict[str, Any]
+
+
+def is_fine_tuned(model_dir: str) -> bool:
+    """Whether a folder is that of a fine-tuning run."""
+    return os.path.exists(os.path.join(model_dir, TASK_FILE))
+
+
+def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
+    """Loads a run of run_finetuning.py.
+
+    Args:
+        model_dir: `OUTPUT_DIR/TASK/SETTING/trial_N`.
+        **changes: hyper-parameters other than the run's, such as `max_seq_length`.
+
+    Raises:
+        InputError: a file that is missing or does not fit the others, or a checkpoint that does not
+            hold this network.
+    """
+    path = os.path.join(model_dir, TASK_FILE)
+    task = Task.from_json(read_json(path), path)
+    config = EncoderConfig.load(model_dir)
+    record = read_json(os.path.join(model_dir, HPARAMS_FILE))
+    saved = record.get("hparams", {})
+    vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
+    values = {name: saved[name] for name in field_names(FinetuningHParams) if name in saved}
+    hparams = resolve_hparams({**values, **changes}, task, config)
+    encoder = build_encoder(config)
+    head = create_head(task, encoder, hparams)
+    objective = FineTuning(encoder, head, hparams.loss_reduction)
+    restore(tf.train.Checkpoint(objective=objective), model_dir)
+    return FineTuned(objective, task, hparams, vocabulary, record)
+
+
+def best_run(output_dir: str) -> str:
+    """The folder of the best run below an output folder, as the GLUE submission chooses it.
+
+    Of the settings the one of highest median development score, of its runs that of highest score.
+    Runs from random weights are left out where there are others.
+
+    Raises:
+        InputError: no finished run, or runs of several tasks or models.
+    """
+    results, _ = read_results(output_dir)
+    pretrained = [result for result in results if result["init"] == "pretrained"]
+    best = best_settings(group_results(pretrained or results))
+    if len(best) > 1:
+        names = ", ".join(sorted({os.path.join(group.task, "...") for group in best}))
+        raise InputError(
+            f"{output_dir}: should hold the runs of one task and one model; name the folder of one."
+            f" Received: {names}"
+        )
+    (group,) = best
+    return max(group.results, key=lambda result: result["scores"][group.split][group.metric])[
+        "folder"
+    ]

@@ -1,0 +1,39 @@
+"""Texts as vectors: of every model, and all that a pre-trained encoder alone can give."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from serving.network import Network
+from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
+
+_VECTORS = {
+    "pooled": "float32 [B, D], the hidden state of [CLS]",
+    "mean": "float32 [B, D], the mean of `tokens`, [CLS] and [SEP] among them",
+    "tokens": "float32 [B, S, D], the last layer's hidden states; 0 at padding",
+}
+
+
+def embeddings(network: Network) -> Signature:
+    """Vectors of single texts."""
+
+    def function(text):
+        rows = network.layout.single(text)
+        return {
+            **vectors(network, rows.features),
+            "pieces": network.layout.pieces(rows),
+            "num_pieces": rows.lengths,
+            "truncated": rows.truncated,
+        }
+
+    outputs = {**_VECTORS, "pieces": PIECES, "num_pieces": NUM_PIECES, "truncated": TRUNCATED}
+    return Signature("vectors of a text and of its word pieces", function, {"text": TEXT}, outputs)
+
+
+def vectors(network: Network, features: Tensors) -> Tensors:
+    """`pooled`, `mean` and `tokens` of rows."""
+    mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
+    tokens = tf.cast(network.encode(features), tf.float32)
+    total = tf.reduce_sum(tokens * mask, 1)
+    mean = total / tf.maximum(tf.reduce_sum(mask, 1), 1.0)
+    return {"pooled": tokens[:, 0], "mean": mean, "tokens": tokens * mask}

@@ -1,0 +1,141 @@
+"""Writes a model as a SavedModel, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data.vocabulary import VOCABULARY_FILE
+from errors import InputError
+from files import write_json
+from serving.load import ServedModel
+from serving.signature import Signature, Tensors
+from serving.signatures import signatures
+from training.checkpointing import git_commit
+
+# The folder for files that the graph does not read, by the SavedModel format.
+EXTRA_FOLDER = "assets.extra"
+DESCRIPTION_FILE = "model.json"
+_PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
+_SAMPLE = "A short text, to see that it answers."
+
+
+def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
+    """Writes the SavedModel and asks it a question before it gets its name.
+
+    Args:
+        model: what to write.
+        output_dir: the folder to make; may exist if it is empty.
+        source: the model directory, for the description.
+
+    Returns:
+        The description, which is stored in `assets.extra/model.json`.
+
+    Raises:
+        InputError: the folder holds something or cannot be written.
+    """
+    asked = signatures(model)
+    description = describe(model, asked, source)
+    sample = dict.fromkeys(asked["serving_default"].inputs, tf.constant([_SAMPLE]))
+    with new_folder(output_dir) as folder:
+        expected = _save(model, asked, folder)["serving_default"](**sample)
+        extra = os.path.join(folder, EXTRA_FOLDER)
+        os.makedirs(extra)
+        write_json(os.path.join(extra, DESCRIPTION_FILE), description)
+        _check(folder, sample, expected)
+    return description
+
+
+def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> dict[str, Any]:
+    """What travels with the SavedModel: everything that one would have to know to use it."""
+    task = model.task.to_json() if model.task else None
+    if task:
+        del task["folders"]  # where the data was
+    return {
+        "kind": model.kind,
+        "labels": list(model.task.labels) if model.task else [],
+        "max_seq_length": model.max_seq_length,
+        "precision": model.precision,
+        "vocabulary": {
+            "file": f"assets/{VOCABULARY_FILE}",
+            "do_lower_case": model.vocabulary.do_lower_case,
+            "strip_accents": model.vocabulary.strip_accents,
+            "sha256": model.vocabulary.digest,
+        },
+        "signatures": {
+            name: {"about": item.about, "inputs": item.inputs, "outputs": item.outputs}
+            for name, item in asked.items()
+        },
+        "task": task,
+        "encoder": dataclasses.asdict(model.config),
+        "source": os.path.abspath(source),
+        "training": model.record,
+        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "git_commit": git_commit(),
+    }
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder beside `path`, which becomes `path` at the end.
+
+    Raises:
+        InputError: `path` exists and is not an empty folder, or an OSError in the block. Nothing is
+            left behind then.
+    """
+    path = path.rstrip("/") or path
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"{path}: should be a folder that is empty or does not exist yet")
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        os.makedirs(temporary)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[str, Callable]:
+    """Writes the SavedModel; returns the graphs of its signatures."""
+    root = tf.Module()
+    root.model_variables = model.variables
+    traced = {name: signature.trace() for name, signature in asked.items()}
+    with tempfile.TemporaryDirectory() as assets:
+        model.vocabulary.save(assets)
+        root.vocabulary = tf.saved_model.Asset(os.path.join(assets, VOCABULARY_FILE))
+        try:
+            tf.saved_model.save(root, folder, signatures=traced)
+        except tf.errors.OpError as error:
+            reason = str(error.message).splitlines()[0]
+            raise InputError(f"{folder}: cannot be written: {reason}") from error
+    return traced
+
+
+def _check(folder: str, sample: Tensors, expected: Tensors) -> None:
+    """Loads the SavedModel and asks `serving_default` what its graph was asked before."""
+    answers = tf.saved_model.load(folder).signatures["serving_default"](**sample)
+    for name, value in expected.items():
+        received = answers[name].numpy()
+        if value.dtype.is_floating:
+            same = np.allclose(received, value, rtol=1e-5, atol=1e-5)
+        else:
+            same = np.array_equal(received, value)
+        if not same:
+            raise RuntimeError(f"the saved model's `{name}` is {received}, not {value.numpy()}")
+
+
+def size_on_disk(folder: str) -> int:
+    """Bytes of all files below a folder."""
+    paths = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sum(map(os.path.getsize, paths))

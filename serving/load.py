@@ -1,0 +1,204 @@
+"""What can be served: the networks of a model directory, pre-trained or fine-tuned."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from files import read_json
+from finetune.hparams import FinetuningHParams
+from finetune.load import best_run, is_fine_tuned, load_fine_tuned
+from finetune.objective import FineTuning
+from finetune.task import Task
+from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from model.config import CONFIG_FILE
+from pretrain.hparams import PretrainingHParams
+from pretrain.load import load_hparams, load_vocabulary, restore, special_ids
+from pretrain.objectives import build_objective
+from training.checkpointing import HPARAMS_FILE, latest_checkpoint
+from training.hyperparameters import check_setting
+
+PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedModel:
+    """Networks with their weights, and what is known of them.
+
+    Attributes:
+        kind: of the task (see `finetune.task.KINDS`), or "pretraining".
+        encoder: the encoder.
+        vocabulary: its word pieces and their casing.
+        max_seq_length: the most tokens of a row.
+        precision: of the arithmetic, "float32" or "mixed_bfloat16".
+        hparams: of the training.
+        record: what `hparams.json` holds.
+        objective: encoder and head of a fine-tuned model, else None.
+        task: of a fine-tuned model, else None.
+        discriminator_head: says which tokens were replaced; None where the model has none.
+        masked_lm: encoder and head that predict masked tokens; None where the model has none.
+    """
+
+    kind: str
+    encoder: Encoder
+    vocabulary: Vocabulary
+    max_seq_length: int
+    precision: str
+    hparams: FinetuningHParams | PretrainingHParams
+    record: dict[str, Any]
+    objective: FineTuning | None = None
+    task: Task | None = None
+    discriminator_head: DiscriminatorHead | None = None
+    masked_lm: tuple[Encoder, MaskedLMHead] | None = None
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The encoder's architecture."""
+        return self.encoder.config
+
+    @property
+    def pads_to_limit(self) -> bool:
+        """Whether rows have to be padded to `max_seq_length`, because padding shows in outputs."""
+        return not (self.config.mask_padding or self.config.token_mixer == "attention")
+
+    @property
+    def networks(self) -> list[tf.Module]:
+        """Everything that has variables."""
+        parts = [self.objective or self.encoder, self.discriminator_head, *(self.masked_lm or ())]
+        return [part for part in parts if part is not None]
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """All variables, those of shared layers once."""
+        found = {id(v): v for network in self.networks for v in network.variables}
+        return list(found.values())
+
+
+def load(
+    model_dir: str, *, precision: str = "float32", max_seq_length: int | None = None
+) -> ServedModel:
+    """Loads a model directory.
+
+    Args:
+        model_dir: of run_pretraining.py; of a run of run_finetuning.py
+            (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the best is
+            taken.
+        precision: of the arithmetic, whatever the model was trained with: "float32", or
+            "mixed_bfloat16", in which matrices are stored in bfloat16, too.
+        max_seq_length: the most tokens of a row; by default as in training.
+
+    Raises:
+        InputError: no model directory, no checkpoint, files that do not fit each other, weights
+            that are not finite, a length that the model cannot have.
+    """
+    if not os.path.isdir(model_dir):
+        raise InputError(f"{model_dir}: there is no such folder")
+    if not os.path.exists(os.path.join(model_dir, CONFIG_FILE)):
+        model_dir = best_run(model_dir)
+        print(f"best run: {model_dir}")
+    tf_keras.mixed_precision.set_global_policy(precision)
+    load_kind = _load_fine_tuned if is_fine_tuned(model_dir) else _load_pretrained
+    model = load_kind(model_dir, precision, max_seq_length)
+    _check_finite(model, model_dir)
+    if precision != "float32":
+        _store_as_computed(model)
+    return model
+
+
+def _load_fine_tuned(model_dir: str, precision: str, max_seq_length: int | None) -> ServedModel:
+    length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
+    loaded = load_fine_tuned(model_dir, **length)
+    return ServedModel(
+        loaded.task.kind,
+        loaded.objective.encoder,
+        loaded.vocabulary,
+        loaded.hparams.max_seq_length,
+        precision,
+        loaded.hparams,
+        loaded.record,
+        objective=loaded.objective,
+        task=loaded.task,
+    )
+
+
+def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None) -> ServedModel:
+    """Loads the encoder and, of the heads and the generator, what the checkpoint holds."""
+    hparams, _ = load_hparams(model_dir)
+    record = read_json(os.path.join(model_dir, HPARAMS_FILE))
+    config = EncoderConfig.load(model_dir)
+    if max_seq_length is not None:
+        hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)
+    longest = config.max_position_embeddings
+    fits = 3 <= hparams.max_seq_length <= longest
+    check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
+    vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
+    objective = build_objective(hparams, config, special_ids(vocabulary))
+    stored = {name.split("/")[1] for name in _variable_names(model_dir) if "/" in name}
+    parts = {
+        name: getattr(objective, name)
+        for name in ("encoder", "head", "generator", "generator_head")
+        if name == "encoder" or (name in stored and getattr(objective, name, None) is not None)
+    }
+    restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)
+    head, masked_lm, discriminator_head = parts.get("head"), None, None
+    if isinstance(head, MaskedLMHead):
+        masked_lm = (objective.encoder, head)
+    elif head is not None:
+        discriminator_head = head
+    generator = parts.get("generator") if hparams.untied_generator else objective.encoder
+    if "generator_head" in parts and generator is not None:
+        masked_lm = (generator, parts["generator_head"])
+    return ServedModel(
+        PRETRAINING,
+        objective.encoder,
+        vocabulary,
+        hparams.max_seq_length,
+        precision,
+        hparams,
+        record,
+        discriminator_head=discriminator_head,
+        masked_lm=masked_lm,
+    )
+
+
+def _variable_names(model_dir: str) -> list[str]:
+    """Names in the last checkpoint, such as "objective/head/..."."""
+    path = latest_checkpoint(model_dir)
+    try:
+        return [name for name, _ in tf.train.list_variables(path)]
+    except (tf.errors.OpError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: the checkpoint cannot be read ({reason})") from error
+
+
+def _check_finite(model: ServedModel, model_dir: str) -> None:
+    for variable in model.variables:
+        wrong = int(np.sum(~np.isfinite(variable.numpy())))
+        if wrong:
+            raise InputError(
+                f"{model_dir}: {variable.name} should have finite values. Received: {wrong} of"
+                f" {int(tf.size(variable))} that are not"
+            )
+
+
+def _store_as_computed(model: ServedModel) -> None:
+    """Replaces float32 variables that layers cast to bfloat16 before use by their bfloat16 cast.
+
+    The outputs stay the same to the bit. What is computed in float32 (layer norms, and heads whose
+    layers are of float32) keeps its variables.
+    """
+    layers = {id(part): part for network in model.networks for part in network.submodules}
+    layers |= {id(network): network for network in model.networks}
+    for layer in layers.values():
+        for name, value in list(vars(layer).items()):
+            # Keras marks variables that it casts so; it has no public name for them.
+            if type(value).__name__ == "AutoCastVariable":
+                stored = tf.cast(value.read_value(), tf.bfloat16)
+                setattr(layer, name, tf.Variable(stored, trainable=False, name=name))

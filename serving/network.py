@@ -1,0 +1,119 @@
+"""The networks of a served model inside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from serving.load import ServedModel
+from serving.signature import Signature, Tensors, described
+from serving.text import TextLayout
+
+FEATURES = ("input_ids", "input_mask", "segment_ids")
+# Rows of one long text are computed so many at a time, lest it fill the memory.
+_MOST_ROWS = 32
+
+
+class Network:
+    """Encoder and layout of a served model, each traced once for all signatures.
+
+    Attributes:
+        model: what is served.
+        layout: how texts become rows.
+    """
+
+    def __init__(self, model: ServedModel):
+        self.model = model
+        self.layout = TextLayout(
+            model.vocabulary, model.max_seq_length, pads_to_limit=model.pads_to_limit
+        )
+        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
+        self._encode = tf.function(
+            lambda features: model.encoder(features).sequence, input_signature=[specs]
+        )
+
+    def encode(self, features: Tensors) -> tf.Tensor:
+        """Hidden states [B, S, D], in the dtype of the arithmetic."""
+        return self._encode({name: features[name] for name in FEATURES})
+
+    def predict(self, features: Tensors) -> Tensors:
+        """What the task's head predicts for rows; see `model.task_heads`."""
+        return self.model.objective.head.predict(self.encode(features), features)
+
+    def predict_in_parts(self, features: Tensors, dtypes: dict[str, tf.DType]) -> Tensors:
+        """`predict` for any number of rows, none among them, in equal parts one after the other.
+
+        Args:
+            features: [n, S] each.
+            dtypes: of the predictions, which all have the rows as their first axis.
+        """
+        n = tf.shape(features["input_ids"])[0]
+        parts = tf.maximum(1, -(-n // _MOST_ROWS))
+        size = tf.maximum(1, -(-n // parts))
+        filled = {  # with empty rows, fewer than there are parts
+            name: tf.reshape(
+                tf.pad(features[name], [[0, parts * size - n], [0, 0]]),
+                tf.stack([parts, size, tf.shape(features[name])[1]]),
+            )
+            for name in FEATURES
+        }
+        predicted = tf.map_fn(
+            lambda part: {name: self.predict(part)[name] for name in dtypes},
+            filled,
+            fn_output_signature=dtypes,
+            parallel_iterations=1,
+        )
+        return {
+            name: tf.reshape(value, tf.concat([[parts * size], tf.shape(value)[2:]], 0))[:n]
+            for name, value in predicted.items()
+        }
+
+
+def token_ids(
+    network: Network, about: str, answer: Callable[[Tensors], Tensors], outputs: dict[str, str]
+) -> Signature:
+    """The signature for those who tokenise themselves.
+
+    Args:
+        network: the network.
+        about: what it answers.
+        answer: from `FEATURES`, int32 [B, S] each, to the outputs.
+        outputs: their descriptions.
+    """
+    V, limit = network.model.config.vocab_size, network.model.max_seq_length
+    pads_to_limit = network.model.pads_to_limit
+
+    def function(input_ids, input_mask, segment_ids):
+        S = tf.shape(input_ids)[1]
+        features = _checked(dict(zip(FEATURES, (input_ids, input_mask, segment_ids))), V)
+        missing = tf.maximum(limit - S if pads_to_limit else 1 - S, 0)
+        features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
+        answers = answer(features)
+        return {
+            name: value[:, :S] if described(outputs[name])[1][1:2] == ["S"] else value
+            for name, value in answers.items()
+        }
+
+    ids = "int32 [B, S]"
+    inputs = {
+        "input_ids": f"{ids}, word pieces by their lines in vocab.txt from 0",
+        "input_mask": f"{ids}, 1 for tokens, 0 for padding",
+        "segment_ids": f"{ids}, 0, and 1 for the second text and its [SEP]",
+    }
+    return Signature(about, function, inputs, outputs)
+
+
+def _checked(features: Tensors, V: int) -> Tensors:
+    """Features whose use fails with a clear message where they are no features of a model."""
+    ids = features["input_ids"]
+    checks = [
+        tf.debugging.Assert(
+            tf.reduce_all((ids >= 0) & (ids < V)), [f"`input_ids` should be in [0, {V})."]
+        )
+    ]
+    for name in FEATURES[1:]:
+        expected = f"`{name}` should have the shape of `input_ids`."
+        checks.append(tf.debugging.assert_equal(tf.shape(features[name]), tf.shape(ids), expected))
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in features.items()}

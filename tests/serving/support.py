@@ -1,0 +1,93 @@
+"""Tiny models as pre-training and fine-tuning leave them, and SavedModels of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from data.vocabulary import Vocabulary
+from finetune.hparams import resolve_hparams
+from finetune.objective import FineTuning, create_head
+from finetune.task import Task
+from finetune.trial import TASK_FILE, WEIGHTS_NAME
+from model import EncoderConfig, build_encoder
+from tests.finetune.squad_support import vocabulary
+from tests.model_support import TINY, randomize
+
+WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
+
+
+def task(kind: str, pair: bool = False, **fields) -> Task:
+    """A declaration of a task of this kind; its files need not exist."""
+    columns = {
+        "classification": {"text_a": "review", "label": "verdict"},
+        "regression": {"text_a": "review", "label": "stars"},
+        "tagging": {"words": "tokens", "tags": "upos"},
+        "span": {},
+    }[kind]
+    if pair:
+        columns = {**columns, "text_b": "reply"}
+    file_format = {"span": "squad"}.get(kind, "jsonl")
+    metric = {"regression": "pearson", "tagging": "token_accuracy", "span": "f1"}
+    values = {
+        "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
+        "metrics": (metric.get(kind, "accuracy"),),
+        "test": (),
+        "labels": {"classification": ("bad", "fair", "good"), "tagging": ("A", "B", "C", "D")}.get(
+            kind, ()
+        ),
+        **fields,
+    }
+    return Task(f"own_{kind}", kind, format=file_format, columns=columns, **values)
+
+
+def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=None, **config):
+    """Writes the folder of a run with random weights, as finetune/trial.py leaves it.
+
+    Returns:
+        (objective, hparams, vocabulary).
+    """
+    config = TINY.replace(vocab_size=words.size, **config)
+    length = {"max_seq_length": 24, "max_query_length": 8, "doc_stride": 6}
+    hparams = resolve_hparams({**length, **(hparams or {})}, own, config)
+    encoder = build_encoder(config)
+    objective = FineTuning(encoder, create_head(own, encoder, hparams))
+    randomize(encoder, seed, scale=0.3)
+    randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)
+    describe(folder, config, words, dataclasses.asdict(hparams))
+    (folder / TASK_FILE).write_text(json.dumps(own.to_json()))
+    save(folder, tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
+    return objective, hparams, words
+
+
+def describe(folder, config: EncoderConfig, words: Vocabulary, hparams: dict) -> None:
+    """Writes config.json, vocab.txt, tokenizer_config.json and hparams.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config.save(str(folder))
+    words.save(folder)
+    record = {"hparams": {**hparams, "vocabulary": words.digest}, "run_settings": {}}
+    (folder / "hparams.json").write_text(json.dumps(record))
+
+
+def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
+    """Writes a checkpoint where a model directory has it."""
+    manager = tf.train.CheckpointManager(
+        checkpoint, str(folder / "checkpoints"), 1, checkpoint_name=name
+    )
+    manager.save(7)
+
+
+def rows_of(encoded, numbers, S):
+    """Rows of encoded examples as features, int32 [B, S]."""
+    ids, mask, segments = (np.zeros([len(numbers), S], np.int32) for _ in range(3))
+    for place, number in enumerate(numbers):
+        tokens = slice(*encoded.row_splits[number : number + 2])
+        length = tokens.stop - tokens.start
+        ids[place, :length] = encoded.tokens["input_ids"][tokens]
+        segments[place, :length] = encoded.tokens["segment_ids"][tokens]
+        mask[place, :length] = 1
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}

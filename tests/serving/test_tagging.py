@@ -1,0 +1,129 @@
+"""Tagging in the graph: the words, rows and tags of fine-tuning."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from finetune.encoding import encode
+from finetune.metrics import answers as fine_tuning_answers
+from finetune.task import TaggedExample
+from finetune.task_data import Split
+from finetune.trial import predict
+from serving.load import load
+from serving.signatures import signatures
+from serving.tagging import split_words
+from tests.serving.support import fine_tuned, task
+from training.distribution import create_strategy
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The network, its signatures in the graph, task, hparams, vocabulary."""
+    own = task("tagging")
+    folder = tmp_path_factory.mktemp("tagging")
+    objective, hparams, words = fine_tuned(folder, own, num_hidden_layers=1)
+    traced = {name: item.trace() for name, item in signatures(load(str(folder))).items()}
+    return objective, traced, own, hparams, words
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    """Of every length around the limit, with words of no pieces and words longer than a row."""
+    draw = np.random.default_rng(0)
+    kinds = ["the", "city", "born", "ab", "xyzab", "1995", "\x07", "abc-def", "北京", "\u200b"]
+    found = [tuple(draw.choice(kinds, n).tolist()) for n in (*range(1, 40), 200)]
+    found += [("abcdefghij" * 4, "the"), ("the", "abcdefghij" * 9, "abcdefghij" * 9), ("\x01",)]
+    return [TaggedExample(str(i), words, None) for i, words in enumerate(found)]
+
+
+def expected_tags(model, sentences):
+    objective, _, own, hparams, words = model
+    encoded = encode(own, sentences, words, hparams)
+    strategy, split = create_strategy("one_device"), Split(sentences, encoded)
+    outputs = predict(objective, split, batch_size=8, hparams=hparams, strategy=strategy)
+    tags = fine_tuning_answers(own, sentences, encoded, outputs, hparams)
+    return [[own.labels[tag] for tag in row] for row in tags], encoded.truncated
+
+
+def rows_of_answer(answer):
+    """(words, tags) of each sentence, without the padding."""
+    words, tags = (
+        [[item.decode() for item in row] for row in answer[name].numpy()]
+        for name in ("words", "tags")
+    )
+    found = []
+    for word, tag, count in zip(words, tags, answer["num_words"].numpy()):
+        assert not any(word[count:])
+        assert not any(tag[count:])
+        found.append((word[:count], tag[:count]))
+    return found
+
+
+def test_the_tags_are_those_of_fine_tuning(model, sentences):
+    expected, truncated = expected_tags(model, sentences)
+    asked = model[1]
+    text = asked["serving_default"](tf.constant([" ".join(item.words) for item in sentences]))
+    longest = max(len(item.words) for item in sentences)
+    padded = [[*item.words, *[""] * (longest + 2 - len(item.words))] for item in sentences]
+    listed = asked["words"](tf.constant(padded))
+    assert listed["tags"].shape == [len(sentences), longest + 2]
+    for answer in (text, listed):
+        for (words, tags), item, tagged in zip(rows_of_answer(answer), sentences, expected):
+            assert words == list(item.words)
+            assert tags == tagged
+        assert answer["truncated"].numpy().sum() == truncated > 10
+    counts = collections.Counter(tag for tags in expected for tag in tags)
+    assert len(counts) > 1
+    assert min(counts.values()) > 30
+
+
+def test_tags_do_not_depend_on_the_batch(model, sentences):
+    asked = model[1]["serving_default"]
+    texts = [" ".join(item.words) for item in sentences]
+    together = rows_of_answer(asked(tf.constant(texts)))
+    for index in range(0, len(texts), 4):
+        assert rows_of_answer(asked(tf.constant([texts[index]])))[0] == together[index]
+
+
+def test_words_stand_between_what_python_splits_at():
+    characters = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+    text = "".join(f" a{c}b " for c in characters)
+    found = split_words(tf.constant([text]))
+    assert [word.decode() for word in found.values.numpy()] == text.split()
+
+
+def test_no_input_is_too_bad(model):
+    asked = model[1]
+    texts = [b"", b" \t\n", b"\xff\xfe\xc3( the", b"the " * 25_000, b"\x00\x01 \x02"]
+    answer = asked["serving_default"](tf.constant(texts))
+    assert answer["num_words"].numpy().tolist() == [0, 0, 2, 25_000, 2]
+    assert answer["truncated"].numpy().tolist() == [False, False, False, True, False]
+    for words, tags in rows_of_answer(answer):
+        assert len(words) == len(tags)
+        assert set(tags) <= set(model[2].labels)
+    # An empty string before the last word is a word of no pieces, as a control character is.
+    listed = asked["words"](tf.constant([["the", "", "city", ""], ["", "", "", ""]]))
+    assert listed["num_words"].numpy().tolist() == [3, 0]
+    control = asked["words"](tf.constant([["the", "\x01", "city", ""]]))
+    assert listed["tags"][0].numpy().tolist() == control["tags"][0].numpy().tolist()
+    for name, inputs in (
+        ("serving_default", [tf.constant([], tf.string)]),
+        ("serving_default", [tf.constant([""])]),
+        ("words", [tf.zeros([0, 3], tf.string)]),
+        ("words", [tf.zeros([2, 0], tf.string)]),
+        ("token_ids", [tf.zeros([0, 5], tf.int32)] * 3),
+    ):
+        for value in asked[name](*inputs).values():
+            assert value.shape[0] == inputs[0].shape[0]
+
+
+def test_token_ids_have_a_tag_for_every_token(model, sentences):
+    objective, asked, own, hparams, words = model
+    encoded = encode(own, sentences[:5], words, hparams)
+    ids = tf.constant(encoded.tokens["input_ids"][: encoded.lengths[0]][None])
+    found = asked["token_ids"](ids, tf.ones_like(ids), tf.zeros_like(ids))
+    features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
+    tags = objective.predict(features)["tags"].numpy()
+    assert found["tags"].numpy().tolist() == [[own.labels[i].encode() for i in tags[0]]]

@@ -1,0 +1,214 @@
+"""Classification, regression, embeddings and token ids: as run_finetuning.py answers them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from finetune import metrics
+from finetune.encoding import encode
+from finetune.predictions import probabilities as softmax
+from finetune.task import TextExample
+from finetune.task_data import Split
+from finetune.trial import predict
+from serving.export import export
+from serving.load import load
+from tests.serving.support import fine_tuned, rows_of, task
+from training.distribution import create_strategy
+
+# ruff: noqa: RUF001  (odd characters are what is tested)
+TEXTS = (
+    "the city was born in 1995",
+    "",
+    "  ",
+    "Café in 北京",
+    "x" * 3000,
+    "the " * 500,
+    "who was born in the city of " * 9,
+    "a\x00b\x07c",
+    "\x01\x02\x7f",
+    "who? what! (the city) [MASK] [SEP]",
+    "ΑΣ İzmir, ﬁne 한국: straße −5\u00a0% \ufffdthe\tend",
+)
+KINDS = [("classification", False), ("classification", True), ("regression", False)]
+KINDS += [("regression", True)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """(kind, pair) -> (the network, the SavedModel's signatures, task, hparams, vocabulary)."""
+    found = {}
+    for kind, pair in KINDS:
+        own = task(kind, pair, **({"label_range": (1.0, 5.0)} if kind == "regression" else {}))
+        folder = tmp_path_factory.mktemp("texts")
+        objective, hparams, words = fine_tuned(folder / "run", own)
+        export(load(str(folder / "run")), str(folder / "saved"), "run")
+        loaded = tf.saved_model.load(str(folder / "saved"))
+        found[kind, pair] = (objective, loaded, own, hparams, words)
+    return found
+
+
+def examples(pair: bool) -> list[TextExample]:
+    texts = [*TEXTS, *(" ".join(text.split()[:k]) for text in TEXTS for k in (1, 4, 20))]
+    draw = np.random.default_rng(0)
+    others = draw.permutation(texts).tolist() if pair else [None] * len(texts)
+    return [TextExample(str(i), a, b, None) for i, (a, b) in enumerate(zip(texts, others))]
+
+
+def asked(signature, rows):
+    """What a signature answers to rows, as NumPy arrays."""
+    inputs = {"text": tf.constant([row.text_a for row in rows])}
+    if rows[0].text_b is not None:
+        inputs["text_pair"] = tf.constant([row.text_b for row in rows])
+    return {name: value.numpy() for name, value in signature(**inputs).items()}
+
+
+@pytest.mark.parametrize(("kind", "pair"), KINDS)
+def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
+    objective, loaded, own, hparams, words = models[kind, pair]
+    rows = examples(pair)
+    encoded = encode(own, rows, words, hparams)
+    outputs = predict(
+        objective,
+        Split(rows, encoded),
+        batch_size=8,
+        hparams=hparams,
+        strategy=create_strategy("one_device"),
+    )
+    expected = metrics.answers(own, rows, encoded, outputs, hparams)
+    found = asked(loaded.signatures["serving_default"], rows)
+    if kind == "classification":
+        labels = [own.labels[answer] for answer in expected]
+        assert [label.decode() for label in found["label"]] == labels
+        assert len(set(labels)) > 1
+        np.testing.assert_allclose(found["scores"], outputs["logits"], rtol=0, atol=1e-5)
+        shares = softmax(outputs["logits"])
+        np.testing.assert_allclose(found["probabilities"], shares, rtol=0, atol=1e-5)
+    else:
+        np.testing.assert_allclose(found["score"], expected, rtol=0, atol=1e-5)
+        assert np.ptp(expected) > 0.1
+    assert found["truncated"].sum() == encoded.truncated >= 2
+
+
+@pytest.mark.parametrize(("kind", "pair"), KINDS)
+def test_answers_do_not_depend_on_the_batch(models, kind, pair):
+    """Every text alone, and beside one that pads it to each length up to the limit."""
+    _, loaded, *_ = models[kind, pair]
+    signature, rows = loaded.signatures["serving_default"], examples(pair)[:12]
+    together = asked(signature, rows)
+    for index, row in enumerate(rows):
+        alone = asked(signature, [row])
+        for name, values in alone.items():
+            assert_same(values[0], together[name][index])
+    for filler in range(22):
+        longer = TextExample("", "a " * filler, "a" if pair else None, None)
+        padded = asked(signature, [rows[0], longer])
+        for name, values in padded.items():
+            assert_same(values[0], together[name][0])
+
+
+def assert_same(found, expected):
+    """Equal, or within 1e-5 where they are floats."""
+    if isinstance(expected, np.ndarray) or np.issubdtype(type(expected), np.floating):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(("kind", "pair"), KINDS)
+def test_no_input_is_too_bad(models, kind, pair):
+    _, loaded, own, *_ = models[kind, pair]
+    texts = [b"", b"word " * 20_000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\xc2\xad"]
+    inputs = {"text": tf.constant(texts)}
+    if pair:
+        inputs["text_pair"] = tf.constant(texts[::-1])
+    found = loaded.signatures["serving_default"](**inputs)
+    assert found["truncated"].numpy().tolist() == [False, True, *[False] * 2, pair, False]
+    for value in found.values():
+        assert value.shape[0] == len(texts)
+        if value.dtype == tf.float32:
+            assert np.isfinite(value).all()
+    # Bytes that are not UTF-8 count as nothing: "(" is left of the third text.
+    inputs = {name: tf.constant(["(", "("]) for name in inputs}
+    clean = loaded.signatures["serving_default"](**inputs)
+    name = "scores" if kind == "classification" else "score"
+    if not pair:
+        np.testing.assert_allclose(clean[name][0], found[name][2], atol=1e-5)
+    for function in loaded.signatures.values():
+        specs = function.structured_input_signature[1].values()
+        empty = {spec.name: tf.zeros([0] * spec.shape.rank, spec.dtype) for spec in specs}
+        for value in function(**empty).values():
+            assert value.shape[0] == 0
+    assert own.kind == kind
+
+
+def test_token_ids_answer_as_text_does(models):
+    _, loaded, own, hparams, words = models["classification", True]
+    rows = examples(True)
+    encoded = encode(own, rows, words, hparams)
+    expected = asked(loaded.signatures["serving_default"], rows)
+    for S in (24, 30, 64):
+        features = rows_of(encoded, range(len(rows)), S)
+        found = loaded.signatures["token_ids"](**features)
+        np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=1e-5)
+        assert found["label"].numpy().tolist() == expected["label"].tolist()
+
+
+def test_token_ids_that_cannot_be(models):
+    _, loaded, *_ = models["classification", False]
+    signature = loaded.signatures["token_ids"]
+    good = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    for wrong, message in (
+        ({"input_ids": tf.fill([2, 5], 9999)}, "should be in"),
+        ({"input_ids": tf.fill([2, 5], -1)}, "should be in"),
+        ({"input_mask": tf.ones([2, 4], tf.int32)}, "should have the shape of"),
+        ({name: tf.ones([2, 65], tf.int32) for name in good}, "max_position_embeddings"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            signature(**{**good, **wrong})
+    short = {name: tf.zeros([2, 0], tf.int32) for name in good}
+    assert signature(**short)["scores"].shape == [2, 3]
+
+
+def test_embeddings(models):
+    objective, loaded, own, hparams, words = models["classification", False]
+    rows = examples(False)
+    found = asked(loaded.signatures["embeddings"], rows)
+    encoded = encode(own, rows, words, hparams)
+    assert found["num_pieces"].tolist() == encoded.lengths.tolist()
+    for index, length in enumerate(encoded.lengths):
+        features = rows_of(encoded, [index], length)
+        expected = objective.encoder(features).sequence[0].numpy()
+        pieces = found["pieces"][index].tolist()
+        ids = features["input_ids"][0].numpy()
+        assert [piece.decode() for piece in pieces[:length]] == [words.tokens[i] for i in ids]
+        assert set(pieces[length:]) <= {b""}
+        assert not found["tokens"][index, length:].any()
+        for name, value in (
+            ("tokens", expected),
+            ("pooled", expected[0]),
+            ("mean", expected.mean(0)),
+        ):
+            given = found[name][index]
+            given = given[:length] if name == "tokens" else given
+            np.testing.assert_allclose(given, value, rtol=0, atol=1e-5)
+
+
+def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
+    """Models of `mask_padding` false are padded to the limit always, as they were trained."""
+    own = task("classification")
+    objective, hparams, words = fine_tuned(tmp_path / "run", own, mask_padding=False)
+    assert not hparams.length_buckets
+    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    rows = examples(False)
+    encoded = encode(own, rows, words, hparams)
+    split, strategy = Split(rows, encoded), create_strategy("one_device")
+    outputs = predict(objective, split, batch_size=8, hparams=hparams, strategy=strategy)
+    for row, logits in zip(rows, outputs["logits"]):
+        found = asked(loaded.signatures["serving_default"], [row])
+        np.testing.assert_allclose(found["scores"][0], logits, rtol=0, atol=1e-5)
+    # So are token ids, whatever their own padding, and the padding is cut off again.
+    raw = loaded.signatures["token_ids"](**rows_of(encoded, range(6), encoded.lengths[:6].max()))
+    np.testing.assert_allclose(raw["scores"], outputs["logits"][:6], rtol=0, atol=1e-5)
+    vectors = asked(loaded.signatures["embeddings"], rows[:1])
+    assert vectors["tokens"].shape[1] == hparams.max_seq_length
