@@ -25,6 +25,7 @@ from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
+    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     get_linear_schedule_with_warmup,
@@ -32,6 +33,7 @@ from transformers import (
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from benchmarks.texts import texts
 from errors import InputError
 
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
@@ -80,6 +82,24 @@ def inference(
             return model(ids).last_hidden_state.float().numpy()
 
     run.facts = _facts(model, model)
+    return run
+
+
+def text_vectors(
+    folder: str, batch: int, length: int, precision: str = "float32"
+) -> Callable[[], np.ndarray]:
+    """Strings to the vectors of [CLS], as `benchmarks.served.vectors`, by a converted model."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder).eval()
+    strings = texts(batch, length)
+
+    @torch.inference_mode()
+    def run():
+        features = tokenizer(strings, padding=True, return_tensors="pt")
+        with _autocast(precision):
+            return model(**features).last_hidden_state[:, 0].float().numpy()
+
+    run.facts = {"vector": run()[0].tolist()}
     return run
 
 

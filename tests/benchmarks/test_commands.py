@@ -7,15 +7,19 @@ import importlib
 import inspect
 import json
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from absl import flags
 
-from benchmarks import ours
+from benchmarks import ours, served
 from benchmarks.contest import Result
+from benchmarks.texts import texts
 from data import records
+from errors import InputError
 from model import EncoderConfig, named_size
 from tests.build_support import VOCABULARY
 from tests.model_support import TINY
@@ -148,7 +152,7 @@ def test_a_fine_tuning_epoch_runs(data_dir):
 def command(monkeypatch, capsys):
     """Runs a command with made-up results: `seconds` by a contestant's name, 1.0 for others."""
 
-    def run(name, *arguments, seconds=None, missing=(), facts=None):
+    def run(name, *arguments, seconds=None, missing=(), facts=None, **replaced):
         own = flags.FlagValues()  # commands share names of flags
         for define in [word for word in dir(flags) if word.startswith("DEFINE_")]:
             known = functools.partial(getattr(flags, define), flag_values=own)
@@ -168,6 +172,8 @@ def command(monkeypatch, capsys):
             return Result((time,) * 3, 2.0, (facts or {}).get(made.name, {}))
 
         monkeypatch.setattr(module, "compete", compete)
+        for function, stand_in in replaced.items():
+            monkeypatch.setattr(module, function, stand_in)
         own([name, *arguments])
         module.main([])
         output = capsys.readouterr().out
@@ -181,8 +187,9 @@ def check_arguments(made):
     """A contestant's function exists and takes its arguments, which go through JSON."""
     module, function = made.target.split(":")
     arguments = json.loads(json.dumps(made.arguments))
-    if module == "benchmarks.ours":
-        inspect.signature(getattr(ours, function)).bind(**arguments)
+    if module != "benchmarks.huggingface":
+        own = {"benchmarks.ours": ours, "benchmarks.served": served}[module]
+        inspect.signature(getattr(own, function)).bind(**arguments)
         return
     functions = ast.parse(HUGGING_FACE.read_text()).body  # not imported: it needs torch
     (found,) = (node for node in functions if getattr(node, "name", None) == function)
@@ -242,6 +249,46 @@ def test_inference(command):
     assert "small, lowest, at least 1.5: 1.400, not reached" in output
     assert "base, lowest, at least 1.3: 1.400, reached" in output
     assert output.count("- HF ELECTRA: not run, torch is not installed") == 1
+
+
+def test_export_latency(command):
+    vector = {"vector": [1.0, 2.0]}
+    arguments = ["--sizes=small", "--batches=1,32", "--lengths=16"]
+    seconds = {"SavedModel": 0.5, "HF ConvBERT": 0.8}
+    made = {}
+
+    def prepare(size, folder):
+        made[size] = folder
+        return ["- small, float32: 1.0 MB on disk"]
+
+    name = "export_latency"
+    facts = {"SavedModel": vector, "HF ConvBERT": {"vector": [1.0, 2.00001]}}
+    output = command(name, *arguments, seconds=seconds, facts=facts, prepare=prepare)
+    rows = table_of(output)
+    assert [row[:3] for row in rows] == [["small", "1", "16"], ["small", "32", "16"]]
+    assert rows[0][3:] == ["500.0", "1000.0", "800.0", "1000.0", "1.60", "1.00"]
+    assert "float32, small, lowest, at least 1.5: 1.600, reached" in output
+    assert "1.0 MB on disk" in output
+    assert not pathlib.Path(made["small"]).exists()
+    facts["HF ConvBERT"] = {"vector": [1.0, 2.1]}
+    with pytest.raises(InputError, match=r"differ by 0\.1"):
+        command(name, *arguments, facts=facts, prepare=prepare)
+
+
+def test_texts_have_the_length_asked_for(tmp_path):
+    """Through the exported model: a word is a piece."""
+    model, exported = tmp_path / "model", tmp_path / "exported"
+    served.make_model("tiny", str(model))
+    subprocess.run(
+        [sys.executable, "export_savedmodel.py", "--model_dir", model, "--output_dir", exported],
+        check=True,
+        capture_output=True,
+    )
+    answer = served.vectors(str(exported), batch=2, length=12)
+    assert answer().shape == (2, named_size("tiny").hidden_size)
+    assert answer.facts["vector"] == pytest.approx(answer()[0].tolist())
+    counts = answer.model.signatures["embeddings"](text=tf.constant(texts(2, 12)))["num_pieces"]
+    assert counts.numpy().tolist() == [12, 12]
 
 
 CEILING = {"matrix product": {"flops": 1e11}}

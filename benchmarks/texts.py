@@ -1,0 +1,20 @@
+"""Made-up texts of which every word is one piece. Imports neither TensorFlow nor torch."""
+
+from __future__ import annotations
+
+import itertools
+import string
+
+import numpy as np
+
+
+def texts(batch: int, length: int) -> list[str]:
+    """Texts of `length` pieces with [CLS] and [SEP]."""
+    words = np.random.default_rng(0).choice(made_up_words(5000), [batch, length - 2])
+    return [" ".join(row) for row in words]
+
+
+def made_up_words(count: int) -> list[str]:
+    """The first words of four letters, each a piece of the vocabulary."""
+    letters = itertools.product(string.ascii_lowercase, repeat=4)
+    return ["".join(word) for word in itertools.islice(letters, count)]
