@@ -1,10 +1,11 @@
-"""Files that appear whole or not at all, and JSON objects. Every room may import this."""
+"""Files and folders that appear whole or not at all, and JSON. Every room may import this."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,28 @@ def replacing(path: str) -> Iterator[str]:
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder beside `path`, which it becomes at the end.
+
+    Whatever the block raises, nothing is left behind.
+
+    Raises:
+        InputError: there is something at `path` already.
+        OSError: the folder cannot be made.
+    """
+    if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"{path}: should not exist yet, or be an empty folder")
+    path = os.path.abspath(path)
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        os.makedirs(temporary)
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: str, text: str) -> None:

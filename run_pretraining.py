@@ -225,6 +225,11 @@ def check_start(
                 f" Received: {hparams.schedule_from_step}"
             )
         return None
+    steps, warmup = FLAGS.additional_steps, hparams.num_warmup_steps
+    if steps is not None and warmup >= steps:
+        raise InputError(
+            f"`num_warmup_steps` should be less than --additional_steps {steps}. Received: {warmup}"
+        )
     return plan_start(
         FLAGS.continue_from,
         hparams,

@@ -12,26 +12,15 @@ or left out is printed. The output appears whole, or not at all.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import os
-import shutil
-from collections.abc import Iterator
-
 from absl import app, flags, logging
 
-from checkpoints import model_directory
+from checkpoints.formats import FORMATS, from_elsewhere, to_elsewhere
 from checkpoints.model_directory import Options
 from errors import InputError, main_with_clear_errors
-from training.checkpointing import make_directory
-
-# Modules with read(path, options) -> Conversion and write(conversion, folder) -> notes; imported
-# when asked for, as one of them needs safetensors.
-_FORMATS = {"tf1": "checkpoints.tf1_convert", "huggingface": "checkpoints.huggingface"}
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("source", None, sorted(_FORMATS), "Format of the input; makes a model directory.")
-flags.DEFINE_enum("target", None, sorted(_FORMATS), "Format to make of a model directory.")
+flags.DEFINE_enum("source", None, sorted(FORMATS), "Format of the input; makes a model directory.")
+flags.DEFINE_enum("target", None, sorted(FORMATS), "Format to make of a model directory.")
 flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
 flags.DEFINE_string("output", None, "Folder to make; must not hold anything.")
 flags.DEFINE_string("vocab", None, "vocab.txt or its folder. Default: beside the checkpoint.")
@@ -64,44 +53,6 @@ def main(argv: list[str]) -> None:
     for note in notes:
         print(note)
     print(f"written: {FLAGS.output}")
-
-
-def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
-    """Makes a model directory of a foreign checkpoint; returns what is to be said about it."""
-    with new_folder(output) as folder:
-        conversion = importlib.import_module(_FORMATS[source]).read(path, options)
-        about = {"source": source, "input": os.path.abspath(path), "notes": conversion.notes}
-        model_directory.save(conversion, folder, about)
-    return conversion.notes
-
-
-def to_elsewhere(target: str, path: str, output: str) -> list[str]:
-    """Makes a foreign checkpoint of a model directory; returns what is to be said about it."""
-    with new_folder(output) as folder:
-        conversion = model_directory.load(path)
-        notes = importlib.import_module(_FORMATS[target]).write(conversion, folder)
-    return [*conversion.notes, *notes]
-
-
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[str]:
-    """Yields a temporary folder beside `path` that becomes `path` at the end, or goes on failure.
-
-    Raises:
-        InputError: there is something at `path`, or it cannot be made.
-    """
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise InputError(f"{path}: should not exist yet, or be an empty folder")
-    path = os.path.abspath(path)
-    temporary = f"{path}.tmp-{os.getpid()}"
-    make_directory(temporary)
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":

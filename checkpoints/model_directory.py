@@ -8,7 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 
-import files
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import SIZES, Encoder, EncoderConfig
@@ -21,6 +20,7 @@ from pretrain.hparams import (
 )
 from pretrain.load import (
     NETWORKS,
+    is_fine_tuned,
     load_encoder,
     load_hparams,
     needed_networks,
@@ -30,7 +30,6 @@ from pretrain.load import (
 from pretrain.objectives import build_objective, build_optimizer
 from training.checkpointing import (
     CHECKPOINT_FOLDER,
-    HPARAMS_FILE,
     checkpoint_step,
     describe_run,
     latest_checkpoint,
@@ -222,7 +221,7 @@ def load(folder: str) -> Conversion:
             f" Received: {vocabulary.size}"
         )
     path = latest_checkpoint(folder)
-    if _is_fine_tuned(folder):
+    if is_fine_tuned(folder):
         hparams = describe_pretraining(config, vocabulary)
         notes = ["of a fine-tuned model the encoder is taken: its task head stays behind"]
         return Conversion(config, hparams, vocabulary, Networks(load_encoder(folder)), notes=notes)
@@ -263,11 +262,6 @@ def restore(parts: dict[str, tf.Module], path: str) -> None:
 def only_networks(objective: Objective, names: list[str]) -> Networks:
     """The networks of those names, out of an objective."""
     return Networks(**{name: getattr(objective, name, None) for name in names})
-
-
-def _is_fine_tuned(folder: str) -> bool:
-    path = os.path.join(folder, HPARAMS_FILE)
-    return os.path.exists(path) and "pretraining" in files.read_json(path).get("run_settings", {})
 
 
 def _nearest_size(config: EncoderConfig, bert: bool) -> tuple[str, dict[str, Any]]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import tensorflow as tf
 
-import files
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams, generator_config
-from pretrain.load import load_hparams, needed_networks, stored_parts
-from training.checkpointing import HPARAMS_FILE, checkpoint_step, has_checkpoint, latest_checkpoint
+from pretrain.load import is_fine_tuned, load_hparams, needed_networks, stored_parts
+from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
 from training.hyperparameters import differences
 from training.objective import Objective
 
@@ -61,12 +59,6 @@ def continued_values(
         inherited["model_hparam_overrides"] = overrides
     inherited |= {name: getattr(there, name) for name in names}
     if additional_steps is not None:
-        warmup = values.get("num_warmup_steps", PretrainingHParams.num_warmup_steps)
-        if warmup >= additional_steps:
-            raise InputError(
-                f"`num_warmup_steps` should be less than --additional_steps {additional_steps}."
-                f" Received: {warmup}"
-            )
         first = there.schedule_from_step if begun else checkpoint_step(latest_checkpoint(source))
         inherited |= {
             "schedule_from_step": first,
@@ -168,8 +160,7 @@ def plan_start(
 
 
 def _settings(folder: str) -> tuple[PretrainingHParams, EncoderConfig]:
-    path = os.path.join(folder, HPARAMS_FILE)
-    if os.path.exists(path) and "pretraining" in files.read_json(path).get("run_settings", {}):
+    if is_fine_tuned(folder):
         raise InputError(
             f"{folder}: a fine-tuned model; --continue_from should be one of pre-training"
         )

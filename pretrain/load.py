@@ -25,6 +25,12 @@ def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
     return {"cls": vocabulary.cls_id, "sep": vocabulary.sep_id, "mask": vocabulary.mask_id}
 
 
+def is_fine_tuned(model_dir: str) -> bool:
+    """Whether it is the model directory of a fine-tuning run, whose settings are others."""
+    path = os.path.join(model_dir, HPARAMS_FILE)
+    return os.path.exists(path) and "pretraining" in files.read_json(path).get("run_settings", {})
+
+
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     """The hyper-parameters and the run settings a model directory was trained with."""
     path = os.path.join(model_dir, HPARAMS_FILE)

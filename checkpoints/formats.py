@@ -1,0 +1,45 @@
+"""The foreign formats by name, and a conversion from or to one of them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from checkpoints import model_directory
+from checkpoints.model_directory import Options
+from files import new_folder
+
+# Modules with read(path, options) -> Conversion and write(conversion, folder) -> notes; imported
+# when asked for, as one of them needs safetensors.
+FORMATS = {"tf1": "checkpoints.tf1_convert", "huggingface": "checkpoints.huggingface"}
+
+
+def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
+    """Makes a model directory of a foreign checkpoint.
+
+    Args:
+        source: one of FORMATS.
+        path: the checkpoint.
+        output: folder to make, which appears whole or not at all.
+        options: what the user says where the checkpoint does not.
+
+    Returns:
+        What is to be said about it: all that was inferred or left out.
+
+    Raises:
+        InputError: the checkpoint cannot be read, or is of another architecture; or there is
+            something at `output`.
+    """
+    with new_folder(output) as folder:
+        conversion = importlib.import_module(FORMATS[source]).read(path, options)
+        about = {"source": source, "input": os.path.abspath(path), "notes": conversion.notes}
+        model_directory.save(conversion, folder, about)
+    return conversion.notes
+
+
+def to_elsewhere(target: str, path: str, output: str) -> list[str]:
+    """Makes a foreign checkpoint of a model directory; the inverse of `from_elsewhere`."""
+    with new_folder(output) as folder:
+        conversion = model_directory.load(path)
+        notes = importlib.import_module(FORMATS[target]).write(conversion, folder)
+    return [*conversion.notes, *notes]

@@ -1,0 +1,365 @@
+"""Original checkpoints to model directories and back: the same outputs, the same tensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkpoints import tf1
+from checkpoints.formats import to_elsewhere
+from checkpoints.model_directory import load
+from data.vocabulary import Vocabulary
+from errors import InputError
+from model import EncoderConfig
+from pretrain.hparams import generator_config, resolve_hparams
+from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
+from tests.golden_support import CHECKPOINT, GOLDEN, MODELS, load_golden
+from tests.tf1_support import (
+    convert,
+    golden_fields,
+    golden_tensors,
+    random_tensors,
+    read_tensors,
+    write_original,
+)
+from training.checkpointing import latest_checkpoint
+
+ROOT = pathlib.Path(__file__).parents[2]
+TOLERANCE = 2e-5
+
+
+def assert_equal_tensors(found, expected):
+    """Names, types, shapes and every bit."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        assert found[name].shape == value.shape, name
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def golden(request, tmp_path_factory):
+    """A golden folder's weights with moments and a step, converted: name, tensors, folders."""
+    name, folder = request.param, tmp_path_factory.mktemp(request.param)
+    tensors = golden_tensors(name)
+    source = write_original(folder / "original", tensors, config=name)
+    convert(source, folder / "model")
+    return name, tensors, folder
+
+
+def test_outputs_are_the_originals(golden):
+    name, _, folder = golden
+    loaded, reference = load_objective(str(folder / "model")), load_golden(name)
+    expected = reference.reference
+    large = loaded.encoder(reference.features("corrupted_input_ids"), output_attentions=True)
+    small = loaded.generator(reference.features("masked_input_ids"), output_attentions=True)
+    logits = loaded.generator_head(small.sequence, expected["masked_lm_positions"])
+    computed = {
+        "discriminator_embedding_output": large.embedding_output,
+        "discriminator_layers": np.stack(large.hidden_states),
+        "discriminator_attention": np.stack(large.attention_probs),
+        "disc_probs": tf.sigmoid(loaded.head(large.sequence)),
+        "generator_layers": np.stack(small.hidden_states),
+        "generator_attention": np.stack(small.attention_probs),
+        "mlm_logits": logits,
+    }
+    for key, value in computed.items():
+        np.testing.assert_allclose(value, expected[key], rtol=0, atol=TOLERANCE, err_msg=key)
+
+
+def test_back_again_bit_for_bit(golden):
+    name, tensors, folder = golden
+    notes = to_elsewhere("tf1", str(folder / "model"), str(folder / "back"))
+    assert_equal_tensors(read_tensors(folder / "back"), tensors)
+    assert os.path.exists(folder / "back" / "model.ckpt-1234.index")
+    assert any(f"{len(tensors)} tensors, step 1234" in note for note in notes)
+    fields = json.loads((folder / "back" / "config.json").read_text())
+    expected = golden_fields(name)
+    assert {key: fields[key] for key in expected} == expected
+    original = (folder / "original" / "vocab.txt").read_bytes()
+    assert (folder / "back" / "vocab.txt").read_bytes() == original
+
+
+def test_what_the_model_directory_says(golden):
+    name, _, folder = golden
+    model = str(folder / "model")
+    config, vocabulary = EncoderConfig.load(model), Vocabulary.load(model)
+    assert config == load_golden(name).config
+    assert config.mask_padding is False
+    hparams, run = load_hparams(model)
+    assert generator_config(hparams, config) == load_golden(name).generator_config
+    again = resolve_hparams(load_record(model), vocabulary.size)  # as run_pretraining.py reads it
+    assert again == hparams
+    assert run["converted"]["source"] == "tf1"
+    assert stored_parts(latest_checkpoint(model)) == {
+        *("encoder", "head", "generator", "generator_head", "optimizer")
+    }
+    conversion = load(model)
+    assert conversion.step == conversion.optimizer.iterations == 1234
+    assert conversion.config == config
+    for a, b in zip(load_encoder(model).get_weights(), conversion.objective.encoder.get_weights()):
+        np.testing.assert_array_equal(a, b)
+
+
+def load_record(model):
+    record = json.loads((pathlib.Path(model) / "hparams.json").read_text())["hparams"]
+    return {name: value for name, value in record.items() if name != "vocabulary"}
+
+
+def test_moments_go_to_their_variables(golden):
+    _, tensors, folder = golden
+    conversion = load(str(folder / "model"))
+    for name, variable in tf1.objective_variables(conversion.objective).items():
+        for slot, moment in zip(tf1.SLOTS, conversion.optimizer.slots(variable)):
+            np.testing.assert_array_equal(moment, tensors[f"{name}/{slot}"])
+
+
+VARIANTS = {
+    "untied embeddings": {"untied_generator_embeddings": True},
+    "discriminator is the generator": {"untied_generator": False},
+    "masked language model": {"electra_objective": False},
+    "fewer layers in the generator": {"generator_layers": 0.5},
+}
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_other_objectives_there_and_back(tmp_path, changes):
+    config = load_golden("sdconv").config
+    hparams = resolve_hparams(
+        {
+            **{"model_size": "tiny", "max_seq_length": 16, "generator_hidden_size": 0.5},
+            **changes,
+        },
+        97,
+    )
+    tensors = random_tensors(hparams, config)
+    moments = random_tensors(hparams, config, seed=1)
+    tensors |= {f"{name}/adam_m": value for name, value in moments.items()}
+    tensors |= {f"{name}/adam_v": value**2 for name, value in moments.items()}
+    tensors["global_step"] = np.int64(5)
+    convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
+    objective = load_objective(str(tmp_path / "model"))
+    assert len(tf1.objective_variables(objective)) == len(moments)
+    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
+
+
+def kept(tensors, *scopes):
+    return {k: v for k, v in tensors.items() if k.startswith(scopes) or k == "global_step"}
+
+
+def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
+    tensors = kept(golden_tensors("sdconv"), "electra/")
+    tensors["task_specific/cola/dense/kernel"] = np.zeros([32, 2], np.float32)
+    tensors["task_specific/cola/dense/kernel/adam_m"] = np.zeros([32, 2], np.float32)
+    notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
+    assert "not in the checkpoint: head, generator, generator_head" in notes
+    assert any(n.startswith("left out: task_specific (1 tensors), which is not") for n in notes)
+    assert any(n.startswith("left out: the optimizer's moments") for n in notes)
+    np.testing.assert_array_equal(
+        load_encoder(str(tmp_path / "model")).embeddings.word_embeddings,
+        tensors["electra/embeddings/word_embeddings"],
+    )
+    with pytest.raises(InputError, match="the head and the generator and the generator_head of"):
+        load_objective(str(tmp_path / "model"))
+    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    weights = {k: v for k, v in kept(tensors, "electra/").items() if "/adam_" not in k}
+    assert_equal_tensors(read_tensors(tmp_path / "back"), weights)
+
+
+def test_a_discriminator_without_generator(tmp_path):
+    tensors = kept(golden_tensors("electra"), "electra/", "discriminator_predictions/")
+    source = write_original(tmp_path / "original", tensors, config="electra")
+    notes = convert(source, tmp_path / "model")
+    assert "not in the checkpoint: generator, generator_head" in notes
+    conversion = load(str(tmp_path / "model"))
+    assert conversion.network("head") is not None
+    assert conversion.network("generator") is None
+    assert conversion.optimizer is None
+    assert conversion.step == 1234
+
+
+def test_without_moments_or_step(tmp_path):
+    tensors = {k: v for k, v in golden_tensors("sdconv").items() if "/adam_" not in k}
+    del tensors["global_step"]
+    source = write_original(tmp_path / "original", tensors, name="model.ckpt-77")
+    notes = convert(source, tmp_path / "model")
+    assert "the checkpoint holds no moments of the optimizer: it starts afresh" in notes
+    assert "step 77, from the name, as there is no global_step" in notes
+    conversion = load(str(tmp_path / "model"))
+    assert conversion.optimizer is None
+    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    expected = {**tensors, "global_step": np.int64(77)}
+    assert_equal_tensors(read_tensors(tmp_path / "back"), expected)
+    source = write_original(tmp_path / "unnumbered", tensors, name="electra_small")
+    assert "step 0, as there is no global_step" in convert(source, tmp_path / "unknown")
+
+
+def test_single_moments_that_are_missing_are_zero_and_named(tmp_path):
+    """The original keeps none of a variable that no loss reaches."""
+    tensors, name = golden_tensors("sdconv"), "generator_predictions/output_bias"
+    for slot in tf1.SLOTS:
+        del tensors[f"{name}/{slot}"]
+    notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
+    assert f"moments not in the checkpoint are zero: {name}/adam_m, {name}/adam_v" in notes
+    conversion = load(str(tmp_path / "model"))
+    for moment in conversion.optimizer.slots(conversion.objective.generator_head.output_bias):
+        np.testing.assert_array_equal(moment, 0.0)
+
+
+def test_vocabulary_elsewhere_and_cased(tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"))
+    (tmp_path / "vocabulary").mkdir()
+    os.rename(f"{source}/vocab.txt", tmp_path / "vocabulary" / "vocab.txt")
+    with pytest.raises(InputError, match=r"vocab\.txt: there is no such vocabulary; say with --vo"):
+        convert(source, tmp_path / "model")
+    path = str(tmp_path / "vocabulary")
+    notes = convert(source, tmp_path / "model", vocab=path, do_lower_case=False)
+    assert any("97 tokens, cased, accents kept" in note for note in notes)
+    vocabulary = Vocabulary.load(tmp_path / "model")
+    assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
+    assert load_hparams(str(tmp_path / "model"))[0].do_lower_case is False
+
+
+def test_a_config_elsewhere(tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("electra"))
+    convert(source, tmp_path / "model", config=str(GOLDEN / "electra"))
+    assert EncoderConfig.load(str(tmp_path / "model")).num_attention_heads == 4
+    with pytest.raises(InputError, match="no encoder configuration here"):
+        convert(source, tmp_path / "other", config=str(tmp_path / "absent.json"))
+
+
+def test_of_several_checkpoints_the_latest_is_said(tmp_path):
+    write_original(tmp_path / "original", golden_tensors("sdconv", 9), name="model.ckpt-9")
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"))
+    notes = convert(source, tmp_path / "model")
+    assert any("the latest, " in note and "not model.ckpt-9" in note for note in notes)
+    assert load(str(tmp_path / "model")).step == 1234
+
+
+def test_padding_that_the_original_reads_is_said(tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"))
+    convert(source, tmp_path / "model")
+    EncoderConfig.load(str(tmp_path / "model")).replace(mask_padding=True).save(
+        str(tmp_path / "model")
+    )
+    notes = to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    assert any("only for input without padding" in note for note in notes)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def with_nan(tensors):
+    name = "electra/encoder/layer_1/output/dense/kernel"
+    tensors[name] = tensors[name].copy()
+    tensors[name][3, 4] = np.nan
+
+
+def with_nan_moment(tensors):
+    tensors["electra/embeddings/LayerNorm/gamma/adam_v"] = np.full(16, np.inf, np.float32)
+
+
+def without_bias(tensors):
+    del tensors["electra/encoder/layer_1/output/dense/bias"]
+
+
+def with_another_convolution(tensors):
+    """A `conv_type` that is not known: one tensor more in every layer."""
+    tensors["electra/encoder/layer_0/attention/self/conv_attn_gate/kernel"] = np.zeros(
+        [32, 16], np.float32
+    )
+
+
+def without_span_key(tensors):
+    for name in list(tensors):
+        if "conv_attn_key" in name:
+            del tensors[name]
+
+
+def with_another_shape(tensors):
+    tensors["generator_predictions/dense/kernel"] = np.zeros([16, 8], np.float32)
+
+
+def in_half_precision(tensors):
+    name = "electra/embeddings/word_embeddings"
+    tensors[name] = tensors[name].astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (with_nan, "layer_1/output/dense/kernel should hold finite numbers. Received: 1 of 2048"),
+        (with_nan_moment, "gamma/adam_v should hold finite numbers. Received: 16 of 16"),
+        (without_bias, "tensor electra/encoder/layer_1/output/dense/bias of shape [32] is missing"),
+        (with_another_convolution, "conv_attn_gate/kernel of shape [32, 16] has no place in"),
+        (without_span_key, "conv_attn_kernel/bias of shape [18] has no place in the network"),
+        (with_another_shape, "generator_predictions/dense/kernel should have shape [16, 16]"),
+        (in_half_precision, "word_embeddings should be of type float32. Received: float16"),
+    ],
+)
+def test_bad_tensors_are_named_and_nothing_is_left(tmp_path, damage, complaint):
+    tensors = golden_tensors("sdconv")
+    damage(tensors)
+    source = write_original(tmp_path / "original", tensors, config={"num_attention_heads": 4})
+    with pytest.raises(InputError) as error:
+        convert(source, tmp_path / "model")
+    assert complaint in str(error.value)
+    assert str(source) in str(error.value)
+    assert os.listdir(tmp_path) == ["original"]
+
+
+def test_wrong_vocabulary_size_is_refused(tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"), vocab_size=96)
+    expected = r"vocab\.txt should hold 97 tokens, as electra/embeddings/word_embeddings in .*: 96"
+    with pytest.raises(InputError, match=expected):
+        convert(source, tmp_path / "model")
+    assert os.listdir(tmp_path) == ["original"]
+
+
+def test_what_is_there_is_not_overwritten(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine").write_text("mine")
+    with pytest.raises(InputError, match="should not exist yet, or be an empty folder"):
+        convert(GOLDEN / "sdconv", tmp_path / "model")
+    assert os.listdir(tmp_path / "model") == ["mine"]
+
+
+def command(*arguments):
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(
+        [sys.executable, "-m", "checkpoints.convert", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command_both_ways(tmp_path):
+    source = GOLDEN / "sdconv_grouped"
+    done = command(
+        *("--source=tf1", f"--input={source}/{CHECKPOINT}", f"--output={tmp_path}/model")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "linear_groups 2" in done.stdout
+    assert f"written: {tmp_path}/model" in done.stdout
+    done = command("--target=tf1", f"--input={tmp_path}/model", f"--output={tmp_path}/back")
+    assert done.returncode == 0, done.stderr
+    assert_equal_tensors(read_tensors(tmp_path / "back"), read_tensors(source / CHECKPOINT))
+
+
+def test_the_command_refuses_in_one_sentence(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = command("--source=tf1", f"--input={tmp_path}/empty", f"--output={tmp_path}/model")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("empty: there is no checkpoint (NAME.index) here")
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == ["empty"]

@@ -1,0 +1,90 @@
+"""Original checkpoints for tests: the golden ones, changed, or of random weights."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import tensorflow as tf
+
+from checkpoints import tf1
+from checkpoints.formats import from_elsewhere
+from checkpoints.model_directory import Options, only_networks
+from checkpoints.tf1_file import write_checkpoint
+from data.vocabulary import SPECIAL_TOKENS
+from pretrain.objectives import build_objective
+from tests.golden_support import CHECKPOINT, GOLDEN
+
+SPECIAL_IDS = {"cls": 2, "sep": 3, "mask": 4}
+
+
+def read_tensors(prefix) -> dict[str, np.ndarray]:
+    """All tensors of a checkpoint, by TensorFlow's own reader."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def golden_tensors(name: str, step: int = 1234) -> dict[str, np.ndarray]:
+    """The tensors of a golden folder at another step, with moments that are not zero."""
+    tensors = read_tensors(GOLDEN / name / CHECKPOINT)
+    draw = np.random.default_rng(0)
+    for key in sorted(tensors):
+        if key.endswith("/adam_m"):
+            tensors[key] = draw.normal(0, 1e-2, tensors[key].shape).astype(np.float32)
+        elif key.endswith("/adam_v"):
+            tensors[key] = draw.uniform(1e-5, 1e-3, tensors[key].shape).astype(np.float32)
+    tensors["global_step"] = np.int64(step)
+    return tensors
+
+
+def random_tensors(hparams, config, networks=None, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights of an objective's networks (or only of some), under the original's names."""
+    objective = build_objective(hparams, config, SPECIAL_IDS)
+    if networks is not None:
+        objective = only_networks(objective, networks)
+    draw = np.random.default_rng(seed)
+    return {
+        name: draw.normal(0, 0.1, variable.shape).astype(np.float32)
+        for name, variable in tf1.objective_variables(objective).items()
+    }
+
+
+def write_original(
+    folder: pathlib.Path,
+    tensors: dict[str, np.ndarray],
+    *,
+    config: dict | str | None = None,
+    vocab_size: int = 97,
+    name: str = "model.ckpt-1234",
+) -> str:
+    """Writes an original's folder: a checkpoint, `vocab.txt` and perhaps `config.json`.
+
+    Args:
+        folder: created when missing.
+        tensors: name -> value; without any there is no checkpoint.
+        config: the fields of `config.json`, or the golden folder it is copied from.
+        vocab_size: tokens of `vocab.txt`.
+        name: of the checkpoint.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if tensors:
+        write_checkpoint(str(folder / name), tensors)
+    words = [f"w{i}" for i in range(len(SPECIAL_TOKENS), vocab_size)]
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *words]) + "\n")
+    if isinstance(config, str):
+        shutil.copyfile(GOLDEN / config / "config.json", folder / "config.json")
+    elif config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return str(folder)
+
+
+def golden_fields(name: str) -> dict:
+    """The fields of a golden folder's `config.json`."""
+    return json.loads((GOLDEN / name / "config.json").read_text(encoding="utf-8"))
+
+
+def convert(source, output, **options) -> list[str]:
+    """An original folder to a model directory; returns the notes."""
+    return from_elsewhere("tf1", str(source), str(output), Options(**options))
