@@ -214,13 +214,13 @@ def load(folder: str) -> Conversion:
     Raises:
         InputError: something is missing, or does not fit together.
     """
+    path = latest_checkpoint(folder)
     config, vocabulary = EncoderConfig.load(folder), Vocabulary.load(folder)
     if vocabulary.size != config.vocab_size:
         raise InputError(
             f"{folder}: vocab.txt should hold {config.vocab_size} tokens, as config.json says."
             f" Received: {vocabulary.size}"
         )
-    path = latest_checkpoint(folder)
     if is_fine_tuned(folder):
         hparams = describe_pretraining(config, vocabulary)
         notes = ["of a fine-tuned model the encoder is taken: its task head stays behind"]

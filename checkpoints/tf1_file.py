@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import files
 from errors import InputError
+from training.checkpointing import CHECKPOINT_FOLDER
 
 _READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
 _SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
@@ -123,7 +124,9 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
         for name in glob.glob(os.path.join(glob.escape(path), "*.index"))
     ]
     if not found:
-        raise InputError(f"{path}: there is no checkpoint (NAME.index) here")
+        ours = os.path.isdir(os.path.join(path, CHECKPOINT_FOLDER))
+        hint = "; it is a model directory, which --target takes" if ours else ""
+        raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
     named = tf.train.latest_checkpoint(path)
     chosen = named if named in found else max(found, key=lambda name: (_step(name), name))
     if len(found) == 1:

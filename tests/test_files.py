@@ -36,6 +36,30 @@ def test_a_failed_write_keeps_what_was_there(tmp_path):
         files.write_text(str(tmp_path / "absent" / "b"), "")
 
 
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with files.new_folder(str(tmp_path / "a" / "b")) as folder:
+        (tmp_path / "a" / os.path.basename(folder) / "file").write_text("text")
+        assert not (tmp_path / "a" / "b").exists()
+    assert os.listdir(tmp_path / "a") == ["b"]
+    assert (tmp_path / "a" / "b" / "file").read_text() == "text"
+    for error in (KeyboardInterrupt, OSError(28, "No space left on device")):
+        with pytest.raises((KeyboardInterrupt, OSError)), files.new_folder(str(tmp_path / "c")):
+            raise error
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_folder_replaces_nothing_but_an_empty_one(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with files.new_folder(str(tmp_path / "empty")) as folder:
+        (tmp_path / os.path.basename(folder) / "file").write_text("text")
+    assert os.listdir(tmp_path) == ["empty"]
+    for name in ("empty", "empty/file"):
+        path = str(tmp_path / name)
+        with pytest.raises(InputError, match="should not exist yet"), files.new_folder(path):
+            pytest.fail("there is something already")
+    assert (tmp_path / "empty" / "file").read_text() == "text"
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

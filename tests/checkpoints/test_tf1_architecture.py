@@ -9,7 +9,6 @@ from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, read_config
 from checkpoints.tf1_file import TensorFile
 from errors import InputError
-from model import EncoderConfig, named_size
 from pretrain.hparams import encoder_config, generator_config, resolve_hparams
 from tests.golden_support import CHECKPOINT, GOLDEN, MODELS
 from tests.golden_support import generator_config as golden_generator
@@ -203,17 +202,3 @@ def test_a_generator_of_other_proportions_is_refused(tmp_path):
     write_original(tmp_path, tensors)
     with pytest.raises(InputError, match=r"0\.5 times as wide .* `intermediate_size` 64 \(rec"):
         infer(str(tmp_path / "model.ckpt-1234"))
-
-
-@pytest.mark.parametrize("size", ["convbert-small", "convbert-medium-small", "electra-small"])
-def test_published_sizes(tmp_path, size):
-    """Shapes alone, of a layer and the embeddings: the whole networks are a slow test."""
-    config = named_size(size).replace(vocab_size=97)
-    hparams = resolve_hparams({"model_size": size, "vocab_size": 97}, 97)
-    small = config.replace(num_hidden_layers=1)
-    write_original(tmp_path, random_tensors(hparams, small))
-    if size == "electra-small":
-        small = small.replace(head_ratio=1)
-    found = infer(str(tmp_path / "model.ckpt-1234"))
-    assert found.config == small.replace(mask_padding=False)
-    assert isinstance(found.config, EncoderConfig)

@@ -17,7 +17,7 @@ from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
 from data.vocabulary import Vocabulary
 from errors import InputError
-from model import EncoderConfig
+from model import EncoderConfig, named_size
 from pretrain.hparams import generator_config, resolve_hparams
 from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
 from tests.golden_support import CHECKPOINT, GOLDEN, MODELS, load_golden
@@ -147,6 +147,35 @@ def test_other_objectives_there_and_back(tmp_path, changes):
     convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
     objective = load_objective(str(tmp_path / "model"))
     assert len(tf1.objective_variables(objective)) == len(moments)
+    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        "convbert-small",
+        "convbert-medium-small",
+        # Twenty seconds and 2 GB of memory each.
+        pytest.param("convbert-base", marks=pytest.mark.slow),
+        pytest.param("electra-base", marks=pytest.mark.slow),
+    ],
+)
+def test_published_sizes_there_and_back(tmp_path, size):
+    """Without a config.json: the tensors say which size it is."""
+    hparams = resolve_hparams({"model_size": size}, named_size(size).vocab_size)
+    tensors = random_tensors(hparams, named_size(size))
+    tensors["global_step"] = np.int64(1_000_000)
+    source = write_original(
+        tmp_path / "original", tensors, vocab_size=30522, name="model.ckpt-1000000"
+    )
+    convert(source, tmp_path / "model")
+    config = EncoderConfig.load(str(tmp_path / "model"))
+    assert config == named_size(size).replace(mask_padding=False)
+    found, _ = load_hparams(str(tmp_path / "model"))
+    assert found.model_size == size
+    assert found.model_hparam_overrides == {"mask_padding": False}
+    assert found.generator_hidden_size == hparams.generator_hidden_size
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
     assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
 

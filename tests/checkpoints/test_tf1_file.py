@@ -33,7 +33,10 @@ def test_a_path_or_a_folder(tmp_path):
     assert find_checkpoint(str(GOLDEN / "sdconv")) == (PREFIX, [])
     assert step_of_name(PREFIX) == 0
     assert step_of_name("electra_small") is None
-    with pytest.raises(InputError, match="there is no checkpoint"):
+    with pytest.raises(InputError, match=r"there is no checkpoint \(NAME\.index\) here$"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(InputError, match="it is a model directory, which --target takes"):
         find_checkpoint(str(tmp_path))
 
 

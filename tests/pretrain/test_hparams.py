@@ -100,6 +100,10 @@ def test_attention_only():
         ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
         ({"debug": True}, "`debug` is not supported"),
         ({"seed": -1}, "`seed` should be at least 0"),
+        (
+            {"schedule_from_step": 10, "num_train_steps": 10},
+            "`schedule_from_step` should be at least 0 and less than num_train_steps (10)",
+        ),
         ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
         (
             {"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}},

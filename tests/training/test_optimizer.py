@@ -71,6 +71,15 @@ def test_warmup_multiplies_the_decayed_rate():
     np.testing.assert_allclose(WarmupTimesDecay(2.0, 100, 0)(0), 2.0 * 0.99)
 
 
+def test_a_schedule_may_begin_later():
+    """As if the steps before had not been: same rates, so many steps later."""
+    begun = WarmupTimesDecay(peak=2.0, total_steps=100, warmup_steps=10)
+    later = WarmupTimesDecay(peak=2.0, total_steps=1_000_100, warmup_steps=10, from_step=1_000_000)
+    for step in (0, 4, 9, 49, 99):
+        assert later(1_000_000 + step) == begun(step)
+    assert WarmupTimesDecay.from_config(later.get_config()).from_step == 1_000_000
+
+
 @pytest.mark.parametrize("name", ["adam", "lamb"])
 def test_weight_decay_spares_layer_norms_and_biases(name):
     layer = tf_keras.layers.Dense(3, name="dense")

@@ -1,0 +1,331 @@
+"""The real command going on from a converted checkpoint: what is carried, how steps count."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+import run_pretraining
+from checkpoints import tf1
+from checkpoints.formats import to_elsewhere
+from checkpoints.model_directory import load
+from data import build
+from errors import InputError
+from pretrain.load import load_hparams
+from pretrain.replaced_token_detection import ReplacedTokenDetection
+from tests.golden_support import MODELS, load_golden
+from tests.tf1_support import convert, golden_tensors, read_tensors, write_original
+from training.monitoring import read_metrics
+
+STEP = 1234  # of the source
+SAVE_COUNTER = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
+HPARAMS = {
+    **{"train_batch_size": 4, "max_seq_length": 32, "learning_rate": 1e-3, "num_warmup_steps": 2},
+    **{"iterations_per_loop": 1, "save_checkpoints_steps": 100},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Holds sources of one layer: `whole`, `weights` without moments, `discriminator` alone."""
+    folder = tmp_path_factory.mktemp("continue")
+    tensors = golden_tensors("sdconv", STEP)
+    tensors = {name: value for name, value in tensors.items() if "/layer_1/" not in name}
+    weights = {name: value for name, value in tensors.items() if "/adam_" not in name}
+    half = {name: value for name, value in weights.items() if not name.startswith("generator")}
+    for name, kept in (("whole", tensors), ("weights", weights), ("discriminator", half)):
+        convert(write_original(folder / f"{name}_original", kept), folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data_dir(folder):
+    """Data of the sources' vocabulary, made by the real builder."""
+    draw = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(5, 97)]
+    documents = ["\n".join(" ".join(draw.choice(words, 12)) for _ in range(6)) for _ in range(80)]
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+    build.build(
+        build.BuildOptions(
+            corpus=str(folder / "corpus.txt"),
+            corpus_format="text",
+            output_dir=str(folder / "data"),
+            vocab=str(folder / "whole"),
+            max_seq_length=32,
+            num_shards=2,
+        )
+    )
+    return str(folder / "data")
+
+
+def run(data_dir, model_dir, hparams=None, **options):
+    """`main` in this process, with the flags as a command line would set them."""
+    options = {
+        **{"data_dir": data_dir, "model_name": "m", "model_dir": model_dir},
+        "hparams": json.dumps({**HPARAMS, **(hparams or {})}),
+        **options,
+    }
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS(["run_pretraining.py", *(f"--{k}={v}" for k, v in options.items())])
+        run_pretraining.main(["run_pretraining.py"])
+
+
+def metrics(model_dir, name):
+    return [row[name] for row in read_metrics(str(model_dir)) if row["split"] == "train"]
+
+
+def stop_after(monkeypatch, loops):
+    """Interrupts training after so many loops of steps, as Ctrl-C does."""
+    calls = []
+
+    def interrupt(self, values):
+        calls.append(1)
+        if len(calls) == loops:
+            raise run_pretraining.monitoring.Interrupted
+
+    monkeypatch.setattr(run_pretraining.monitoring.InterruptBetweenLoops, "__call__", interrupt)
+
+
+# ---------------------------------------------------------------- the first step
+
+
+def inject(monkeypatch, reference):
+    """The batch, and what the original masked and sampled of it."""
+    names = ("input_ids", "input_mask", "segment_ids", "masked_input_ids")
+    names += ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+    batch = {name: tf.constant(reference[name]) for name in names}
+    corrupted = tf.constant(reference["corrupted_input_ids"])
+    sampled = tf.gather(corrupted, batch["masked_lm_positions"], batch_dims=1)
+    monkeypatch.setattr(ReplacedTokenDetection, "prepare", lambda self, features, seed: batch)
+    monkeypatch.setattr(
+        ReplacedTokenDetection, "sample", lambda self, logits, batch, blocks: sampled
+    )
+
+
+def updated(tensors, reference, rate, carried):
+    """The original's update in NumPy: clipping, Adam without bias correction, weight decay."""
+    names = [name for name in tensors if f"grad/{name}" in reference]
+    gradients = {name: reference[f"grad/{name}"].astype(np.float64) for name in names}
+    norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients.values()))
+    expected = {"global_step": STEP + 1}
+    for name in names:
+        g = gradients[name] / max(norm, 1.0)
+        w, m, v = (tensors[name + slot].astype(np.float64) for slot in ("", "/adam_m", "/adam_v"))
+        m = 0.9 * m * carried + 0.1 * g
+        v = 0.999 * v * carried + 0.001 * g**2
+        decay = 0.01 * w if w.ndim > 1 else 0.0
+        expected |= {f"{name}/adam_m": m, f"{name}/adam_v": v}
+        expected[name] = w - rate * (m / (np.sqrt(v) + 1e-6) + decay)
+    return expected
+
+
+@pytest.mark.parametrize(("name", "fresh"), [*((name, False) for name in MODELS), ("sdconv", True)])
+def test_first_step_on_the_golden_batch(name, fresh, data_dir, tmp_path, monkeypatch):
+    """Losses of the source graph, and one update of the original's optimizer; without dropout."""
+    tensors, reference = golden_tensors(name, STEP), load_golden(name).reference
+    source = tmp_path / "source"
+    convert(write_original(tmp_path / "original", tensors, config=name), source)
+    there, _ = load_hparams(str(source))
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    hparams = {
+        "model_size": there.model_size,
+        "model_hparam_overrides": {**there.model_hparam_overrides, **dropout},
+        "num_warmup_steps": 0,
+    }
+    options = {"continue_from": source}
+    if fresh:
+        options |= {"continue_optimizer": "fresh", "additional_steps": 10}
+        rate = 1e-3 * (1 - 1 / 10)
+    else:
+        hparams["num_train_steps"] = 2000
+        rate = 1e-3 * (1 - (STEP + 1) / 2000)
+    inject(monkeypatch, reference)
+    stop_after(monkeypatch, 1)
+    with pytest.raises(SystemExit):
+        run(data_dir, tmp_path / "m", hparams, **options)
+
+    (row,) = read_metrics(str(tmp_path / "m"))
+    assert row["step"] == STEP + 1
+    assert row["masked_lm_loss"] == pytest.approx(reference["mlm_loss"], abs=1e-5)
+    assert row["disc_loss"] == pytest.approx(reference["disc_loss"], abs=1e-5)
+    assert row["loss"] == pytest.approx(float(reference["total_loss"]), rel=1e-6)
+    assert row["learning_rate"] == pytest.approx(rate, rel=1e-5)
+    to_elsewhere("tf1", str(tmp_path / "m"), str(tmp_path / "back"))
+    found = read_tensors(tmp_path / "back")
+    expected = updated(tensors, reference, rate, carried=not fresh)
+    assert set(found) == set(expected) == set(tensors)
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-6, err_msg=key)
+
+
+# ---------------------------------------------------------------- steps and their learning rate
+
+
+def rates(first, count, peak=1e-3, warmup=2):
+    """Linear decay over `count` steps after `first`, times warm-up, for each of them."""
+    return [peak * (1 - i / count) * min(1, i / warmup) for i in range(1, count + 1)], [
+        first + i for i in range(1, count + 1)
+    ]
+
+
+def test_additional_steps_have_a_schedule_of_their_own(folder, data_dir, tmp_path):
+    """Nobody multiplies the learning rate by hand, or repeats the architecture."""
+    run(data_dir, tmp_path / "m", continue_from=folder / "whole", additional_steps=5)
+    expected, steps = rates(STEP, 5)
+    assert metrics(tmp_path / "m", "step") == steps
+    np.testing.assert_allclose(metrics(tmp_path / "m", "learning_rate"), expected, atol=1e-9)
+    hparams, settings = load_hparams(str(tmp_path / "m"))
+    assert (hparams.schedule_from_step, hparams.num_train_steps) == (STEP, STEP + 5)
+    assert settings["additional_steps"] == 5
+    assert recorded(tmp_path / "m")["continue_optimizer"] == "carried"
+    assert load(str(tmp_path / "m")).config == load(str(folder / "whole")).config
+    # And once more, from there.
+    run(data_dir, tmp_path / "n", continue_from=tmp_path / "m", additional_steps=3)
+    expected, steps = rates(STEP + 5, 3)
+    assert metrics(tmp_path / "n", "step") == steps
+    np.testing.assert_allclose(metrics(tmp_path / "n", "learning_rate"), expected, atol=1e-9)
+
+
+def recorded(model_dir):
+    return json.loads((model_dir / "hparams.json").read_text())["hparams"]
+
+
+def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, monkeypatch):
+    """To the bit; and the source is not needed any more."""
+    shutil.copytree(folder / "whole", tmp_path / "source")
+    options = {"continue_from": tmp_path / "source", "additional_steps": 6}
+    options["continue_optimizer"] = "fresh"
+    run(data_dir, tmp_path / "uninterrupted", **options)
+    with monkeypatch.context() as patched:
+        stop_after(patched, 2)
+        with pytest.raises(SystemExit):
+            run(data_dir, tmp_path / "stopped", **options)
+    shutil.rmtree(tmp_path / "source")
+    run(data_dir, tmp_path / "stopped", **options)
+    expected, found = (
+        read_tensors(tmp_path / name / "checkpoints" / f"model.ckpt-{STEP + 6}")
+        for name in ("uninterrupted", "stopped")
+    )
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        if name not in ("_CHECKPOINTABLE_OBJECT_GRAPH", SAVE_COUNTER):
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert metrics(tmp_path / "stopped", "loss") == metrics(tmp_path / "uninterrupted", "loss")
+    with pytest.raises(InputError, match="continue_optimizer: 'fresh' there, 'carried' now"):
+        run(data_dir, tmp_path / "stopped", **{**options, "continue_optimizer": "carried"})
+    with pytest.raises(InputError, match=f"num_train_steps: {STEP + 6} there, {STEP + 8} now"):
+        run(data_dir, tmp_path / "stopped", **{**options, "additional_steps": 8})
+
+
+# ---------------------------------------------------------------- what the source lacks
+
+
+def test_without_moments_the_optimizer_starts_afresh(folder, data_dir, tmp_path, capsys):
+    options = {"continue_from": folder / "weights", "additional_steps": 3}
+    with pytest.raises(InputError, match="no state of the optimizer to be carried; --continue_opt"):
+        run(data_dir, tmp_path / "m", continue_optimizer="carried", **options)
+    assert not (tmp_path / "m").exists()
+    run(data_dir, tmp_path / "m", **options)
+    assert "optimizer fresh" in capsys.readouterr().err
+    assert recorded(tmp_path / "m")["continue_optimizer"] == "fresh"
+    assert metrics(tmp_path / "m", "step") == [STEP + 1, STEP + 2, STEP + 3]
+
+
+def test_without_a_generator_one_must_be_asked_for(folder, data_dir, tmp_path, capsys):
+    options = {"continue_from": folder / "discriminator", "additional_steps": 3}
+    with pytest.raises(InputError, match=r"it has no generator, no generator_head .*--new_net"):
+        run(data_dir, tmp_path / "m", **options)
+    assert not (tmp_path / "m").exists()
+    run(data_dir, tmp_path / "m", {"learning_rate": 0.0}, new_networks=True, **options)
+    assert "from random weights: generator, generator_head" in capsys.readouterr().err
+    trained, source = load(str(tmp_path / "m")), load(str(folder / "discriminator"))
+    for name in ("encoder", "head"):  # nothing was learned at a rate of 0
+        for a, b in zip(trained.network(name).weights, source.network(name).weights):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_another_objective_keeps_the_encoder_only(folder, data_dir, tmp_path, capsys):
+    hparams = {"electra_objective": False}
+    options = {"continue_from": folder / "whole", "additional_steps": 3}
+    with pytest.raises(InputError, match="it has no head for this objective"):
+        run(data_dir, tmp_path / "m", hparams, **options)
+    hparams["optimizer"] = "lamb"  # whose moments could not be carried either
+    run(data_dir, tmp_path / "m", hparams, new_networks=True, **options)
+    assert "encoder; from random weights: head; optimizer fresh" in capsys.readouterr().err
+    assert len(metrics(tmp_path / "m", "masked_lm_loss")) == 3
+
+
+# ---------------------------------------------------------------- contradictions
+
+
+@pytest.mark.parametrize(
+    ("hparams", "options", "complaint"),
+    [
+        ({}, {"continue_from": None, "additional_steps": 5}, "--additional_steps is for going on"),
+        ({}, {"continue_from": None, "continue_optimizer": "fresh"}, "--continue_optimizer is for"),
+        ({}, {"continue_from": None, "new_networks": True}, "--new_networks is for going on"),
+        ({}, {"additional_steps": 0}, "--additional_steps should be at least 1. Received: 0"),
+        ({"num_train_steps": 9}, {"additional_steps": 5}, "--additional_steps sets `num_train_st"),
+        ({"num_warmup_steps": 5}, {"additional_steps": 5}, "`num_warmup_steps` should be less th"),
+        ({"num_train_steps": 1000}, {}, "more than its 1234 steps (--additional_steps counts"),
+        (
+            {"num_train_steps": 2000, "schedule_from_step": 1500},
+            {},
+            "`schedule_from_step` should be at most 1234",
+        ),
+        (
+            {"num_train_steps": 20, "schedule_from_step": 5},
+            {"continue_from": None},
+            "`schedule_from_step` should be 0 without --continue_from",
+        ),
+        ({"model_size": "convbert-small"}, {"additional_steps": 5}, "another encoder:\n"),
+        ({"conv_kernel_size": 5}, {"additional_steps": 5}, "conv_kernel_size: 9 there, 5 now"),
+        ({"generator_hidden_size": 0.25}, {"additional_steps": 5}, "another generator:\n"),
+        ({"optimizer": "lamb"}, {"additional_steps": 5}, "`optimizer` should be adam, whose"),
+    ],
+    ids=str,
+)
+def test_contradictions_are_refused(hparams, options, complaint, folder, data_dir, tmp_path):
+    options = {"continue_from": folder / "whole", **options}
+    options = {name: value for name, value in options.items() if value is not None}
+    with pytest.raises(InputError) as error:
+        run(data_dir, tmp_path / "m", hparams, **options)
+    assert complaint in str(error.value)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_fine_tuned_source_is_refused(folder, data_dir, tmp_path):
+    shutil.copytree(folder / "whole", tmp_path / "tuned")
+    record = json.loads((tmp_path / "tuned" / "hparams.json").read_text())
+    record["run_settings"]["pretraining"] = {}
+    (tmp_path / "tuned" / "hparams.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match="a fine-tuned model; --continue_from should be"):
+        run(data_dir, tmp_path / "m", continue_from=tmp_path / "tuned", additional_steps=5)
+    assert os.listdir(tmp_path) == ["tuned"]
+
+
+def test_a_recipe_of_the_same_size_goes_on(folder, data_dir, tmp_path):
+    """With the source's `mask_padding`, which is no property of a size, and all its weights."""
+    there, _ = load_hparams(str(folder / "whole"))
+    source = load(str(folder / "whole"))
+    overrides = dict(there.model_hparam_overrides)
+    assert overrides.pop("mask_padding") is False
+    hparams = {"model_size": there.model_size, "model_hparam_overrides": overrides}
+    hparams["learning_rate"] = 0.0  # nothing is learned
+    run(data_dir, tmp_path / "m", hparams, continue_from=folder / "whole", additional_steps=3)
+    trained = load(str(tmp_path / "m"))
+    assert trained.config == source.config
+    expected = tf1.objective_variables(source.objective)
+    for name, variable in tf1.objective_variables(trained.objective).items():
+        np.testing.assert_array_equal(variable, expected[name], err_msg=name)
+    hparams["model_hparam_overrides"] = {**overrides, "mask_padding": True}
+    with pytest.raises(InputError, match="mask_padding: False there, True now"):
+        run(data_dir, tmp_path / "n", hparams, continue_from=folder / "whole", additional_steps=3)
