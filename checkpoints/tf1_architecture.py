@@ -60,7 +60,7 @@ def infer_architecture(
         notes.append(f"not visible in tensors, so as published: {', '.join(assumed)}")
     objective, networks = _objective(file)
     generator = None
-    if "generator" in networks and objective["untied_generator"]:
+    if any(name.startswith(f"{tf1.GENERATOR}/encoder/") for name in file.shapes):
         generator, shares = _infer_generator(file, config, said)
         objective |= shares
         notes.append(
@@ -69,6 +69,12 @@ def infer_architecture(
             f" {generator.num_attention_heads} heads, embeddings"
             f" {'its own' if shares['untied_generator_embeddings'] else 'shared'}"
         )
+    for name, value in said.objective.items():
+        if not _agree(value, objective.setdefault(name, value)):
+            raise InputError(
+                f"{said.path}: `{name}` should be {objective[name]}, as the tensors of"
+                f" {file.prefix} show. Received: {value!r}"
+            )
     return Architecture(config, objective, networks, generator, notes)
 
 
@@ -216,21 +222,30 @@ def _infer_generator(
 
 
 def _objective(file: TensorFile) -> tuple[dict[str, Any], list[str]]:
-    """Which objective the networks are of, and which of its networks there are."""
+    """Fields of PretrainingHParams that the names show, and which of the networks there are."""
     scopes = {name.split("/")[0] for name in file.shapes}
-    networks = ["encoder"]
     generator = any(name.startswith(f"{tf1.GENERATOR}/encoder/") for name in file.shapes)
-    discriminates = tf1.DISCRIMINATOR_HEAD in scopes
-    predicts = tf1.MASKED_LM_HEAD in scopes
+    discriminates, predicts = (s in scopes for s in (tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD))
     if predicts and not generator and not discriminates:
         return {"electra_objective": False}, ["encoder", "head"]
+    objective, networks = {}, ["encoder"]
+    if discriminates or generator:
+        objective["electra_objective"] = True
     if discriminates:
         networks.append("head")
     if generator or predicts:
+        objective |= {"untied_generator": generator, "uniform_generator": False}
         networks.append("generator")
     if predicts:
         networks.append("generator_head")
-    return {"electra_objective": True, "untied_generator": generator or not predicts}, networks
+    return objective, networks
+
+
+def _agree(said: Any, shown: Any) -> bool:
+    """Whether two values are the same, or shares of a width with few decimals, as 0.33333."""
+    if isinstance(shown, float) and isinstance(said, (int, float)):
+        return abs(said - shown) < 1e-3
+    return said == shown
 
 
 def _refuse_other_models(file: TensorFile) -> None:
