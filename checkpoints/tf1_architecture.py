@@ -103,17 +103,14 @@ class _Fields:
             rows, _ = file.shape(f"{embeddings}/{name}", 2)
             note(f"{embeddings}/{name}", **{field: rows})
         D, self.mixer_size = file.shape(self.query, 2)
-        if D % self.mixer_size:
+        if not self.mixer_size or D % self.mixer_size:
             raise InputError(
                 f"{file.prefix}: {self.query} should have a width that divides {D}."
                 f" Received: {[D, self.mixer_size]}"
             )
         note(self.query, hidden_size=D, head_ratio=D // self.mixer_size)
         note(f"{scope}/encoder/layer_*", num_hidden_layers=self._count_layers())
-        grouped, dense = (
-            f"{layer}/intermediate/g_dense/kernel",
-            f"{layer}/intermediate/dense/kernel",
-        )
+        grouped, dense = (f"{layer}/intermediate/{name}/kernel" for name in ("g_dense", "dense"))
         if grouped in file.shapes:
             G, _, width = file.shape(grouped, 3)
             note(grouped, intermediate_size=G * width, linear_groups=G)
@@ -131,7 +128,7 @@ class _Fields:
         note(depthwise, token_mixer="mixed", convolution="span", conv_kernel_size=K)
         width = self.file.shape(self.convolution, 2)[1]
         self.heads = width // K  # N', after the bottleneck
-        if width % K or self.mixer_size % self.heads:
+        if not self.heads or width % K or self.mixer_size % self.heads:
             raise InputError(
                 f"{self.file.prefix}: {self.convolution} should have as many columns as the heads"
                 f" of width {self.mixer_size} have taps, {K} each. Received: {width}"
