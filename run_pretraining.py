@@ -93,6 +93,7 @@ def main(argv: list[str]) -> None:
         )
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     run = replace_checked(RunSettings(), run_values)
+    strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(model_dir, hparams, config, vocabulary)
     train_batches = RecordBatches("train", hparams, hparams.train_batch_size)
@@ -101,7 +102,6 @@ def main(argv: list[str]) -> None:
         size = run.eval_batch_size or hparams.train_batch_size
         heldout_batches = RecordBatches("heldout", hparams, size)
 
-    strategy = create_strategy(run.strategy)
     for batches in filter(None, (train_batches, heldout_batches)):
         if batches.batch_size % strategy.num_replicas_in_sync:
             raise InputError(

@@ -60,7 +60,7 @@ def infer_architecture(
         notes.append(f"not visible in tensors, so as published: {', '.join(assumed)}")
     objective, networks = _objective(file)
     generator = None
-    if "generator" in networks and objective["untied_generator"]:
+    if any(name.startswith(f"{tf1.GENERATOR}/encoder/") for name in file.shapes):
         generator, shares = _infer_generator(file, config, said)
         objective |= shares
         notes.append(
@@ -69,6 +69,12 @@ def infer_architecture(
             f" {generator.num_attention_heads} heads, embeddings"
             f" {'its own' if shares['untied_generator_embeddings'] else 'shared'}"
         )
+    for name, value in said.objective.items():
+        if not _agree(value, objective.setdefault(name, value)):
+            raise InputError(
+                f"{said.path}: `{name}` should be {objective[name]}, as the tensors of"
+                f" {file.prefix} show. Received: {value!r}"
+            )
     return Architecture(config, objective, networks, generator, notes)
 
 
@@ -97,17 +103,14 @@ class _Fields:
             rows, _ = file.shape(f"{embeddings}/{name}", 2)
             note(f"{embeddings}/{name}", **{field: rows})
         D, self.mixer_size = file.shape(self.query, 2)
-        if D % self.mixer_size:
+        if not self.mixer_size or D % self.mixer_size:
             raise InputError(
                 f"{file.prefix}: {self.query} should have a width that divides {D}."
                 f" Received: {[D, self.mixer_size]}"
             )
         note(self.query, hidden_size=D, head_ratio=D // self.mixer_size)
         note(f"{scope}/encoder/layer_*", num_hidden_layers=self._count_layers())
-        grouped, dense = (
-            f"{layer}/intermediate/g_dense/kernel",
-            f"{layer}/intermediate/dense/kernel",
-        )
+        grouped, dense = (f"{layer}/intermediate/{name}/kernel" for name in ("g_dense", "dense"))
         if grouped in file.shapes:
             G, _, width = file.shape(grouped, 3)
             note(grouped, intermediate_size=G * width, linear_groups=G)
@@ -125,7 +128,7 @@ class _Fields:
         note(depthwise, token_mixer="mixed", convolution="span", conv_kernel_size=K)
         width = self.file.shape(self.convolution, 2)[1]
         self.heads = width // K  # N', after the bottleneck
-        if width % K or self.mixer_size % self.heads:
+        if not self.heads or width % K or self.mixer_size % self.heads:
             raise InputError(
                 f"{self.file.prefix}: {self.convolution} should have as many columns as the heads"
                 f" of width {self.mixer_size} have taps, {K} each. Received: {width}"
@@ -216,21 +219,30 @@ def _infer_generator(
 
 
 def _objective(file: TensorFile) -> tuple[dict[str, Any], list[str]]:
-    """Which objective the networks are of, and which of its networks there are."""
+    """Fields of PretrainingHParams that the names show, and which of the networks there are."""
     scopes = {name.split("/")[0] for name in file.shapes}
-    networks = ["encoder"]
     generator = any(name.startswith(f"{tf1.GENERATOR}/encoder/") for name in file.shapes)
-    discriminates = tf1.DISCRIMINATOR_HEAD in scopes
-    predicts = tf1.MASKED_LM_HEAD in scopes
+    discriminates, predicts = (s in scopes for s in (tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD))
     if predicts and not generator and not discriminates:
         return {"electra_objective": False}, ["encoder", "head"]
+    objective, networks = {}, ["encoder"]
+    if discriminates or generator:
+        objective["electra_objective"] = True
     if discriminates:
         networks.append("head")
     if generator or predicts:
+        objective |= {"untied_generator": generator, "uniform_generator": False}
         networks.append("generator")
     if predicts:
         networks.append("generator_head")
-    return {"electra_objective": True, "untied_generator": generator or not predicts}, networks
+    return objective, networks
+
+
+def _agree(said: Any, shown: Any) -> bool:
+    """Whether two values are the same, or shares of a width with few decimals, as 0.33333."""
+    if isinstance(shown, float) and isinstance(said, (int, float)):
+        return abs(said - shown) < 1e-3
+    return said == shown
 
 
 def _refuse_other_models(file: TensorFile) -> None:

@@ -17,13 +17,18 @@ _REQUIRED_FIELDS = (
     *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
     *("num_attention_heads", "intermediate_size", "conv_type"),
 )
-# What stands for the generator. `generator_hidden_size` is a width, or a share as in `--hparams`.
+# What stands for the generator. `generator_hidden_size` is a width, or, up to 1, a share of the
+# encoder's as in `--hparams`.
 _GENERATOR_FIELDS = {
     "generator_hidden_size": "hidden_size",
     "generator_intermediate_size": "intermediate_size",
     "generator_num_attention_heads": "num_attention_heads",
 }
 _SHARE = "generator_hidden_size_multiplier"
+_OBJECTIVE_FIELDS = (
+    *("electra_objective", "untied_generator", "untied_generator_embeddings"),
+    *("uniform_generator", "generator_layers"),
+)
 # Settings of training that a checkpoint's tensors do not show.
 _TRAINING_FIELDS = (
     *("gen_weight", "disc_weight", "mask_prob", "temperature", "disallow_correct"),
@@ -40,13 +45,15 @@ class OriginalConfig:
         path: the file; "" when there is none.
         encoder: fields of EncoderConfig.
         generator: fields of the generator's EncoderConfig.
-        training: fields of PretrainingHParams.
+        objective: fields of PretrainingHParams that tensors show, too.
+        training: fields of PretrainingHParams that they do not.
         unknown: names that mean nothing here.
     """
 
     path: str = ""
     encoder: dict[str, Any] = dataclasses.field(default_factory=dict)
     generator: dict[str, Any] = dataclasses.field(default_factory=dict)
+    objective: dict[str, Any] = dataclasses.field(default_factory=dict)
     training: dict[str, Any] = dataclasses.field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
@@ -62,15 +69,18 @@ class OriginalConfig:
                     f" Received: {fields['conv_type']!r}"
                 )
             encoder["token_mixer"] = _CONV_TYPES[fields["conv_type"]]
-        generator = {
-            ours: fields[name]
-            for name, ours in _GENERATOR_FIELDS.items()
-            if isinstance(fields.get(name), int)
-        }
-        training = {k: fields[k] for k in _TRAINING_FIELDS if fields.get(k) is not None}
-        known = {*encoder, *training, *_GENERATOR_FIELDS, _SHARE, "conv_type"}
+        given = {name: value for name, value in fields.items() if value is not None}
+        generator = {ours: given[k] for k, ours in _GENERATOR_FIELDS.items() if k in given}
+        objective = {k: given[k] for k in _OBJECTIVE_FIELDS if k in given}
+        width = given.get("generator_hidden_size")
+        if isinstance(width, (int, float)) and width <= 1:
+            objective["generator_hidden_size"] = generator.pop("hidden_size")
+        if _SHARE in given:
+            objective["generator_hidden_size"] = given[_SHARE]
+        training = {k: given[k] for k in _TRAINING_FIELDS if k in given}
+        known = {*encoder, *objective, *training, *_GENERATOR_FIELDS, _SHARE, "conv_type"}
         unknown = tuple(name for name in fields if name not in known)
-        return cls(path, encoder, generator, training, unknown)
+        return cls(path, encoder, generator, objective, training, unknown)
 
 
 def read_config(folder: str) -> EncoderConfig:

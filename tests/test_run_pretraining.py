@@ -331,10 +331,11 @@ def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):
 
 
 def test_exit_code_and_no_traceback(data_dir, tmp_path):
+    """Of the command itself, which has to split the processor before TensorFlow is first used."""
     command = [sys.executable, "run_pretraining.py"]
-    command += arguments(data_dir, tmp_path / "m", {"model_size": "smal"})
+    command += arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, strategy="mirrored:2")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "error: `model_size` should be one of" in done.stderr
+    assert "error: the train batch should be divisible by the 2 devices" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "m").exists()

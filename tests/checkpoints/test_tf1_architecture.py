@@ -37,6 +37,7 @@ def test_golden_folders_without_their_config(name):
     assert found.objective == {
         "electra_objective": True,
         "untied_generator": True,
+        "uniform_generator": False,
         "generator_hidden_size": 0.5,
         "generator_layers": 1.0,
         "untied_generator_embeddings": False,
@@ -87,11 +88,15 @@ def test_what_tensors_show(tmp_path, changes):
 @pytest.mark.parametrize(
     ("networks", "changes", "expected"),
     [
-        (["encoder"], {}, {"electra_objective": True, "untied_generator": True}),
-        (["encoder", "head"], {}, {"electra_objective": True, "untied_generator": True}),
-        (None, {"untied_generator": False}, {"electra_objective": True, "untied_generator": False}),
+        (["encoder"], {}, {}),
+        (["encoder", "head"], {}, {"electra_objective": True}),
+        (
+            None,
+            {"untied_generator": False},
+            {"electra_objective": True, "untied_generator": False, "uniform_generator": False},
+        ),
         (None, {"electra_objective": False}, {"electra_objective": False}),
-        (None, {"uniform_generator": True}, {"electra_objective": True, "untied_generator": True}),
+        (None, {"uniform_generator": True}, {"electra_objective": True}),
     ],
     ids=str,
 )
@@ -135,6 +140,14 @@ def test_heads_that_tensors_contradict():
         ({"vocab_size": 30522}, "`vocab_size` should be 97"),
         ({"head_ratio": 1}, r"query/kernel should have shape \[32, 32\]"),
         ({"generator_hidden_size": 8}, "`hidden_size` should be 16, as generator/encoder"),
+        (
+            {"generator_hidden_size": 0.25, "generator_hidden_size_multiplier": None},
+            "`generator_hidden_size` should be 0.5, as the tensors",
+        ),
+        ({"generator_layers": 0.5}, "`generator_layers` should be 1.0, as the tensors"),
+        ({"untied_generator": False}, "`untied_generator` should be True, as the tensors"),
+        ({"uniform_generator": True}, "`uniform_generator` should be False, as the tensors"),
+        ({"electra_objective": False}, "`electra_objective` should be True, as the tensors"),
         ({"generator_num_attention_heads": 16}, "generator/.*/conv_attn_kernel/kernel should have"),
         ({"hidden_act": "swish"}, "`hidden_act` should be one of"),
     ],
@@ -159,6 +172,12 @@ def test_a_config_may_say_what_tensors_do_not_show(tmp_path):
     assert found.config.hidden_dropout_prob == 0.2
     notes = "\n".join(found.notes)
     assert "as published: attention_probs_dropout_prob 0.1" in notes
+
+
+def test_a_uniform_generator_is_told_by_the_config_alone(tmp_path):
+    prefix, _, _ = make(tmp_path, uniform_generator=True)
+    said = OriginalConfig(objective={"uniform_generator": True, "untied_generator": True})
+    assert infer(prefix, said=said).objective["uniform_generator"] is True
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,14 @@ def test_fields_of_training_and_of_nothing(tmp_path):
     assert said.unknown == ("colour",)
     expected = {"hidden_size": 16, "intermediate_size": 64, "num_attention_heads": 2}
     assert said.generator == expected
+    assert said.objective == {"generator_hidden_size": 0.5}
+
+
+def test_the_generators_width_may_be_a_share(tmp_path):
+    fields = {"generator_hidden_size": 0.25, "untied_generator": True}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    said = OriginalConfig.load(str(tmp_path / "config.json"))
+    assert (said.generator, said.objective) == ({}, fields)
 
 
 @pytest.mark.parametrize(
