@@ -7,6 +7,7 @@ It needs nothing but tensorflow and tensorflow_text to be loaded, and none of th
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -48,12 +49,11 @@ def main(argv: list[str]) -> None:
 
 def question(description: dict[str, Any], folder: str) -> str:
     """A command line that asks `serving_default`."""
-    inputs = list(description["signatures"]["serving_default"]["inputs"])
-    text = "\\t".join(inputs) + "\\n" + "\\t".join(["..."] * len(inputs)) + "\\n"
+    inputs = description["signatures"]["serving_default"]["inputs"]
     command = f"python -m serving.predict --model {shlex.quote(folder)}"
     if len(inputs) == 1:
         return f"echo 'A sentence.' | {command}"
-    return f"printf '{text}' | {command} --format tsv"
+    return f"echo {shlex.quote(json.dumps(dict.fromkeys(inputs, '...')))} | {command}"
 
 
 if __name__ == "__main__":

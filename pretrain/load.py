@@ -136,6 +136,6 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> None:
             f"{model_dir}: its checkpoint does not hold the encoder, or the heads, that its"
             f" config.json describes ({str(error).splitlines()[0]})"
         ) from error
-    except tf.errors.OpError as error:
-        reason = str(error.message).splitlines()[0]
+    except (tf.errors.OpError, IndexError, RuntimeError) as error:  # what a cut file gives
+        reason = str(error).splitlines()[0]
         raise InputError(f"{path}: the checkpoint cannot be read ({reason})") from error

@@ -7,7 +7,7 @@ import tensorflow as tf
 from serving.network import Network
 from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
 
-_VECTORS = {
+TOKEN_VECTORS = {
     "pooled": "float32 [B, D], the hidden state of [CLS]",
     "mean": "float32 [B, D], the mean of `tokens`, [CLS] and [SEP] among them",
     "tokens": "float32 [B, S, D], the last layer's hidden states; 0 at padding",
@@ -26,7 +26,7 @@ def embeddings(network: Network) -> Signature:
             "truncated": rows.truncated,
         }
 
-    outputs = {**_VECTORS, "pieces": PIECES, "num_pieces": NUM_PIECES, "truncated": TRUNCATED}
+    outputs = {**TOKEN_VECTORS, "pieces": PIECES, "num_pieces": NUM_PIECES, "truncated": TRUNCATED}
     return Signature("vectors of a text and of its word pieces", function, {"text": TEXT}, outputs)
 
 

@@ -84,6 +84,12 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
     }
 
 
+def check_new_folder(path: str) -> None:
+    """Raises InputError where a folder cannot be made because something is there."""
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"{path}: should be a folder that is empty or does not exist yet")
+
+
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder beside `path`, which becomes `path` at the end.
@@ -92,10 +98,8 @@ def new_folder(path: str) -> Iterator[str]:
         InputError: `path` exists and is not an empty folder, or an OSError in the block. Nothing is
             left behind then.
     """
-    path = path.rstrip("/") or path
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise InputError(f"{path}: should be a folder that is empty or does not exist yet")
-    temporary = f"{path}.tmp-{os.getpid()}"
+    check_new_folder(path)
+    temporary = f"{path.rstrip(os.sep)}.tmp-{os.getpid()}"
     try:
         os.makedirs(temporary)
         yield temporary

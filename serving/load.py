@@ -173,7 +173,7 @@ def _variable_names(model_dir: str) -> list[str]:
     path = latest_checkpoint(model_dir)
     try:
         return [name for name, _ in tf.train.list_variables(path)]
-    except (tf.errors.OpError, ValueError) as error:
+    except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: the checkpoint cannot be read ({reason})") from error
 

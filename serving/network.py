@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from model import Encoder
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors, described
 from serving.text import TextLayout
@@ -13,6 +14,13 @@ from serving.text import TextLayout
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 # Rows of one long text are computed so many at a time, lest it fill the memory.
 _MOST_ROWS = 32
+
+
+def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], tf.Tensor]:
+    """A function from `FEATURES` to hidden states [B, S, D], traced once for all its callers."""
+    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
+    traced = tf.function(lambda features: encoder(features).sequence, input_signature=[specs])
+    return lambda features: traced({name: features[name] for name in FEATURES})
 
 
 class Network:
@@ -28,14 +36,11 @@ class Network:
         self.layout = TextLayout(
             model.vocabulary, model.max_seq_length, pads_to_limit=model.pads_to_limit
         )
-        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
-        self._encode = tf.function(
-            lambda features: model.encoder(features).sequence, input_signature=[specs]
-        )
+        self._encode = encoder_in_graph(model.encoder)
 
     def encode(self, features: Tensors) -> tf.Tensor:
         """Hidden states [B, S, D], in the dtype of the arithmetic."""
-        return self._encode({name: features[name] for name in FEATURES})
+        return self._encode(features)
 
     def predict(self, features: Tensors) -> Tensors:
         """What the task's head predicts for rows; see `model.task_heads`."""

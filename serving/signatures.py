@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from serving.classification import classification, regression
 from serving.embeddings import embeddings
-from serving.load import ServedModel
+from serving.load import PRETRAINING, ServedModel
 from serving.network import Network
+from serving.pretraining import pretraining
 from serving.signature import Signature
 from serving.spans import spans
 from serving.tagging import tagging
@@ -15,6 +16,7 @@ _KINDS = {
     "regression": regression,
     "tagging": tagging,
     "span": spans,
+    PRETRAINING: pretraining,
 }
 
 

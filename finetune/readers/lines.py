@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 
 from errors import InputError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_lines(path: str, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(
+    path: str, *, keep_ends: bool = False, source: Iterable[bytes] | None = None
+) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, line) of a UTF-8 file; a byte order mark is dropped.
 
     Only a line feed ends a line (with a carriage return before it or not): the official files
@@ -18,12 +21,13 @@ def read_lines(path: str, *, keep_ends: bool = False) -> Iterator[tuple[int, str
     Args:
         path: the file.
         keep_ends: whether lines keep what ends them.
+        source: its lines, where it is open already; `path` then only names it in errors.
 
     Raises:
         InputError: the file cannot be opened, or a line is not UTF-8.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") if source is None else contextlib.nullcontext(source) as file:
             for number, line in enumerate(file, start=1):
                 if number == 1:
                     line = line.removeprefix(_BYTE_ORDER_MARK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from absl import logging
@@ -24,6 +24,7 @@ def read_table(
     header: bool = True,
     optional: Collection[str] = (),
     lenient: bool = False,
+    source: Iterable[bytes] | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
 
@@ -36,11 +37,12 @@ def read_table(
         header: whether the first line names the columns.
         optional: roles whose column may be missing from the table.
         lenient: whether rows with a wrong number of fields are left out, and counted in the log.
+        source: see `read_lines`.
 
     Raises:
         InputError: a missing column, a wrong number of fields, broken quoting.
     """
-    records = _csv_records(path) if quoted else _tsv_records(path)
+    records = _csv_records(path, source) if quoted else _tsv_records(path, source)
     places, width, skipped = None, 0, []
     for number, fields in records:
         where = f"{path}, line {number}"
@@ -65,15 +67,16 @@ def read_table(
         )  # fmt: skip
 
 
-def _tsv_records(path: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in read_lines(path):
+def _tsv_records(path: str, source: Iterable[bytes] | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in read_lines(path, source=source):
         if line:
             yield number, line.split("\t")
 
 
-def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(path: str, source: Iterable[bytes] | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(2**31 - 1)  # a document may be longer than the default of 131,072
-    reader = csv.reader((line for _, line in read_lines(path, keep_ends=True)), strict=True)
+    lines = (line for _, line in read_lines(path, keep_ends=True, source=source))
+    reader = csv.reader(lines, strict=True)
     number = 1  # where the record begins: one with line breaks inside of quotes ends later
     try:
         for fields in reader:
@@ -131,14 +134,18 @@ def _nearest(name: str | int, names: list[str]) -> str:
 
 
 def read_jsonl(
-    path: str, columns: dict[str, str | int], *, optional: Collection[str] = ()
+    path: str,
+    columns: dict[str, str | int],
+    *,
+    optional: Collection[str] = (),
+    source: Iterable[bytes] | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a file with one JSON object per line; arguments as `read_table`'s.
 
     Raises:
         InputError: a line that is not a JSON object, a missing key, half a surrogate pair.
     """
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, source=source):
         if not line.strip():
             continue
         where = f"{path}, line {number}"

@@ -14,8 +14,11 @@ from finetune.objective import FineTuning, create_head
 from finetune.task import Task
 from finetune.trial import TASK_FILE, WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
+from pretrain import hparams as pretraining_hparams
+from pretrain.load import special_ids
+from pretrain.objectives import build_objective
 from tests.finetune.squad_support import vocabulary
-from tests.model_support import TINY, randomize
+from tests.model_support import TINY, random_features, randomize
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
 
@@ -57,6 +60,11 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
     objective = FineTuning(encoder, create_head(own, encoder, hparams))
     randomize(encoder, seed, scale=0.3)
     randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)
+    if own.kind in ("classification", "tagging"):
+        # Or one label would be the answer to everything: the mean score of each becomes 0.
+        states = encoder(random_features(20, 20, range(2, 22), config.vocab_size)).sequence
+        scores = tf.reshape(objective.head(states), [-1, len(own.labels)])
+        objective.head.dense.bias.assign_sub(tf.reduce_mean(scores, 0))
     describe(folder, config, words, dataclasses.asdict(hparams))
     (folder / TASK_FILE).write_text(json.dumps(own.to_json()))
     save(folder, tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
@@ -91,3 +99,36 @@ def rows_of(encoded, numbers, S):
         mask[place, :length] = 1
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}
+
+
+def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hparams):
+    """Writes a pre-trained model of random weights, as run_pretraining.py leaves it.
+
+    Args:
+        folder: the model directory.
+        words: its vocabulary.
+        parts: names of what the checkpoint holds, such as "encoder"; by default everything.
+        seed: of the weights.
+        **hparams: of PretrainingHParams.
+
+    Returns:
+        The objective.
+    """
+    overrides = dataclasses.asdict(TINY.replace(vocab_size=words.size, num_hidden_layers=1))
+    overrides |= hparams.pop("overrides", {})
+    values = {"model_size": "convbert-tiny", "model_hparam_overrides": overrides}
+    values |= {"generator_hidden_size": 0.5, "max_seq_length": 24, **hparams}
+    hparams = pretraining_hparams.resolve_hparams(values, words.size)
+    config = pretraining_hparams.encoder_config(hparams, words.size)
+    objective = build_objective(hparams, config, special_ids(words))
+    networks = {
+        name: getattr(objective, name)
+        for name in ("encoder", "head", "generator", "generator_head")
+        if getattr(objective, name, None) is not None
+    }
+    for number, network in enumerate(networks.values()):
+        randomize(network, seed + number, scale=0.3)
+    describe(folder, config, words, dataclasses.asdict(hparams))
+    kept = {name: network for name, network in networks.items() if parts is None or name in parts}
+    save(folder, tf.train.Checkpoint(objective=tf.train.Checkpoint(**kept)), "model.ckpt")
+    return objective

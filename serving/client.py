@@ -1,0 +1,152 @@
+"""Asks a SavedModel that export_savedmodel.py wrote, and says what it answers as JSON objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops are in the graph)
+
+from errors import InputError
+from files import read_json
+from serving.records import WORD_LIST, Inputs, Record, json_keys
+from serving.signature import described
+
+# Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
+DESCRIPTION = os.path.join("assets.extra", "model.json")
+_DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
+_COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # how long a row is on an axis
+_LEFT_OUT = (*_COUNTS.values(), "tokens")
+
+
+class Client:
+    """One signature of a SavedModel.
+
+    Args:
+        folder: the SavedModel.
+        signature: its name.
+
+    Attributes:
+        inputs: what the signature takes.
+
+    Raises:
+        InputError: no SavedModel of ours, or no such signature.
+    """
+
+    def __init__(self, folder: str, signature: str = "serving_default"):
+        self.description = _read_description(folder)
+        signatures = self.description["signatures"]
+        asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
+        if signature not in asked:
+            raise InputError(
+                f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
+            )
+        self.inputs = Inputs(signatures[signature]["inputs"], self.description["task"])
+        self._outputs = signatures[signature]["outputs"]
+        try:
+            self._model = tf.saved_model.load(folder)
+        except (OSError, tf.errors.OpError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{folder}: the SavedModel cannot be loaded ({reason})") from error
+        self._ask = self._model.signatures[signature]
+
+    def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
+        """What the model says of records, in their order; texts of similar length share a batch.
+
+        Raises:
+            InputError: the model cannot answer a batch; names where it stands.
+        """
+        lengths = [sum(map(len, record.values.values())) for record in records]
+        order = np.argsort(lengths, kind="stable")
+        found: dict[int, dict[str, Any]] = {}
+        for start in range(0, len(order), batch_size):
+            numbers = order[start : start + batch_size]
+            rows = self._answer([records[number] for number in numbers])
+            found.update(zip(numbers.tolist(), rows))
+        return (found[number] for number in range(len(records)))
+
+    def _answer(self, batch: list[Record]) -> list[dict[str, Any]]:
+        inputs = {}
+        for name in self.inputs.names:
+            values = [record.values[name] for record in batch]
+            if name == WORD_LIST:
+                values = tf.ragged.constant(values, dtype=tf.string, ragged_rank=1).to_tensor("")
+            inputs[name] = tf.constant(values, tf.string)
+        try:
+            outputs = {name: value.numpy() for name, value in self._ask(**inputs).items()}
+        except tf.errors.OpError as error:
+            places = " to ".join(dict.fromkeys((batch[0].where, batch[-1].where)))
+            reason = str(error.message).splitlines()[0]
+            raise InputError(f"{places}: the model cannot answer ({reason})") from error
+        return [
+            {"id": record.id, **self._row({name: value[i] for name, value in outputs.items()})}
+            for i, record in enumerate(batch)
+        ]
+
+    def _row(self, values: dict[str, np.ndarray]) -> dict[str, Any]:
+        """The outputs of one record, in the form of finetune/predictions.py where it has one."""
+        found = {
+            name: _plain(_without_padding(value, described(self._outputs[name])[1][1:], values))
+            for name, value in values.items()
+            if name not in _LEFT_OUT
+        }
+        if "label" in found:
+            shares = dict(zip(self.description["labels"], found["probabilities"]))
+            row = {"prediction": found["label"], "probabilities": shares}
+        elif "tags" in found:
+            row = {"words": found["words"], "prediction": found["tags"]}
+        elif "answer" in found:
+            places = {name: found[name] for name in ("start", "end", "score", "null_score")}
+            row = {"prediction": found["answer"], **places}
+        elif "score" in found:
+            row = {"prediction": found["score"]}
+        else:
+            row = found
+        return {**row, "truncated": found["truncated"]}
+
+
+def signature_for(folder: str, line: bytes) -> str:
+    """The signature that rows like this line are meant for: `words` for lists of words.
+
+    Raises:
+        InputError: no SavedModel of ours.
+    """
+    description = _read_description(folder)
+    item = description["signatures"].get(WORD_LIST)
+    if item is not None:
+        keys = json_keys(line)
+        if Inputs(item["inputs"], description["task"]).columns(keys)[WORD_LIST] in keys:
+            return WORD_LIST
+    return "serving_default"
+
+
+def _without_padding(
+    value: np.ndarray, axes: Sequence[str], values: dict[str, np.ndarray]
+) -> np.ndarray:
+    """An output of one record, cut to its own length along the axes that have one."""
+    counts = [values.get(_COUNTS.get(axis)) for axis in axes]
+    return value[tuple(slice(count) for count in counts)] if axes else value
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy value as JSON has it."""
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode()
+    value = value.item()
+    return round(value, _DIGITS) if isinstance(value, float) else value
+
+
+def _read_description(folder: str) -> dict[str, Any]:
+    path = os.path.join(folder, DESCRIPTION)
+    if not os.path.exists(path):
+        raise InputError(f"{path}: there is no such file, so this is no model of export_savedmodel")
+    description = read_json(path)
+    missing = {"kind", "labels", "task", "signatures"} - set(description)
+    if missing:
+        raise InputError(f"{path}: should have the keys {', '.join(sorted(missing))}")
+    return description

@@ -1,0 +1,105 @@
+"""What a pre-trained model can be asked: vectors, replaced tokens, masked tokens."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from serving.embeddings import TOKEN_VECTORS, embeddings, vectors
+from serving.network import Network, encoder_in_graph, token_ids
+from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
+from serving.text import take, valid_utf8
+
+MASK = "[MASK]"
+NUM_CANDIDATES = 10
+
+
+def pretraining(network: Network) -> dict[str, Signature]:
+    """The signatures that the model has the heads for; `serving_default` is `embeddings`."""
+    found = {"serving_default": embeddings(network)}
+    outputs, replaced = dict(TOKEN_VECTORS), network.model.discriminator_head is not None
+    if replaced:
+        found["replaced_tokens"] = replaced_tokens(network)
+        outputs["replaced"] = "float32 [B, S], the probability that a token was replaced"
+    if network.model.masked_lm is not None:
+        found["masked_tokens"] = masked_tokens(network)
+
+    def of_ids(features: Tensors) -> Tensors:
+        answers = vectors(network, features)
+        if replaced:
+            answers["replaced"] = _probabilities(network, network.encode(features))
+        return answers
+
+    raw = token_ids(network, "vectors of a row of token ids", of_ids, outputs)
+    return {**found, "token_ids": raw}
+
+
+def replaced_tokens(network: Network) -> Signature:
+    """Of each word piece, whether a discriminator takes it for replaced."""
+
+    def function(text):
+        rows = network.layout.single(text)
+        probabilities = _probabilities(network, network.encode(rows.features))
+        mask = tf.cast(rows.features["input_mask"], tf.float32)
+        return {
+            "pieces": network.layout.pieces(rows),
+            "probabilities": probabilities * mask,
+            "num_pieces": rows.lengths,
+            "truncated": rows.truncated,
+        }
+
+    outputs = {
+        "pieces": PIECES,
+        "probabilities": "float32 [B, S], that the piece was replaced; 0 at padding",
+        "num_pieces": NUM_PIECES,
+        "truncated": TRUNCATED,
+    }
+    about = "of each word piece of a text, how probable it is that another stood there"
+    return Signature(about, function, {"text": TEXT}, outputs)
+
+
+def _probabilities(network: Network, states: tf.Tensor) -> tf.Tensor:
+    return tf.sigmoid(network.model.discriminator_head(states))  # [B, S]
+
+
+def masked_tokens(network: Network) -> Signature:
+    """The word pieces that a masked language model would put in the place of each [MASK]."""
+    encoder, head = network.model.masked_lm
+    encode = encoder_in_graph(encoder)
+    layout, mask_id = network.layout, network.layout.vocabulary.mask_id
+    K = min(NUM_CANDIDATES, network.model.config.vocab_size)
+
+    def function(text):
+        rows = layout.single_row(masked_pieces(text))
+        ids = rows.features["input_ids"]
+        places = tf.ragged.boolean_mask(
+            tf.broadcast_to(tf.range(tf.shape(ids)[1]), tf.shape(ids)), ids == mask_id
+        )  # [B, (M)]
+        positions = places.to_tensor()  # [B, M]
+        logits = head(encode(rows.features), positions)  # [B, M, V]
+        probabilities, candidates = tf.math.top_k(tf.nn.softmax(logits), K)
+        masks = places.row_lengths()
+        is_mask = tf.sequence_mask(masks, tf.shape(positions)[1])[..., None]  # [B, M, 1]
+        return {
+            "candidates": tf.where(is_mask, layout.piece_names(candidates), ""),
+            "probabilities": tf.where(is_mask, probabilities, 0.0),
+            "num_masks": tf.cast(masks, tf.int32),
+            "truncated": rows.truncated,
+        }
+
+    def masked_pieces(text):
+        """Word pieces of texts, int32 [B, (n)], in which [MASK] is a piece of its own."""
+        parts = tf.strings.split(valid_utf8(text), MASK)  # [B, (parts)], one more than masks
+        pieces = layout.tokenizer.tokenize_ragged(parts.values)
+        mask = tf.fill([pieces.nrows(), 1], mask_id)
+        joined = parts.with_values(tf.concat([pieces, mask], 1)).merge_dims(1, 2)
+        return take(joined, joined.row_lengths() - 1)
+
+    outputs = {
+        "candidates": f"string [B, M, K], the {K} most probable pieces for each {MASK}, best first;"
+        ' "" after the last mask',
+        "probabilities": "float32 [B, M, K], theirs",
+        "num_masks": f"int32 [B], how many {MASK} there are",
+        "truncated": TRUNCATED + "; what was cut off may have held masks",
+    }
+    about = f"what may stand in the places of a text that are marked {MASK}"
+    return Signature(about, function, {"text": f"{TEXT}, with {MASK} in it"}, outputs)

@@ -1,0 +1,167 @@
+"""The rows of a file, or of standard input, as the inputs of a signature; read as they come."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from errors import InputError
+from finetune.readers.lines import read_lines
+from finetune.readers.tables import Row, read_jsonl, read_table
+
+FORMATS = ("lines", "tsv", "csv", "jsonl")
+_EXTENSIONS = {".txt": "lines", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
+# The roles of a task's columns, under the names of a signature's inputs.
+_ROLES = {"text": "text_a", "text_pair": "text_b", "words": "words"}
+WORD_LIST = "words"  # the input that is a list
+
+
+class Record(NamedTuple):
+    """One row.
+
+    Attributes:
+        where: where it stands ("reviews.tsv, line 3").
+        id: from the column `id`, or its number from 0.
+        values: input -> text, or list of words.
+    """
+
+    where: str
+    id: str
+    values: dict[str, Any]
+
+
+class Inputs:
+    """What a signature takes, and what the columns of a file may be called.
+
+    Args:
+        names: the signature's inputs.
+        task: the task's declaration as JSON, None of a pre-trained model: its column names, too,
+            stand for the inputs.
+    """
+
+    def __init__(self, names: Iterable[str], task: dict[str, Any] | None):
+        self.names = list(names)
+        self._columns = task["columns"] if task else {}
+        self.header = task["header"] if task else True
+
+    def columns(self, known: Iterable[str]) -> dict[str, str | int]:
+        """Input -> the column of that name or of the task's, whichever is known."""
+        known = set(known)
+        columns = {name: name for name in self.names}
+        for name in self.names:
+            own = self._columns.get(_ROLES.get(name))
+            if name not in known and own in known:
+                columns[name] = own
+        if "id" not in self.names:
+            columns["id"] = "id" if "id" in known else self._columns.get("id", "id")
+        return columns
+
+    def numbers(self) -> dict[str, int]:
+        """Input -> number of its column in a table without a header: the task's, or in order."""
+        own = [self._columns.get(_ROLES.get(name)) for name in self.names]
+        if all(isinstance(number, int) for number in own):
+            return dict(zip(self.names, own))
+        return {name: number for number, name in enumerate(self.names)}
+
+
+def infer_format(path: str, first_line: bytes, inputs: Inputs) -> str:
+    """One of FORMATS by the file's extension, or else by its first line.
+
+    Raises:
+        InputError: neither says it.
+    """
+    extension = os.path.splitext(path)[1].lower()
+    if extension in _EXTENSIONS:
+        return _EXTENSIONS[extension]
+    if json_keys(first_line):
+        return "jsonl"
+    if len(inputs.names) == 1 and inputs.names != [WORD_LIST]:
+        return "lines"
+    raise InputError(
+        f"{path}: --format should say how {', '.join(inputs.names)} are written: tsv, csv or jsonl"
+    )
+
+
+def read_records(
+    path: str,
+    lines: Iterable[bytes],
+    inputs: Inputs,
+    file_format: str | None = None,
+    header: bool | None = None,
+) -> Iterator[Record]:
+    """Yields the rows.
+
+    Args:
+        path: names the file in errors.
+        lines: the lines of the file, read when they are needed.
+        inputs: what is wanted.
+        file_format: one of FORMATS; by default inferred.
+            "lines": every line is a text, an empty one, too.
+        header: whether a table begins with the names of its columns; by default as in the task's
+            files.
+
+    Raises:
+        InputError: a line that is not as it should be; names it.
+    """
+    lines = iter(lines)
+    first = next(lines, None)
+    if first is None:
+        return
+    source = itertools.chain([first], lines)
+    file_format = file_format or infer_format(path, first, inputs)
+    header = inputs.header if header is None else header
+    if file_format == "lines":
+        rows = _read_texts(path, source, inputs)
+    elif file_format == "jsonl":
+        rows = read_jsonl(path, inputs.columns(json_keys(first)), optional=("id",), source=source)
+    else:
+        columns = inputs.columns(_fields(first, file_format)) if header else inputs.numbers()
+        rows = read_table(
+            path, file_format == "csv", columns, header=header, optional=("id",), source=source
+        )
+    for number, (where, values) in enumerate(rows):
+        identity = str(values.pop("id", number))
+        _check(where, values)
+        yield Record(where, identity, values)
+
+
+def _read_texts(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[Row]:
+    if len(inputs.names) != 1 or inputs.names == [WORD_LIST]:
+        raise InputError(
+            f"{path}: lines hold one text each, but {', '.join(inputs.names)} are wanted; use tsv,"
+            " csv or jsonl"
+        )
+    for number, line in read_lines(path, source=source):
+        yield f"{path}, line {number}", {inputs.names[0]: line}
+
+
+def json_keys(line: bytes) -> list[str]:
+    """The keys of a line that is a JSON object; none of any other."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return []  # the reader says what is wrong
+    return list(value) if isinstance(value, dict) else []
+
+
+def _fields(line: bytes, file_format: str) -> list[str]:
+    text = line.decode("utf-8-sig", errors="replace").strip("\r\n")
+    separator = "\t" if file_format == "tsv" else ","
+    return [name.strip().strip('"') for name in text.split(separator)]
+
+
+def _check(where: str, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if name != WORD_LIST:
+            if not isinstance(value, str):
+                raise InputError(f"{where}: `{name}` should be a text. Received: {value!r:.60}")
+            continue
+        words = value if isinstance(value, list) else [None]
+        if not all(isinstance(word, str) and word for word in words):
+            raise InputError(
+                f"{where}: `{name}` should be a list of words that are not empty. Received:"
+                f" {value!r:.60}"
+            )

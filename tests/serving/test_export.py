@@ -1,0 +1,313 @@
+"""The SavedModel as a folder: alone in the world, complete, whole or not there."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from tensorflow.core.protobuf import saved_model_pb2
+
+from errors import InputError
+from finetune.load import best_run, load_fine_tuned
+from serving import export as exporting
+from serving.export import export, size_on_disk
+from serving.load import load
+from serving.signature import described
+from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+TEXTS = ["the city was born in 1995", "", "who? " * 40, "Café in 北京"]
+# Prints what a SavedModel answers, with nothing but these imports.
+ASK = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+texts = tf.constant(json.loads(sys.argv[2]))
+answers = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](text=texts)
+ours = {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
+answers = {name: value.numpy().tolist() for name, value in answers.items()}
+answers["label"] = [label.decode() for label in answers["label"]]
+print(json.dumps([answers, sorted(ours)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Folder with run, float32 and mixed_bfloat16; and what both said of themselves."""
+    folder = tmp_path_factory.mktemp("export")
+    fine_tuned(folder / "run", task("classification"), linear_groups=2)
+    said = {
+        precision: export(
+            load(str(folder / "run"), precision=precision), str(folder / precision), "run"
+        )
+        for precision in ("float32", "mixed_bfloat16")
+    }
+    return folder, said
+
+
+def ask(folder, texts=TEXTS):
+    answers = tf.saved_model.load(str(folder)).signatures["serving_default"](tf.constant(texts))
+    return {name: value.numpy() for name, value in answers.items()}
+
+
+def test_it_answers_without_this_repository(exported, tmp_path):
+    folder, _ = exported
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, str(folder / "float32"), json.dumps(TEXTS)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    answers, ours = json.loads(done.stdout)
+    assert ours == []
+    expected = ask(folder / "float32")
+    assert answers["label"] == [label.decode() for label in expected["label"]]
+    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-6)
+    assert answers["truncated"] == [False, False, True, False]
+
+
+def test_the_graph_needs_nothing_special(exported):
+    folder, _ = exported
+    for precision in ("float32", "mixed_bfloat16"):
+        saved = saved_model_pb2.SavedModel()
+        saved.ParseFromString((folder / precision / "saved_model.pb").read_bytes())
+        library = saved.meta_graphs[0].graph_def.library.function
+        assert len(library) > 3
+        for function in library:
+            assert not function.attr["_XlaMustCompile"].b, function.signature.name
+            operations = {node.op for node in function.node_def}
+            assert not {op for op in operations if "PyFunc" in op or "XlaLaunch" in op}
+
+
+def test_what_travels_with_it(exported):
+    folder, said = exported
+    description = json.loads((folder / "float32/assets.extra/model.json").read_text())
+    assert description == said["float32"]
+    assert description["kind"] == "classification"
+    assert description["labels"] == ["bad", "fair", "good"]
+    assert description["max_seq_length"] == 24
+    vocabulary = description["vocabulary"]
+    assert (vocabulary["do_lower_case"], vocabulary["strip_accents"]) == (True, True)
+    lines = (folder / "float32" / vocabulary["file"]).read_text(encoding="utf-8").split("\n")
+    assert tuple(lines[:-1]) == WORDS.tokens
+    assert description["encoder"]["linear_groups"] == 2
+    assert description["training"]["hparams"]["learning_rate"] == 3e-4
+    assert description["versions"]["tensorflow"] == tf.__version__
+    loaded = tf.saved_model.load(str(folder / "float32"))
+    assert set(description["signatures"]) == set(loaded.signatures)
+    for name, item in description["signatures"].items():
+        outputs = loaded.signatures[name].structured_outputs
+        assert {key: described(about)[0] for key, about in item["outputs"].items()} == {
+            key: value.dtype.name for key, value in outputs.items()
+        }
+        inputs = loaded.signatures[name].structured_input_signature[1]
+        assert set(inputs) == set(item["inputs"])
+
+
+def test_bfloat16_is_what_the_network_computes_at_half_the_size(exported):
+    folder, _ = exported
+    data = "variables/variables.data-00000-of-00001"
+    sizes = [(folder / name / data).stat().st_size for name in ("mixed_bfloat16", "float32")]
+    assert sizes[0] < 0.6 * sizes[1]
+    assert sizes[1] < size_on_disk(str(folder / "float32"))
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    objective = load_fine_tuned(str(folder / "run")).objective
+    served = load(str(folder / "run"), precision="mixed_bfloat16").objective
+    ids = tf.constant(np.random.default_rng(0).integers(5, 99, [6, 20]), tf.int32)
+    features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
+    expected, found = objective.predict(features)["logits"], served.predict(features)["logits"]
+    np.testing.assert_array_equal(found, expected)  # to the bit
+    dtypes = {variable.dtype for variable in served.variables}
+    assert dtypes == {tf.float32, tf.bfloat16}
+    full, half = (ask(folder / name) for name in ("float32", "mixed_bfloat16"))
+    assert half["probabilities"].dtype == np.float32
+    np.testing.assert_allclose(half["probabilities"], full["probabilities"], atol=0.03)
+
+
+def test_loading_a_run_gives_its_network_back(tmp_path):
+    own = task("regression", True, label_range=(1.0, 5.0))
+    objective, hparams, words = fine_tuned(tmp_path, own)
+    loaded = load_fine_tuned(str(tmp_path))
+    assert (loaded.task, loaded.hparams, loaded.vocabulary) == (own, hparams, words)
+    for ours, theirs in zip(loaded.objective.variables, objective.variables):
+        np.testing.assert_array_equal(ours, theirs)
+    assert load_fine_tuned(str(tmp_path), max_seq_length=40).hparams.max_seq_length == 40
+
+
+def write_result(folder, score, setting, trial, init="pretrained", name="own_classification"):
+    folder.mkdir(parents=True)
+    result = {"task": name, "setting": {"learning_rate": setting}, "trial": trial, "init": init}
+    result |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_of_a_folder_of_runs_the_best_is_taken(tmp_path):
+    """The best run of the setting of best median, as for the GLUE submission."""
+    runs = {
+        (1e-3, 0): 70,
+        (1e-3, 1): 72,
+        (1e-3, 2): 71,
+        (1e-2, 0): 50,
+        (1e-2, 1): 90,
+        (1e-2, 2): 60,
+    }
+    for (setting, trial), score in runs.items():
+        write_result(tmp_path / f"a/{setting}/trial_{trial}", score, setting, trial)
+    write_result(tmp_path / "a/random/trial_0", 99, 1e-3, 0, init="random")
+    assert best_run(str(tmp_path)) == str(tmp_path / "a/0.001/trial_1")
+    write_result(tmp_path / "b/x/trial_0", 99, 1e-3, 0, name="b")
+    with pytest.raises(InputError, match="the runs of one task and one model"):
+        best_run(str(tmp_path))
+
+
+def spoiled(folder, change):
+    """The folder of a run in which something has been changed."""
+    fine_tuned(folder, task("classification"), num_hidden_layers=1)
+    change(folder)
+    return str(folder)
+
+
+def shorten_vocabulary(folder):
+    path = folder / "vocab.txt"
+    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
+
+
+def change_casing(folder):
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+
+
+def remove(pattern):
+    def change(folder):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+    return change
+
+
+def cut_data(folder):
+    (path,) = folder.glob("checkpoints/*.data*")
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def widen(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (shorten_vocabulary, "should have the 230 tokens"),
+        (change_casing, "is not what the model was trained with"),
+        (remove("checkpoints/checkpoint"), "there is no checkpoint"),
+        (remove("checkpoints/*.data*"), "checkpoint cannot be read"),
+        (cut_data, "checkpoint cannot be read"),
+        (widen, "does not hold the encoder"),
+        (remove("hparams.json"), "hparams.json"),
+        (lambda folder: (folder / "task.json").write_text("{"), "task.json, line 1"),
+    ],
+)
+def test_model_directories_that_cannot_be_served(tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        load(spoiled(tmp_path, change))
+
+
+def test_what_else_is_refused(tmp_path):
+    run = spoiled(tmp_path / "run", lambda folder: None)
+    for arguments, message in (
+        ((str(tmp_path / "nothing"), {}), "there is no such folder"),
+        ((str(tmp_path / "run" / "checkpoints"), {}), "should hold finished runs"),
+        ((run, {"max_seq_length": 65}), "at most 64"),
+        ((run, {"max_seq_length": 7}), "at least 8"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load(arguments[0], **arguments[1])
+    pretrained(tmp_path / "electra")
+    with pytest.raises(InputError, match="at most 64"):
+        load(str(tmp_path / "electra"), max_seq_length=65)
+    assert load(str(tmp_path / "electra"), max_seq_length=64).max_seq_length == 64
+    assert load(str(tmp_path / "electra")).max_seq_length == 24
+
+
+def test_weights_that_are_not_finite(tmp_path):
+    objective, *_ = fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
+    bias = objective.head.dense.bias
+    bias.assign(tf.constant([0.0, np.nan, np.inf]))
+    save(tmp_path, tf.train.Checkpoint(objective=objective), "weights")
+    with pytest.raises(InputError, match=r"bias.* should have finite values. Received: 2 of 3"):
+        load(str(tmp_path))
+
+
+def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
+    model = load(spoiled(tmp_path / "run", lambda folder: None))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("")
+    with pytest.raises(InputError, match="should be a folder that is empty"):
+        export(model, str(tmp_path / "full"), "run")
+    with pytest.raises(InputError, match="should be a folder that is empty"):
+        export(model, str(tmp_path / "full" / "file"), "run")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    before = sorted(os.listdir(tmp_path))
+    monkeypatch.setattr(exporting, "_check", fail)
+    with pytest.raises(InputError, match="No space left on device"):
+        export(model, str(tmp_path / "saved"), "run")
+    assert sorted(os.listdir(tmp_path)) == before
+    monkeypatch.undo()
+    (tmp_path / "empty").mkdir()
+    export(model, str(tmp_path / "empty"), "run")
+    assert (tmp_path / "empty" / "saved_model.pb").exists()
+
+
+def test_an_answer_that_changed_in_saving_is_noticed(tmp_path):
+    model = load(spoiled(tmp_path / "run", lambda folder: None))
+    export(model, str(tmp_path / "saved"), "run")
+    sample = {"text": tf.constant(["the city"])}
+    answers = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](**sample)
+    exporting._check(str(tmp_path / "saved"), sample, answers)
+    for name, value in (("scores", answers["scores"] + 1e-3), ("label", tf.constant(["?"]))):
+        with pytest.raises(RuntimeError, match=f"`{name}`"):
+            exporting._check(str(tmp_path / "saved"), sample, {**answers, name: value})
+
+
+def test_the_command(tmp_path):
+    """Says what can be asked, and the question it prints can be asked."""
+    fine_tuned(tmp_path / "run", task("classification", True), num_hidden_layers=1)
+    command = [sys.executable, "export_savedmodel.py", f"--model_dir={tmp_path / 'run'}"]
+    command += [f"--output_dir={tmp_path / 'saved model'}", "--max_seq_length=30"]
+    environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
+    settings = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(command, **settings)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "MB, float32, classification" in lines[0]
+    assert "    text, text_pair -> label, scores, probabilities, truncated" in lines
+    description = json.loads((tmp_path / "saved model/assets.extra/model.json").read_text())
+    assert description["max_seq_length"] == 30
+    answer = subprocess.run(lines[-1].strip(), shell=True, **settings)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["prediction"] in ("bad", "fair", "good")
+    again = subprocess.run(command, **settings)
+    assert again.returncode == 1
+    assert again.stderr.strip().endswith("should be a folder that is empty or does not exist yet")
+
+
+def test_descriptions_that_lie_are_noticed():
+    signature = exporting.Signature(
+        "", lambda text: {"length": tf.strings.length(text)}, {"text": "string [B], "}, {}
+    )
+    for outputs in ({}, {"length": "int64 [B], "}, {"length": "int32 [B, S], "}):
+        with pytest.raises(ValueError, match="outputs should be"):
+            dataclasses.replace(signature, outputs=outputs).trace()
+    dataclasses.replace(signature, outputs={"length": "int32 [B], "}).trace()

@@ -1,0 +1,150 @@
+"""What pre-trained models answer, against their networks called eagerly."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.tokenization import Tokenizer
+from serving.load import load
+from serving.signatures import signatures
+from tests.serving.support import WORDS, pretrained
+
+TEXTS = ["the city was born", "", "who? " * 30, "[MASK] born in [MASK]", "a [MASK][MASK]b", "[MASK"]
+BAD = [b"", b"\xff[MASK]\xfe", b"\x00[MASK]", b"[MASK] " * 15_000, b"the " * 25_000]
+
+
+@pytest.fixture(scope="module")
+def electra(tmp_path_factory):
+    """(objective, signatures in the graph) of a generator and a discriminator."""
+    folder = tmp_path_factory.mktemp("electra")
+    objective = pretrained(folder)
+    return objective, {k: v.trace() for k, v in signatures(load(str(folder))).items()}
+
+
+def features_of(pieces: list[int], S: int) -> dict[str, tf.Tensor]:
+    """A row [CLS] pieces [SEP], padded."""
+    ids = [WORDS.cls_id, *pieces, WORDS.sep_id]
+    row = np.zeros([1, S], np.int32)
+    row[0, : len(ids)] = ids
+    mask = (np.arange(S) < len(ids)).astype(np.int32)[None]
+    values = (row, mask, np.zeros_like(row))
+    return dict(zip(("input_ids", "input_mask", "segment_ids"), map(tf.constant, values)))
+
+
+def tokenized(text: str) -> list[int]:
+    """Ids of a text in which [MASK] is a piece."""
+    ids = []
+    for number, part in enumerate(text.split("[MASK]")):
+        ids += [WORDS.mask_id] * (number > 0)
+        ids += Tokenizer(WORDS).tokenize([part])[0].tolist()
+    return ids
+
+
+def test_replaced_tokens(electra):
+    objective, asked = electra
+    found = asked["replaced_tokens"](tf.constant(TEXTS))
+    for index, text in enumerate(TEXTS):
+        ids = Tokenizer(WORDS).tokenize([text])[0].tolist()
+        assert bool(found["truncated"][index]) == (len(ids) > 22)
+        features = features_of(ids[:22], 24)
+        logits = objective.head(objective.encoder(features).sequence)[0].numpy()
+        n = int(found["num_pieces"][index])
+        assert n == len(ids[:22]) + 2
+        expected = 1 / (1 + np.exp(-logits[:n]))
+        np.testing.assert_allclose(found["probabilities"][index, :n], expected, rtol=0, atol=1e-5)
+        pieces = ["[CLS]", *(WORDS.tokens[i] for i in ids[:22]), "[SEP]"]
+        assert [piece.decode() for piece in found["pieces"][index, :n].numpy()] == pieces
+        assert not found["probabilities"][index, n:].numpy().any()
+
+
+def test_masked_tokens(electra):
+    objective, asked = electra
+    found = asked["masked_tokens"](tf.constant(TEXTS))
+    assert found["num_masks"].numpy().tolist() == [0, 0, 0, 2, 2, 0]
+    assert found["candidates"].shape == [6, 2, 10]
+    for index, text in enumerate(TEXTS):
+        ids = tokenized(text)[:22]
+        features = features_of(ids, 24)
+        places = [place + 1 for place, i in enumerate(ids) if i == WORDS.mask_id]
+        states = objective.generator(features).sequence
+        for number, place in enumerate(places):
+            logits = objective.generator_head(states, tf.constant([[place]]))[0, 0]
+            expected = tf.sort(tf.nn.softmax(logits), direction="DESCENDING")[:10]
+            given = found["probabilities"][index, number]
+            np.testing.assert_allclose(given, expected, rtol=0, atol=1e-5)
+            best = found["candidates"][index, number, 0].numpy().decode()
+            assert best == WORDS.tokens[int(tf.argmax(logits))]
+        assert not any(found["candidates"][index, len(places) :].numpy().ravel())
+        assert not found["probabilities"][index, len(places) :].numpy().any()
+
+
+def test_answers_do_not_depend_on_the_batch(electra):
+    _, asked = electra
+    for name in ("serving_default", "replaced_tokens", "masked_tokens"):
+        together = asked[name](tf.constant(TEXTS))
+        for index, text in enumerate(TEXTS):
+            for key, value in asked[name](tf.constant([text])).items():
+                expected = together[key][index]
+                inner = [slice(0, size) for size in value.shape[1:]]
+                if value.dtype == tf.float32:
+                    np.testing.assert_allclose(value[0], expected[inner], rtol=0, atol=1e-5)
+                else:
+                    np.testing.assert_array_equal(value[0].numpy(), expected[inner].numpy())
+
+
+def test_token_ids(electra):
+    objective, asked = electra
+    features = features_of(tokenized("the city"), 9)
+    found = asked["token_ids"](*features.values())
+    states = objective.encoder(features).sequence
+    np.testing.assert_allclose(found["tokens"][0, :4], states[0, :4], rtol=0, atol=1e-5)
+    logits = objective.head(states)
+    np.testing.assert_allclose(found["replaced"], tf.sigmoid(logits), rtol=0, atol=1e-5)
+
+
+def test_no_input_is_too_bad(electra):
+    _, asked = electra
+    for name in ("serving_default", "replaced_tokens", "masked_tokens"):
+        found = asked[name](tf.constant(BAD))
+        assert found["truncated"].numpy().tolist() == [False, False, False, True, True]
+        for value in found.values():
+            if value.dtype == tf.float32:
+                assert np.isfinite(value).all()
+        for texts in ([], [""], ["no mask"]):
+            for value in asked[name](tf.constant(texts, tf.string)).values():
+                assert value.shape[0] == len(texts)
+    assert asked["masked_tokens"](tf.constant(BAD))["num_masks"].numpy().tolist() == [
+        0,
+        1,
+        1,
+        22,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hparams", "parts", "expected"),
+    [
+        ({}, ("encoder",), set()),
+        ({}, ("encoder", "head"), {"replaced_tokens"}),
+        ({}, ("encoder", "generator", "generator_head"), {"masked_tokens"}),
+        ({}, ("encoder", "generator"), set()),
+        ({"untied_generator": False}, None, {"replaced_tokens", "masked_tokens"}),
+        ({"uniform_generator": True}, None, {"replaced_tokens"}),
+        ({"electra_objective": False}, None, {"masked_tokens"}),
+        ({"electra_objective": False}, ("encoder",), set()),
+    ],
+)
+def test_signatures_are_those_the_checkpoint_has_networks_for(tmp_path, hparams, parts, expected):
+    objective = pretrained(tmp_path, parts=parts, **hparams)
+    found = signatures(load(str(tmp_path)))
+    assert set(found) == {"serving_default", "embeddings", "token_ids"} | expected
+    if "masked_tokens" in expected and parts is None:
+        encoder = objective.encoder
+        head = getattr(objective, "generator_head", objective.head)
+        ids = tokenized("the [MASK]")
+        logits = head(encoder(features_of(ids, 4)).sequence, tf.constant([[2]]))
+        answer = found["masked_tokens"].trace()(tf.constant(["the [MASK]"]))
+        np.testing.assert_allclose(
+            answer["probabilities"][0, 0, 0], tf.reduce_max(tf.nn.softmax(logits)), atol=1e-5
+        )
