@@ -10,8 +10,8 @@ export MPLBACKEND ?= Agg
 
 # Reads real text that every machine has after installation (the documentation inside the installed
 # packages), pre-trains a small ConvBERT on it, and says what was learned; then fine-tunes it, and a
-# network of random weights, on a small task from the same text. Interrupt it whenever you like and
-# run it again: it goes on.
+# network of random weights, on a small task from the same text; exports the better one and asks it
+# about three passages. Interrupt it whenever you like and run it again: it goes on.
 quickstart: .venv/installed
 	$(BIN)/python build_pretraining_data.py --corpus_format installed_documentation \
 	    --vocab_size 8192 --output_dir $(QUICKSTART)
@@ -24,6 +24,13 @@ quickstart: .venv/installed
 	$(BIN)/python run_finetuning.py --model_dir $(QUICKSTART)/models/convbert-tiny \
 	    --task $(QUICKSTART)/word_order/task.json --recipe configs/quickstart_finetune.json \
 	    --init pretrained,random
+	rm -rf $(QUICKSTART)/savedmodel
+	$(BIN)/python export_savedmodel.py --output_dir $(QUICKSTART)/savedmodel \
+	    --model_dir $(QUICKSTART)/models/convbert-tiny/finetuning/word_order
+	head -n 3 $(QUICKSTART)/word_order/dev.jsonl | tee /dev/stderr | \
+	    $(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel
+	@echo "Ask more: echo 'Some passage of 16 to 40 words.' |" \
+	    "$(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel"
 
 # The longest files first, so that neither of the two workers is left alone with one at the end.
 test: .venv/installed-dev
