@@ -24,6 +24,7 @@ from pretrain.load import (
     load_encoder,
     load_hparams,
     needed_networks,
+    restore,
     special_ids,
     stored_parts,
 )
@@ -243,20 +244,8 @@ def load(folder: str) -> Conversion:
         notes.append(f"the state of the optimizer {hparams.optimizer} stays behind")
     else:
         parts["optimizer"] = optimizer
-    restore(parts, path)
+    restore(tf.train.Checkpoint(**parts), folder)
     return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes)
-
-
-def restore(parts: dict[str, tf.Module], path: str) -> None:
-    """Reads every variable of `parts` from a checkpoint; InputError when one is not there."""
-    try:
-        status = tf.train.Checkpoint(**parts).restore(path)
-        status.assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError, tf.errors.OpError) as error:
-        raise InputError(
-            f"{path}: does not hold the networks of its config.json and hparams.json"
-            f" ({str(error).splitlines()[0]})"
-        ) from error
 
 
 def only_networks(objective: Objective, names: list[str]) -> Networks:

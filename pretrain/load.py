@@ -133,8 +133,8 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> None:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError) as error:
         raise InputError(
-            f"{model_dir}: its checkpoint does not hold the encoder, or the heads, that its"
-            f" config.json describes ({str(error).splitlines()[0]})"
+            f"{model_dir}: its checkpoint does not hold the networks that config.json and"
+            f" {HPARAMS_FILE} describe ({str(error).splitlines()[0]})"
         ) from error
     except (tf.errors.OpError, IndexError, RuntimeError) as error:  # what a cut file gives
         reason = str(error).splitlines()[0]

@@ -338,7 +338,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
         (arguments(tmp_path, task, output), "config.json"),
         (arguments(strange, task, output), "should have the 66 tokens"),
         (arguments(cased, task, output), "is not what the model was trained with"),
-        (arguments(empty_handed, task, output), "does not hold the encoder"),
+        (arguments(empty_handed, task, output), "does not hold the networks"),
         (arguments(model_dir, broken, output), "train.csv"),
         (arguments(model_dir, label, output), "label.csv, line 4"),
         (arguments(model_dir, empty, output), "empty.csv"),

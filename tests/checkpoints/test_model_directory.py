@@ -106,7 +106,7 @@ def test_what_does_not_fit_together_is_refused(encoder_only, tmp_path):
         load(str(encoder_only))
     VOCABULARY.save(encoder_only)
     TINY.replace(num_hidden_layers=3).save(str(encoder_only))
-    with pytest.raises(InputError, match="does not hold the networks of its config"):
+    with pytest.raises(InputError, match="its checkpoint does not hold"):
         load(str(encoder_only))
     with pytest.raises(InputError, match="checkpoints: there is no checkpoint"):
         load(str(tmp_path))
