@@ -1,0 +1,171 @@
+"""The client: its answers, their order and form; the command with files and standard input."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from errors import InputError
+from finetune import predictions
+from serving.client import Client, signature_for
+from serving.export import export
+from serving.load import load
+from serving.records import Record
+from tests.serving.support import fine_tuned, pretrained, task
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+DRAW = np.random.default_rng(0)
+TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Kind of model -> the folder of a SavedModel."""
+    folder, found = tmp_path_factory.mktemp("saved"), {}
+    models = {
+        "classification": task("classification"),
+        "regression": task("regression", True, label_range=(1.0, 5.0)),
+        "tagging": task("tagging"),
+        "span": task("span"),
+        "pretraining": None,
+    }
+    for name, own in models.items():
+        if own is None:
+            pretrained(folder / name / "run")
+        else:
+            fine_tuned(folder / name / "run", own, num_hidden_layers=1)
+        found[name] = str(folder / name / "saved")
+        export(load(str(folder / name / "run")), found[name], "run")
+    return found
+
+
+def records(*rows):
+    return [Record(f"line {i}", str(i), row) for i, row in enumerate(rows)]
+
+
+def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
+    client = Client(saved["classification"])
+    rows = [{"text": text} for text in np.random.default_rng(1).permutation(TEXTS).tolist()]
+    found = list(client.answers(records(*rows), 7))
+    signature = tf.saved_model.load(saved["classification"]).signatures["serving_default"]
+    expected = signature(text=tf.constant([row["text"] for row in rows]))
+    assert [row["id"] for row in found] == [str(i) for i in range(40)]
+    labels = [label.decode() for label in expected["label"].numpy()]
+    assert [row["prediction"] for row in found] == labels
+    assert [row["truncated"] for row in found] == expected["truncated"].numpy().tolist()
+    shares = [list(row["probabilities"].values()) for row in found]
+    np.testing.assert_allclose(shares, expected["probabilities"], rtol=0, atol=2e-6)
+    assert list(found[0]["probabilities"]) == ["bad", "fair", "good"]
+    assert list(client.answers([], 7)) == []
+
+
+def test_the_forms_of_answers(saved, tmp_path):
+    def ask(name, signature, *rows):
+        return list(Client(saved[name], signature).answers(records(*rows), 8))
+
+    (row,) = ask("regression", "serving_default", {"text": "a", "text_pair": "b"})
+    assert set(row) == {"id", "prediction", "truncated"}
+    assert isinstance(row["prediction"], float)
+    tagged = [{"words": ["the", "city"]}, {"words": ["born"]}]
+    rows = ask("tagging", "words", *tagged)
+    for row, given in zip(rows, tagged):
+        assert row["words"] == given["words"]
+        assert len(row["prediction"]) == len(row["words"])
+    (same,) = ask("tagging", "serving_default", {"text": "the city"})
+    assert same == rows[0]
+    (row,) = ask("span", "serving_default", {"question": "who?", "context": "the city"})
+    assert set(row) == {"id", "prediction", "start", "end", "score", "null_score", "truncated"}
+    assert row["prediction"] == "the city"[row["start"] : row["end"]] != ""
+    rows = ask("pretraining", "embeddings", {"text": "the city"}, {"text": "who was born?"})
+    assert [len(row["pieces"]) for row in rows] == [4, 6]
+    assert {len(row[name]) for row in rows for name in ("pooled", "mean")} == {16}
+    rows = ask("pretraining", "replaced_tokens", {"text": "the city"}, {"text": "who was born?"})
+    assert [len(row["probabilities"]) for row in rows] == [4, 6]
+    rows = ask("pretraining", "masked_tokens", {"text": "[MASK] a [MASK]"}, {"text": "none"})
+    assert [len(row["candidates"]) for row in rows] == [2, 0]
+    assert [len(row) for row in rows[0]["probabilities"]] == [10, 10]
+    # Answers can be read as the prediction files of fine-tuning.
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ask("tagging", "words", *tagged)))
+    assert [row["id"] for row in predictions.read(str(path))] == ["0", "1"]
+
+
+def test_lists_of_words_are_meant_for_their_signature(saved):
+    assert signature_for(saved["tagging"], b'{"tokens": ["a"]}') == "words"
+    assert signature_for(saved["tagging"], b'{"words": ["a"]}') == "words"
+    assert signature_for(saved["tagging"], b'{"text": "a"}') == "serving_default"
+    assert signature_for(saved["tagging"], b"a word") == "serving_default"
+    assert signature_for(saved["span"], b'{"words": ["a"]}') == "serving_default"
+
+
+def test_what_is_no_model(saved, tmp_path):
+    with pytest.raises(InputError, match=r"model\.json: there is no such file"):
+        Client(str(tmp_path))
+    with pytest.raises(InputError, match=r"should be one of serving_default, embeddings\. Rec"):
+        Client(saved["classification"], "token_ids")
+    extra = tmp_path / "assets.extra"
+    extra.mkdir()
+    (extra / "model.json").write_text("{}")
+    with pytest.raises(InputError, match="should have the keys"):
+        Client(str(tmp_path))
+    description = pathlib.Path(saved["span"], "assets.extra", "model.json").read_text()
+    (extra / "model.json").write_text(description)
+    with pytest.raises(InputError, match="cannot be loaded"):
+        Client(str(tmp_path))
+
+
+def test_a_batch_that_cannot_be_answered_is_named(saved):
+    client = Client(saved["classification"])
+
+    def fail(**inputs):
+        raise tf.errors.ResourceExhaustedError(None, None, "out of memory\nand more")
+
+    client._ask = fail
+    with pytest.raises(InputError, match=r"line 0 to line 1: the model cannot .*\(out of memory\)"):
+        list(client.answers(records({"text": "a"}, {"text": "b"}), 8))
+
+
+def run(*arguments, text=None):
+    return subprocess.run(
+        [sys.executable, "-m", "serving.predict", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command(saved, tmp_path):
+    """A file of more rows than are held at a time, with a bar; the same from standard input."""
+    source, target = tmp_path / "rows.tsv", tmp_path / "answers.jsonl"
+    source.write_text(
+        "".join(f"{i}\t{text}\n" for i, text in [("id", "review"), *enumerate(TEXTS)])
+    )
+    model = f"--model={saved['classification']}"
+    done = run(model, f"--input={source}", f"--output={target}", "--batch_size=2")
+    assert done.returncode == 0, done.stderr
+    assert "100%" in done.stderr
+    assert done.stdout == ""
+    rows = predictions.read(str(target))
+    assert [row["id"] for row in rows] == [str(i) for i in range(40)]
+    piped = run(model, text="\n".join(TEXTS) + "\n")
+    for line, row in zip(piped.stdout.splitlines(), rows, strict=True):
+        answer = json.loads(line)
+        shares = answer.pop("probabilities")
+        assert shares == pytest.approx(row.pop("probabilities"), abs=1e-5)
+        assert answer == row
+    # A wrong row: a sentence, and no file.
+    source.write_text("review\nfine\n\tno\n")
+    wrong = run(model, f"--input={source}", f"--output={tmp_path / 'none.jsonl'}")
+    assert wrong.returncode == 1
+    last = wrong.stderr.strip().splitlines()[-1]
+    assert last.endswith(
+        f"error: {source}, line 3: should have 1 fields, as the first line has. Received: 2"
+    )
+    assert sorted(os.listdir(tmp_path)) == ["answers.jsonl", "rows.tsv"]

@@ -1,0 +1,113 @@
+"""Rows of files as the inputs of a signature, and what a wrong row gets."""
+
+import json
+
+import pytest
+
+from errors import InputError
+from serving.records import Inputs, infer_format, read_records
+from tests.serving.support import task
+
+PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
+SINGLE = Inputs(["text"], task("classification").to_json())
+WORDS = Inputs(["words"], task("tagging").to_json())
+PRETRAINED = Inputs(["text"], None)
+NUMBERED = Inputs(["text"], {"columns": {"text_a": -1, "label": 0}, "header": False})
+
+
+def read(inputs, content, file_format=None, header=None, path="my.file"):
+    content = content if isinstance(content, bytes) else content.encode()
+    lines = content.splitlines(keepends=True)
+    return list(read_records(path, lines, inputs, file_format, header))
+
+
+def values(*arguments, **settings):
+    return [tuple(record.values.values()) for record in read(*arguments, **settings)]
+
+
+def test_lines_are_texts():
+    records = read(SINGLE, "\ufeffthe city\r\n\nwho?")
+    assert [record.values for record in records] == [{"text": t} for t in ("the city", "", "who?")]
+    assert [record.id for record in records] == ["0", "1", "2"]
+    assert records[2].where == "my.file, line 3"
+    assert values(PRETRAINED, "a\n{b\n") == [("a",), ("{b",)]
+    assert read(SINGLE, b"") == []
+
+
+@pytest.mark.parametrize(
+    "names", [("text", "text_pair"), ("review", "reply"), ("review", "text_pair")]
+)
+def test_columns_have_the_names_of_the_signature_or_of_the_task(names):
+    first, second = names
+    assert values(PAIR, f"{second}\tx\t{first}\nb\tc\ta\n", "tsv") == [("a", "b")]
+    assert values(PAIR, f'{second},"{first}"\n"b, ""c""\nd",a\n', "csv") == [("a", 'b, "c"\nd')]
+    assert values(PAIR, json.dumps({second: "b", first: "a", "n": 1})) == [("a", "b")]
+
+
+def test_the_signatures_name_goes_first():
+    assert values(SINGLE, "review\ttext\na\tb\n", "tsv") == [("b",)]
+
+
+def test_tables_without_a_header():
+    assert values(PAIR, "a\tb\tc\n", "tsv", header=False) == [("a", "b")]
+    assert values(NUMBERED, "yes\ta\nno\tb\n", "tsv") == [("a",), ("b",)]
+    assert values(NUMBERED, "x,text\nno,b\n", "csv", header=True) == [("b",)]
+
+
+def test_ids():
+    assert [r.id for r in read(SINGLE, "id\ttext\nq7\ta\n", "tsv")] == ["q7"]
+    assert [r.id for r in read(SINGLE, '{"id": 3, "text": "a"}\n{"text": "b"}')] == ["3", "1"]
+
+
+def test_word_lists():
+    content = '{"tokens": ["the", "city"]}\n\n{"tokens": ["who?"], "upos": ["A"]}\n'
+    assert values(WORDS, content) == [(["the", "city"],), (["who?"],)]
+
+
+def test_formats_are_inferred():
+    for path, line, inputs, expected in (
+        ("a.tsv", b"", SINGLE, "tsv"),
+        ("a.CSV", b"{}", SINGLE, "csv"),
+        ("a.txt", b'{"text": "a"}', SINGLE, "lines"),
+        ("a.jsonl", b"x", SINGLE, "jsonl"),
+        ("standard input", b'{"text": "a"}', SINGLE, "jsonl"),
+        ("standard input", b"{not json", SINGLE, "lines"),
+        ("standard input", b"[1]", SINGLE, "lines"),
+    ):
+        assert infer_format(path, line, inputs) == expected
+    for inputs in (PAIR, WORDS):
+        with pytest.raises(InputError, match="--format should say"):
+            infer_format("standard input", b"a\tb", inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "file_format", "content", "message"),
+    [
+        (SINGLE, "lines", b"a\n\xff\n", "my.file, line 2: the file should be UTF-8"),
+        (PAIR, "lines", b"a\n", "lines hold one text each, but text, text_pair are wanted"),
+        (SINGLE, "tsv", b"id\treviw\na\tb\n", "line 1: there should be one column 'text'"),
+        (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", "line 3: should have 2 fields"),
+        (SINGLE, "csv", b'text\n"a\n', "line 2: the row that begins here"),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"text"}\n', "line 2: should be one JSON object"),
+        (
+            SINGLE,
+            "jsonl",
+            b'{"text": "a"}\n{"txt": "a"}\n',
+            "line 2: there should be the key 'text'",
+        ),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"text": null}\n', "line 2: `text` should be a text"),
+        (SINGLE, "jsonl", b'{"text": 3}\n', "line 1: `text` should be a text"),
+        (
+            SINGLE,
+            "jsonl",
+            b'{"text": "\\ud800"}\n',
+            "line 1: `text` should not hold half a surrogate",
+        ),
+        (WORDS, "jsonl", b'{"words": "the"}\n', "line 1: `words` should be a list of words"),
+        (WORDS, "jsonl", b'{"words": ["the", ""]}\n', "list of words that are not empty"),
+        (PAIR, "tsv", b"text\ttext\ttext_pair\n", "there should be one column 'text'"),
+    ],
+)
+def test_wrong_rows_are_named(inputs, file_format, content, message):
+    with pytest.raises(InputError, match=message):
+        read(inputs, content, file_format)
