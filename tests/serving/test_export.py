@@ -211,7 +211,7 @@ def widen(folder):
         (remove("checkpoints/checkpoint"), "there is no checkpoint"),
         (remove("checkpoints/*.data*"), "checkpoint cannot be read"),
         (cut_data, "checkpoint cannot be read"),
-        (widen, "does not hold the encoder"),
+        (widen, "does not hold the networks"),
         (remove("hparams.json"), "hparams.json"),
         (lambda folder: (folder / "task.json").write_text("{"), "task.json, line 1"),
     ],
