@@ -35,6 +35,12 @@ def replacing(path: str) -> Iterator[str]:
             os.remove(temporary)
 
 
+def check_new_folder(path: str) -> None:
+    """Raises InputError where a folder that is to be made is there already, and not empty."""
+    if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"{path}: should not exist yet, or be an empty folder")
+
+
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder beside `path`, which it becomes at the end.
@@ -42,17 +48,17 @@ def new_folder(path: str) -> Iterator[str]:
     Whatever the block raises, nothing is left behind.
 
     Raises:
-        InputError: there is something at `path` already.
-        OSError: the folder cannot be made.
+        InputError: there is something at `path` already; or an OSError in the block.
     """
-    if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise InputError(f"{path}: should not exist yet, or be an empty folder")
+    check_new_folder(path)
     path = os.path.abspath(path)
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
         os.makedirs(temporary)
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.metadata
 import os
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import tensorflow as tf
 
 from data.vocabulary import VOCABULARY_FILE
 from errors import InputError
-from files import write_json
+from files import new_folder, write_json
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors
 from serving.signatures import signatures
@@ -82,32 +80,6 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "git_commit": git_commit(),
     }
-
-
-def check_new_folder(path: str) -> None:
-    """Raises InputError where a folder cannot be made because something is there."""
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise InputError(f"{path}: should be a folder that is empty or does not exist yet")
-
-
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[str]:
-    """Yields a temporary folder beside `path`, which becomes `path` at the end.
-
-    Raises:
-        InputError: `path` exists and is not an empty folder, or an OSError in the block. Nothing is
-            left behind then.
-    """
-    check_new_folder(path)
-    temporary = f"{path.rstrip(os.sep)}.tmp-{os.getpid()}"
-    try:
-        os.makedirs(temporary)
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[str, Callable]:

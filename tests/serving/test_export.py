@@ -251,9 +251,9 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
     model = load(spoiled(tmp_path / "run", lambda folder: None))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
-    with pytest.raises(InputError, match="should be a folder that is empty"):
+    with pytest.raises(InputError, match="should not exist yet"):
         export(model, str(tmp_path / "full"), "run")
-    with pytest.raises(InputError, match="should be a folder that is empty"):
+    with pytest.raises(InputError, match="should not exist yet"):
         export(model, str(tmp_path / "full" / "file"), "run")
 
     def fail(*_):
@@ -300,7 +300,7 @@ def test_the_command(tmp_path):
     assert json.loads(answer.stdout)["prediction"] in ("bad", "fair", "good")
     again = subprocess.run(command, **settings)
     assert again.returncode == 1
-    assert again.stderr.strip().endswith("should be a folder that is empty or does not exist yet")
+    assert again.stderr.strip().endswith("should not exist yet, or be an empty folder")
 
 
 def test_descriptions_that_lie_are_noticed():
