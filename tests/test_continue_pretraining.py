@@ -127,7 +127,14 @@ def updated(tensors, reference, rate, carried):
     return expected
 
 
-@pytest.mark.parametrize(("name", "fresh"), [*((name, False) for name in MODELS), ("sdconv", True)])
+@pytest.mark.parametrize(
+    ("name", "fresh"),
+    [
+        # Twenty seconds each.
+        pytest.param(name, fresh, marks=() if name == "sdconv_grouped" else pytest.mark.slow)
+        for name, fresh in [*((name, False) for name in MODELS), ("sdconv", True)]
+    ],
+)
 def test_first_step_on_the_golden_batch(name, fresh, data_dir, tmp_path, monkeypatch):
     """Losses of the source graph, and one update of the original's optimizer; without dropout."""
     tensors, reference = golden_tensors(name, STEP), load_golden(name).reference

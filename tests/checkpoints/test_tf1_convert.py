@@ -154,9 +154,9 @@ def test_other_objectives_there_and_back(tmp_path, changes):
 @pytest.mark.parametrize(
     "size",
     [
-        "convbert-small",
         "convbert-medium-small",
-        # Twenty seconds and 2 GB of memory each.
+        # Ten to twenty seconds and up to 2 GB of memory each.
+        pytest.param("convbert-small", marks=pytest.mark.slow),
         pytest.param("convbert-base", marks=pytest.mark.slow),
         pytest.param("electra-base", marks=pytest.mark.slow),
     ],
