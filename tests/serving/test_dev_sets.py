@@ -1,11 +1,13 @@
 """Real runs of run_finetuning.py: their SavedModels answer whole dev sets as they did."""
 
 import csv
+import importlib.metadata
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import venv
 
 import numpy as np
 import pytest
@@ -25,9 +27,8 @@ from tests.serving.support import WORDS, describe, save
 ROOT = pathlib.Path(__file__).parent.parent.parent
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 1, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8, "qa_na_threshold": -1.0}
-CHANGES = {
-    "classification": {"num_train_epochs": 12, "learning_rate": 5e-3}
-}  # so that it says yes and no
+# So that it says yes and no.
+CHANGES = {"classification": {"num_train_epochs": 12, "learning_rate": 5e-3}}
 KINDS = ("classification", "regression", "tagging", "span")
 PLACES = ("the", "city", "was", "Café", "born", "in", "1995", "who?", "what", "北京")
 # Answers a dev set with nothing but TensorFlow: SavedModel and JSON lines of inputs -> outputs.
@@ -179,3 +180,51 @@ def test_the_client_answers_as_the_run_did(answered, kind):
             if name in expected:
                 assert row[name] == pytest.approx(expected[name], abs=1e-5), name
     assert len({json.dumps(row["prediction"]) for row in found}) > 1
+
+
+@pytest.mark.slow
+def test_in_a_fresh_environment(answered, tmp_path):
+    """Nothing but TensorFlow and TensorFlow Text is installed: downloads 600 MB, takes minutes."""
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=True)
+    python = str(environment / "bin" / "python")
+    wanted = ("tensorflow", "tensorflow-text")
+    pins = [f"{name}=={importlib.metadata.version(name)}" for name in wanted]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
+    (tmp_path / "asked.json").write_text(json.dumps(questions(answered)))
+    (tmp_path / "empty").mkdir()
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    subprocess.run(
+        [python, "-c", ANSWER, str(tmp_path / "asked.json"), str(tmp_path / "answers.json")],
+        cwd=tmp_path / "empty",
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        check=True,
+    )
+    found = json.loads((tmp_path / "answers.json").read_text())
+    predicted = {kind: rows for kind, (_, _, rows) in answered.items()}
+
+    def assert_close(kind, name, expected):
+        np.testing.assert_allclose(found[kind][name], expected, rtol=0, atol=1e-5)
+
+    rows = predicted["classification"]
+    assert found["classification"]["label"] == [row["prediction"] for row in rows]
+    shares = [list(row["probabilities"].values()) for row in rows]
+    assert_close("classification", "probabilities", shares)
+    assert_close("regression", "score", [row["prediction"] for row in predicted["regression"]])
+    tags = [list(filter(None, row)) for row in found["tagging"]["tags"]]
+    assert tags == [row["prediction"] for row in predicted["tagging"]]
+    assert found["span"]["answer"] == [row["prediction"] for row in predicted["span"]]
+    for name in ("score", "null_score"):
+        assert_close("span", name, [row[name] for row in predicted["span"]])
+
+
+def questions(answered):
+    """Kind -> (SavedModel, signature, the whole dev set in columns)."""
+    asked = {}
+    for kind, (saved, inputs, _) in answered.items():
+        columns = {name: [row[name] for row in inputs] for name in inputs[0]}
+        if kind == "tagging":
+            longest = max(map(len, columns["words"]))
+            columns["words"] = [row + [""] * (longest - len(row)) for row in columns["words"]]
+        asked[kind] = (saved, "words" if kind == "tagging" else "serving_default", columns)
+    return asked
