@@ -146,29 +146,33 @@ def _unused(file: TensorFile, variables: dict[str, tf.Variable]) -> list[str]:
     Raises:
         InputError: they are in one of the networks, which is then not what it was taken for.
     """
+    slots = {f"{name}/{slot}" for name in variables for slot in tf1.SLOTS}
     endings = tuple(f"/{slot}" for slot in tf1.SLOTS)
-    groups: dict[str, int] = {}
-    for name in file.shapes:
-        if name in variables or name.endswith(endings) or name == tf1.GLOBAL_STEP:
+    left = []
+    for name in sorted(file.shapes):
+        if name in variables or name in slots or name == tf1.GLOBAL_STEP:
             continue
-        scope = name.split("/")[0]
-        if scope in _SCOPES:
+        if name.split("/")[0] in _SCOPES and not name.endswith(endings):
             raise InputError(
                 f"{file.prefix}: {name} of shape {list(file.shapes[name])} has no place in the"
                 " network; `conv_type` should be sdconv (conv_attn_key, conv_attn_kernel and"
                 " conv_attn_point in every layer) or noconv"
             )
-        groups[scope] = groups.get(scope, 0) + 1
-    return [
-        f"left out: {scope} ({number} tensors), which is not of pre-training, as a task's head"
-        for scope, number in groups.items()
-    ]
+        left.append(name)
+    if not left:
+        return []
+    return [f"left out, as pre-training has no such tensors: {', '.join(left)}"]
 
 
 def _read_step(file: TensorFile) -> tuple[int, str]:
     """The number of updates made, and where it stands."""
     if tf1.GLOBAL_STEP in file.shapes:
-        return file.read_integer(tf1.GLOBAL_STEP), f"as {tf1.GLOBAL_STEP} says"
+        step = file.read_integer(tf1.GLOBAL_STEP)
+        if step < 0:
+            raise InputError(
+                f"{file.prefix}: {tf1.GLOBAL_STEP} should be at least 0. Received: {step}"
+            )
+        return step, f"as {tf1.GLOBAL_STEP} says"
     step = step_of_name(file.prefix)
     if step is not None:
         return step, f"from the name, as there is no {tf1.GLOBAL_STEP}"
@@ -188,8 +192,15 @@ def _read_moments(
     if len(missing) == len(moments):
         return None, "the checkpoint holds no moments of the optimizer: it starts afresh"
     for name, moment in moments.items():
-        if name in file.shapes:
-            moment.assign(file.read(name, moment.shape))
+        if name not in file.shapes:
+            continue
+        value = file.read(name, moment.shape)
+        if name.endswith(f"/{tf1.SLOTS[1]}") and value.min() < 0:
+            raise InputError(
+                f"{file.prefix}: {name}, a mean of squares, should be at least 0."
+                f" Received: {value.min():g}"
+            )
+        moment.assign(value)
     if missing:
         return optimizer, f"moments not in the checkpoint are zero: {', '.join(missing)}"
     return optimizer, "the optimizer's moments are carried"

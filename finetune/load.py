@@ -14,10 +14,9 @@ from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning, create_head
 from finetune.results import best_settings, group_results, read_results
 from finetune.task import Task
-from finetune.trial import TASK_FILE
 from model import EncoderConfig, build_encoder
 from pretrain.load import load_vocabulary, restore
-from training.checkpointing import HPARAMS_FILE
+from training.checkpointing import HPARAMS_FILE, TASK_FILE
 from training.hyperparameters import field_names
 
 
@@ -37,11 +36,6 @@ class FineTuned(NamedTuple):
     hparams: FinetuningHParams
     vocabulary: Vocabulary
     record: dict[str, Any]
-
-
-def is_fine_tuned(model_dir: str) -> bool:
-    """Whether a folder is that of a fine-tuning run."""
-    return os.path.exists(os.path.join(model_dir, TASK_FILE))
 
 
 def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:

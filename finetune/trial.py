@@ -26,7 +26,6 @@ from training import checkpointing, monitoring
 from training.loop import Trainer, distribute
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
-TASK_FILE = "task.json"
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
 _ADVICE = "Choose another --output_dir."
@@ -175,7 +174,7 @@ def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None
     checkpointing.describe_run(trial.folder, _described(trial, context), run_settings, _ADVICE)
     encoder.config.save(trial.folder)
     context.vocabulary.save(trial.folder)
-    write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
+    write_json(os.path.join(trial.folder, checkpointing.TASK_FILE), trial.data.task.to_json())
 
 
 def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:

@@ -21,7 +21,12 @@ _ARCHITECTURE = ("model_size", "model_hparam_overrides", "embedding_size", "conv
 _ARCHITECTURE += ("conv_kernel_size", "linear_groups", "head_ratio")
 _FREE = ("max_position_embeddings", "mask_padding")
 _OBJECTIVE = ("electra_objective", "generator_layers", "generator_hidden_size", "untied_generator")
-_OBJECTIVE += ("untied_generator_embeddings", "uniform_generator")
+_OBJECTIVE += ("untied_generator_embeddings", "uniform_generator", "max_seq_length")
+# The source's, too, unless the objective changes.
+_TASK = ("mask_prob", "mask_token_prob", "random_token_prob", "mask_with_replacement")
+_TASK += ("gen_weight", "disc_weight", "temperature", "disallow_correct")
+# Share of the additional steps that is warm-up, unless `num_warmup_steps` is said.
+_WARMUP = 0.1
 
 
 def continued_values(
@@ -31,7 +36,7 @@ def continued_values(
 
     Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
     (but `mask_padding` and `max_position_embeddings` stay the source's, unless they are named). The
-    objective's fields are the source's one by one.
+    fields of the objective, its masking and its length are the source's one by one.
 
     A run that has begun is described by its own record, whatever has become of the source since.
 
@@ -39,7 +44,8 @@ def continued_values(
         values: fields of PretrainingHParams that are said.
         source: the model directory to go on from.
         model_dir: that of the run.
-        additional_steps: steps beyond those of the source; warm-up and decay run over them.
+        additional_steps: steps beyond those of the source; warm-up (a tenth of them, unless it is
+            said) and decay run over them.
 
     Raises:
         InputError: the source is none of pre-training.
@@ -47,7 +53,10 @@ def continued_values(
     begun = has_checkpoint(model_dir)
     there, config = _settings(model_dir if begun else source)
     said = {name for name, value in values.items() if value not in (None, {})}
-    names = [name for name in _OBJECTIVE if name not in said]
+    fields = _OBJECTIVE
+    if values.get("electra_objective", there.electra_objective) == there.electra_objective:
+        fields += _TASK
+    names = [name for name in fields if name not in said]
     inherited = {}
     if said.isdisjoint(_ARCHITECTURE):
         names += _ARCHITECTURE
@@ -64,6 +73,8 @@ def continued_values(
             "schedule_from_step": first,
             "num_train_steps": first + additional_steps,
         }
+        if "num_warmup_steps" not in said:
+            inherited["num_warmup_steps"] = int(_WARMUP * additional_steps)
     return {**values, **inherited}
 
 

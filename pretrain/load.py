@@ -13,7 +13,7 @@ from errors import InputError
 from model import Encoder, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives import build_objective
-from training.checkpointing import HPARAMS_FILE, latest_checkpoint
+from training.checkpointing import HPARAMS_FILE, TASK_FILE, latest_checkpoint
 from training.hyperparameters import replace_checked
 from training.objective import Objective
 
@@ -26,9 +26,8 @@ def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
 
 
 def is_fine_tuned(model_dir: str) -> bool:
-    """Whether it is the model directory of a fine-tuning run, whose settings are others."""
-    path = os.path.join(model_dir, HPARAMS_FILE)
-    return os.path.exists(path) and "pretraining" in files.read_json(path).get("run_settings", {})
+    """Whether it is the folder of a fine-tuning run, whose settings are others."""
+    return os.path.exists(os.path.join(model_dir, TASK_FILE))
 
 
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:

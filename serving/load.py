@@ -14,13 +14,13 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from files import read_json
 from finetune.hparams import FinetuningHParams
-from finetune.load import best_run, is_fine_tuned, load_fine_tuned
+from finetune.load import best_run, load_fine_tuned
 from finetune.objective import FineTuning
 from finetune.task import Task
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import load_hparams, load_vocabulary, restore, special_ids
+from pretrain.load import is_fine_tuned, load_hparams, load_vocabulary, restore, special_ids
 from pretrain.objectives import build_objective
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.hyperparameters import check_setting

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from model import Encoder
+from model import Encoder, EncoderConfig
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors, described
 from serving.text import TextLayout
@@ -86,12 +86,15 @@ def token_ids(
         answer: from `FEATURES`, int32 [B, S] each, to the outputs.
         outputs: their descriptions.
     """
-    V, limit = network.model.config.vocab_size, network.model.max_seq_length
+    config, limit = network.model.config, network.model.max_seq_length
     pads_to_limit = network.model.pads_to_limit
+    # Where padding shows, rows beyond the limit would have answers that depend on theirs.
+    longest = limit if pads_to_limit else config.max_position_embeddings
 
     def function(input_ids, input_mask, segment_ids):
         S = tf.shape(input_ids)[1]
-        features = _checked(dict(zip(FEATURES, (input_ids, input_mask, segment_ids))), V)
+        features = dict(zip(FEATURES, (input_ids, input_mask, segment_ids)))
+        features = _checked(features, config, longest)
         missing = tf.maximum(limit - S if pads_to_limit else 1 - S, 0)
         features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
         answers = answer(features)
@@ -109,16 +112,16 @@ def token_ids(
     return Signature(about, function, inputs, outputs)
 
 
-def _checked(features: Tensors, V: int) -> Tensors:
+def _checked(features: Tensors, config: EncoderConfig, longest: int) -> Tensors:
     """Features whose use fails with a clear message where they are no features of a model."""
     ids = features["input_ids"]
-    checks = [
-        tf.debugging.Assert(
-            tf.reduce_all((ids >= 0) & (ids < V)), [f"`input_ids` should be in [0, {V})."]
-        )
-    ]
-    for name in FEATURES[1:]:
+    expected = f"rows should be at most {longest} tokens long."
+    checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]
+    for name, bound in zip(FEATURES, (config.vocab_size, 2, config.type_vocab_size)):
+        value = features[name]
         expected = f"`{name}` should have the shape of `input_ids`."
-        checks.append(tf.debugging.assert_equal(tf.shape(features[name]), tf.shape(ids), expected))
+        checks.append(tf.debugging.assert_equal(tf.shape(value), tf.shape(ids), expected))
+        inside = tf.reduce_all((value >= 0) & (value < bound))
+        checks.append(tf.debugging.Assert(inside, [f"`{name}` should be in [0, {bound})."]))
     with tf.control_dependencies(checks):
         return {name: tf.identity(value) for name, value in features.items()}

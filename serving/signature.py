@@ -47,7 +47,7 @@ class Signature:
         for name, description in self.inputs.items():
             dtype, axes = described(description)
             specs.append(tf.TensorSpec([None] * len(axes), dtype, name))
-        traced = tf.function(self.function, input_signature=specs).get_concrete_function()
+        traced = tf.function(self._checked, input_signature=specs).get_concrete_function()
         found = {
             name: (value.dtype.name, value.shape.rank)
             for name, value in traced.structured_outputs.items()
@@ -59,6 +59,14 @@ class Signature:
         if found != expected:
             raise ValueError(f"outputs should be {expected}. Received: {found}")
         return traced
+
+    def _checked(self, *inputs: tf.Tensor) -> Tensors:
+        """The function, of inputs that are refused by name where they have different batches."""
+        rows = [tf.shape(value)[0] for value in inputs]
+        expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
+        same = [tf.debugging.assert_equal(count, rows[0], expected) for count in rows[1:]]
+        with tf.control_dependencies(same):
+            return self.function(*(tf.identity(value) for value in inputs))
 
 
 def described(description: str) -> tuple[str, list[str]]:

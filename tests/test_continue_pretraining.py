@@ -18,6 +18,7 @@ from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
 from data import build
 from errors import InputError
+from pretrain.continuation import continued_values
 from pretrain.load import load_hparams
 from pretrain.replaced_token_detection import ReplacedTokenDetection
 from tests.golden_support import MODELS, load_golden
@@ -309,11 +310,33 @@ def test_contradictions_are_refused(hparams, options, complaint, folder, data_di
     assert not (tmp_path / "m").exists()
 
 
+def test_what_is_not_said_is_the_sources(folder):
+    """The objective, its masking and length; warm-up is a tenth of the additional steps."""
+    source = folder / "settings"
+    shutil.copytree(folder / "whole", source)
+    record = json.loads((source / "hparams.json").read_text())
+    own = {"mask_token_prob": 0.8, "random_token_prob": 0.1, "disc_weight": 30.0}
+    own |= {"max_seq_length": 24, "learning_rate": 0.5}
+    record["hparams"] |= own
+    (source / "hparams.json").write_text(json.dumps(record))
+
+    def continued(**values):
+        return continued_values(values, str(source), str(folder / "none"), 10_000)
+
+    found = continued()
+    del own["learning_rate"]  # of training, not of the objective
+    assert {name: found[name] for name in own} == own
+    assert found["num_warmup_steps"] == 1000
+    assert found["num_train_steps"] == STEP + 10_000
+    assert "learning_rate" not in found
+    said = {"mask_token_prob": 0.9, "max_seq_length": 16, "num_warmup_steps": 7}
+    assert continued(**said).items() >= said.items()
+    assert "mask_token_prob" not in continued(electra_objective=False)
+
+
 def test_a_fine_tuned_source_is_refused(folder, data_dir, tmp_path):
     shutil.copytree(folder / "whole", tmp_path / "tuned")
-    record = json.loads((tmp_path / "tuned" / "hparams.json").read_text())
-    record["run_settings"]["pretraining"] = {}
-    (tmp_path / "tuned" / "hparams.json").write_text(json.dumps(record))
+    (tmp_path / "tuned" / "task.json").write_text("{}")
     with pytest.raises(InputError, match="a fine-tuned model; --continue_from should be"):
         run(data_dir, tmp_path / "m", continue_from=tmp_path / "tuned", additional_steps=5)
     assert os.listdir(tmp_path) == ["tuned"]

@@ -17,6 +17,7 @@ from training.hyperparameters import differences
 _ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"
+TASK_FILE = "task.json"  # of a fine-tuned model
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
 
 

@@ -135,6 +135,7 @@ def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
     """The tokens of a `tokenizer.json`, in the order of their ids."""
     model = tokenizer.get("model")
     model = model if isinstance(model, dict) else {}
+    _check_cutting(tokenizer, model, path)
     ids, prefix = model.get("vocab"), model.get("continuing_subword_prefix", _PREFIX)
     if not isinstance(ids, dict) or model.get("type", "WordPiece") != "WordPiece":
         raise InputError(f"{path}: the model should be WordPiece. Received: {model.get('type')!r}")
@@ -145,6 +146,27 @@ def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise InputError(f"{path}: the ids of its {len(ids)} tokens should count from 0 on")
     return tuple(sorted(ids, key=ids.__getitem__))
+
+
+def _check_cutting(tokenizer: dict[str, Any], model: dict[str, Any], path: str) -> None:
+    """Refuses a `tokenizer.json` that cuts text into other words, or knows other tokens."""
+    before = tokenizer.get("pre_tokenizer")
+    received = {
+        "pre_tokenizer": before.get("type") if isinstance(before, dict) else before,
+        "unk_token": model.get("unk_token", "[UNK]"),
+    }
+    for name, expected in (("pre_tokenizer", "BertPreTokenizer"), ("unk_token", "[UNK]")):
+        if received[name] != expected:
+            raise InputError(
+                f"{path}: `{name}` should be {expected!r}, as text is always cut so here."
+                f" Received: {received[name]!r}"
+            )
+    added = [str(token.get("content")) for token in tokenizer.get("added_tokens") or []]
+    if others := sorted(set(added) - set(SPECIAL_TOKENS)):
+        raise InputError(
+            f"{path}: `added_tokens` should be among {', '.join(SPECIAL_TOKENS)}."
+            f" Received: {', '.join(others)}"
+        )
 
 
 def _normalization(tokenizer: dict[str, Any], path: str) -> dict[str, bool | None]:

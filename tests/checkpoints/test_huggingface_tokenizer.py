@@ -144,6 +144,16 @@ def test_other_tokenizers(tmp_path):
     assert "without [MASK]" in refused(folder)
     change_model(folder, vocab=ids)
     assert read(folder) == load("bert").vocabulary
+    change_model(folder, unk_token="[MASK]")
+    assert "`unk_token` should be '[UNK]'" in refused(folder)
+    change_model(folder, unk_token="[UNK]")
+    whole = json.loads((folder / TOKENIZER).read_text())
+    change_json(folder / TOKENIZER, pre_tokenizer={"type": "Whitespace"})
+    assert "`pre_tokenizer` should be 'BertPreTokenizer'" in refused(folder)
+    added = [*(whole.get("added_tokens") or []), {"id": 20, "content": "<X>", "special": False}]
+    change_json(folder / TOKENIZER, pre_tokenizer=whole["pre_tokenizer"], added_tokens=added)
+    assert "`added_tokens` should be among" in refused(folder)
+    change_json(folder / TOKENIZER, added_tokens=whole.get("added_tokens"))
     change_normalizer(folder, handle_chinese_chars=False)
     assert "`handle_chinese_chars` of the normalizer should be True" in refused(folder)
     change_json(folder / TOKENIZER, normalizer=None)

@@ -91,8 +91,9 @@ def test_an_encoder_alone(encoder_only):
 
 def test_of_a_fine_tuned_model_the_encoder(encoder_only):
     """A fine-tuning run's `hparams.json` holds other settings, and pre-training's among them."""
-    record = {"hparams": {"num_train_epochs": 3}, "run_settings": {"pretraining": {}}}
+    record = {"hparams": {"num_train_epochs": 3}, "run_settings": {}}
     (encoder_only / "hparams.json").write_text(json.dumps(record))
+    (encoder_only / "task.json").write_text("{}")
     conversion = load(str(encoder_only))
     assert any("task head stays behind" in note for note in conversion.notes)
     expected = load_encoder(str(encoder_only)).get_weights()

@@ -190,7 +190,8 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     tensors["task_specific/cola/dense/kernel/adam_m"] = np.zeros([32, 2], np.float32)
     notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
     assert "not in the checkpoint: head, generator, generator_head" in notes
-    assert any(n.startswith("left out: task_specific (1 tensors), which is not") for n in notes)
+    left = "task_specific/cola/dense/kernel, task_specific/cola/dense/kernel/adam_m"
+    assert f"left out, as pre-training has no such tensors: {left}" in notes
     assert any(n.startswith("left out: the optimizer's moments") for n in notes)
     np.testing.assert_array_equal(
         load_encoder(str(tmp_path / "model")).embeddings.word_embeddings,
@@ -296,6 +297,14 @@ def with_nan_moment(tensors):
     tensors["electra/embeddings/LayerNorm/gamma/adam_v"] = np.full(16, np.inf, np.float32)
 
 
+def with_negative_moment(tensors):
+    tensors["electra/embeddings/LayerNorm/gamma/adam_v"] = np.full(16, -0.5, np.float32)
+
+
+def with_negative_step(tensors):
+    tensors["global_step"] = np.int64(-5)
+
+
 def without_bias(tensors):
     del tensors["electra/encoder/layer_1/output/dense/bias"]
 
@@ -327,6 +336,8 @@ def in_half_precision(tensors):
     [
         (with_nan, "layer_1/output/dense/kernel should hold finite numbers. Received: 1 of 2048"),
         (with_nan_moment, "gamma/adam_v should hold finite numbers. Received: 16 of 16"),
+        (with_negative_moment, "gamma/adam_v, a mean of squares, should be at least 0. Receiv"),
+        (with_negative_step, "global_step should be at least 0. Received: -5"),
         (without_bias, "tensor electra/encoder/layer_1/output/dense/bias of shape [32] is missing"),
         (with_another_convolution, "conv_attn_gate/kernel of shape [32, 16] has no place in"),
         (without_span_key, "conv_attn_kernel/bias of shape [18] has no place in the network"),
@@ -343,6 +354,13 @@ def test_bad_tensors_are_named_and_nothing_is_left(tmp_path, damage, complaint):
     assert complaint in str(error.value)
     assert str(source) in str(error.value)
     assert os.listdir(tmp_path) == ["original"]
+
+
+def test_moments_of_no_variable_are_named(tmp_path):
+    tensors = golden_tensors("sdconv")
+    tensors["electra/junk/adam_m"] = np.zeros(3, np.float32)
+    notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
+    assert "left out, as pre-training has no such tensors: electra/junk/adam_m" in notes
 
 
 def test_wrong_vocabulary_size_is_refused(tmp_path):

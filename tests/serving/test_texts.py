@@ -161,12 +161,22 @@ def test_token_ids_that_cannot_be(models):
         ({"input_ids": tf.fill([2, 5], 9999)}, "should be in"),
         ({"input_ids": tf.fill([2, 5], -1)}, "should be in"),
         ({"input_mask": tf.ones([2, 4], tf.int32)}, "should have the shape of"),
-        ({name: tf.ones([2, 65], tf.int32) for name in good}, "max_position_embeddings"),
+        ({"input_mask": tf.fill([2, 5], 2)}, r"`input_mask` should be in \[0, 2\)"),
+        ({"segment_ids": tf.fill([2, 5], 7)}, r"`segment_ids` should be in \[0, 2\)"),
+        ({name: tf.ones([2, 65], tf.int32) for name in good}, "rows should be at most 64 tokens"),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             signature(**{**good, **wrong})
     short = {name: tf.zeros([2, 0], tf.int32) for name in good}
     assert signature(**short)["scores"].shape == [2, 3]
+
+
+def test_batches_of_different_size(models):
+    _, loaded, *_ = models["classification", True]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`text_pair` should be of one batch"):
+        loaded.signatures["serving_default"](
+            text=tf.constant(["a"]), text_pair=tf.constant(["a", "b"])
+        )
 
 
 def test_embeddings(models):
@@ -210,5 +220,8 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     # So are token ids, whatever their own padding, and the padding is cut off again.
     raw = loaded.signatures["token_ids"](**rows_of(encoded, range(6), encoded.lengths[:6].max()))
     np.testing.assert_allclose(raw["scores"], outputs["logits"][:6], rtol=0, atol=1e-5)
+    longer = rows_of(encoded, range(6), hparams.max_seq_length + 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="rows should be at most"):
+        loaded.signatures["token_ids"](**longer)
     vectors = asked(loaded.signatures["embeddings"], rows[:1])
     assert vectors["tokens"].shape[1] == hparams.max_seq_length
