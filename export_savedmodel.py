@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors
-from serving.export import export, size_on_disk
+from serving.export import check_new_folder, export, size_on_disk
 from serving.load import load
 
 FLAGS = flags.FLAGS
@@ -26,9 +26,7 @@ flags.DEFINE_string("output_dir", None, "The folder to make.")
 flags.DEFINE_enum(
     "precision", "float32", ["float32", "mixed_bfloat16"], "Of the arithmetic, and the weights."
 )
-flags.DEFINE_integer(
-    "max_seq_length", None, "Most tokens of a row. Default: as in training.", lower_bound=3
-)
+flags.DEFINE_integer("max_seq_length", None, "Most tokens of a row. Default: as in training.")
 
 
 def main(argv: list[str]) -> None:
@@ -37,6 +35,7 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
     tf.get_logger().setLevel("ERROR")
+    check_new_folder(FLAGS.output_dir)  # before what takes time
     model = load(FLAGS.model_dir, precision=FLAGS.precision, max_seq_length=FLAGS.max_seq_length)
     description = export(model, FLAGS.output_dir, FLAGS.model_dir)
     megabytes = size_on_disk(FLAGS.output_dir) / 1e6

@@ -163,7 +163,7 @@ def resolve_hparams(values: dict[str, Any], task: Task, config: EncoderConfig) -
         "learning_rate": 1e-4 if config.hidden_size >= BASE_WIDTH else 3e-4,
         "num_train_epochs": epochs,
         "max_seq_length": min(512 if span else 128, config.max_position_embeddings),
-        "length_buckets": _ignores_padding(config),
+        "length_buckets": ignores_padding(config),
         "hidden_dropout_prob": config.hidden_dropout_prob,
         "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
     }
@@ -181,7 +181,7 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
     check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
     check(hparams.init in ("pretrained", "random"), "init", "pretrained or random")
     check(hparams.loss_reduction in ("sum", "mean"), "loss_reduction", "sum or mean")
-    if not _ignores_padding(config):
+    if not ignores_padding(config):
         check(not hparams.length_buckets, "length_buckets", "false: `mask_padding` is false there")
     if hparams.optimizer == "lamb":
         check(not hparams.layerwise_lr_decay, "layerwise_lr_decay", "0 with the lamb optimizer")
@@ -204,7 +204,7 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
     check(0 <= hparams.seed < 2**31 - 1000, "seed", "at least 0 and below 2^31 - 1000")
 
 
-def _ignores_padding(config: EncoderConfig) -> bool:
+def ignores_padding(config: EncoderConfig) -> bool:
     """Whether outputs at tokens do not depend on how far a batch is padded."""
     return config.mask_padding or config.token_mixer == "attention"
 

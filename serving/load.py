@@ -13,7 +13,7 @@ import tf_keras
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import read_json
-from finetune.hparams import FinetuningHParams
+from finetune.hparams import FinetuningHParams, ignores_padding
 from finetune.load import best_run, load_fine_tuned
 from finetune.objective import FineTuning
 from finetune.task import Task
@@ -66,7 +66,7 @@ class ServedModel:
     @property
     def pads_to_limit(self) -> bool:
         """Whether rows have to be padded to `max_seq_length`, because padding shows in outputs."""
-        return not (self.config.mask_padding or self.config.token_mixer == "attention")
+        return not ignores_padding(self.config)
 
     @property
     def networks(self) -> list[tf.Module]:

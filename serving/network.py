@@ -24,7 +24,7 @@ def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], tf.Tensor]:
 
 
 class Network:
-    """Encoder and layout of a served model, each traced once for all signatures.
+    """Encoder, head and layout of a served model, which its signatures share.
 
     Attributes:
         model: what is served.
@@ -51,7 +51,7 @@ class Network:
 
         Args:
             features: [n, S] each.
-            dtypes: of the predictions, which all have the rows as their first axis.
+            dtypes: of all predictions, which have the rows as their first axis.
         """
         n = tf.shape(features["input_ids"])[0]
         parts = tf.maximum(1, -(-n // _MOST_ROWS))
@@ -64,10 +64,7 @@ class Network:
             for name in FEATURES
         }
         predicted = tf.map_fn(
-            lambda part: {name: self.predict(part)[name] for name in dtypes},
-            filled,
-            fn_output_signature=dtypes,
-            parallel_iterations=1,
+            self.predict, filled, fn_output_signature=dtypes, parallel_iterations=1
         )
         return {
             name: tf.reshape(value, tf.concat([[parts * size], tf.shape(value)[2:]], 0))[:n]

@@ -55,8 +55,7 @@ class Inputs:
             own = self._columns.get(_ROLES.get(name))
             if name not in known and own in known:
                 columns[name] = own
-        if "id" not in self.names:
-            columns["id"] = "id" if "id" in known else self._columns.get("id", "id")
+        columns["id"] = "id" if "id" in known else self._columns.get("id", "id")
         return columns
 
     def numbers(self) -> dict[str, int]:

@@ -23,8 +23,7 @@ _KINDS = {
 def signatures(model: ServedModel) -> dict[str, Signature]:
     """Every signature of a model by name, `serving_default` first.
 
-    All have the names of `serving_default`'s task, `embeddings` and `token_ids`; see
-    docs/serving.md.
+    All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
     """
     network = Network(model)
     return {**_KINDS[model.kind](network), "embeddings": embeddings(network)}

@@ -4,8 +4,10 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from serving.signature import described
 from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
+DOCUMENTATION = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 TEXTS = ["the city was born in 1995", "", "who? " * 40, "Café in 北京"]
 # Prints what a SavedModel answers, with nothing but these imports.
 ASK = """
@@ -73,6 +76,25 @@ def test_it_answers_without_this_repository(exported, tmp_path):
     assert answers["label"] == [label.decode() for label in expected["label"]]
     np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-6)
     assert answers["truncated"] == [False, False, True, False]
+
+
+def test_the_documented_python_runs(exported):
+    folder, _ = exported
+    section = DOCUMENTATION.split("## From Python")[1].split("\n## ")[0]
+    code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+    names = {}
+    exec(code.replace('"my_model"', repr(str(folder / "float32"))), names)
+    assert names["answers"]["label"].numpy()[0].decode() in ("bad", "fair", "good")
+
+
+@pytest.mark.parametrize("program", ["export_savedmodel.py", "serving/predict.py"])
+def test_every_flag_is_documented(program):
+    source = (ROOT / program).read_text(encoding="utf-8")
+    defined = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
+    tables = re.findall(r"\n\n\| flag .*?\n\n", DOCUMENTATION, re.S)
+    described = [set(re.findall(r"`--(\w+)`", table)) for table in tables]
+    assert len(defined) >= 4
+    assert defined in described
 
 
 def test_the_graph_needs_nothing_special(exported):
@@ -236,6 +258,10 @@ def test_what_else_is_refused(tmp_path):
         load(str(tmp_path / "electra"), max_seq_length=65)
     assert load(str(tmp_path / "electra"), max_seq_length=64).max_seq_length == 64
     assert load(str(tmp_path / "electra")).max_seq_length == 24
+    (index,) = (tmp_path / "electra").glob("checkpoints/*.index")
+    index.write_bytes(index.read_bytes()[:50])
+    with pytest.raises(InputError, match="checkpoint cannot be read"):
+        load(str(tmp_path / "electra"))
 
 
 def test_weights_that_are_not_finite(tmp_path):
@@ -256,15 +282,19 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="should not exist yet"):
         export(model, str(tmp_path / "full" / "file"), "run")
 
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
     before = sorted(os.listdir(tmp_path))
-    monkeypatch.setattr(exporting, "_check", fail)
-    with pytest.raises(InputError, match="No space left on device"):
-        export(model, str(tmp_path / "saved"), "run")
-    assert sorted(os.listdir(tmp_path)) == before
-    monkeypatch.undo()
+    no_space = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+    for owner, name, error in (
+        (exporting, "_check", OSError(28, "No space left on device")),
+        (tf.saved_model, "save", no_space),
+        (exporting, "_check", KeyboardInterrupt()),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, unittest.mock.Mock(side_effect=error))
+            with pytest.raises((InputError, KeyboardInterrupt)) as raised:
+                export(model, str(tmp_path / "saved"), "run")
+        assert ("No space left on device" in str(raised.value)) == isinstance(error, Exception)
+        assert sorted(os.listdir(tmp_path)) == before
     (tmp_path / "empty").mkdir()
     export(model, str(tmp_path / "empty"), "run")
     assert (tmp_path / "empty" / "saved_model.pb").exists()
