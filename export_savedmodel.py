@@ -15,7 +15,8 @@ import tensorflow as tf
 from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors
-from serving.export import check_new_folder, export, size_on_disk
+from files import check_new_folder
+from serving.export import export, size_on_disk
 from serving.load import load
 
 FLAGS = flags.FLAGS
