@@ -111,7 +111,12 @@ def test_a_checkpoint_in_the_middle_does_not_matter(tmp_path, optimizer):
 
 
 @pytest.mark.parametrize(
-    ("electra_objective", "xla"), [(True, False), (False, False), (True, True)]
+    ("electra_objective", "xla"),
+    [
+        (True, False),
+        (False, False),
+        pytest.param(True, True, marks=pytest.mark.slow),  # compiles for a minute
+    ],
 )
 def test_two_devices_give_the_losses_of_one(electra_objective, xla):
     """20 steps at the same global batch, without dropout, within 1e-5 of the loss."""
@@ -123,6 +128,7 @@ def test_two_devices_give_the_losses_of_one(electra_objective, xla):
     assert one[-1] < one[0]
 
 
+@pytest.mark.slow  # compiles for a minute
 def test_xla_gives_the_same_losses():
     one, two = losses(make(dropout=0.1), 10), losses(make(dropout=0.1, xla=True), 10)
     np.testing.assert_allclose(two, one, rtol=1e-4)
