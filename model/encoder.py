@@ -50,7 +50,8 @@ class EncoderLayer(tf_keras.layers.Layer):
         """[B, S, D] -> [B, S, D] and the attention probabilities; `seeds` are for dropout."""
         mixed, probabilities = self.mixer(hidden, bias, token_mask, seed=seeds[0])
         mixed = self.mixer_norm(self.mixer_output(mixed), hidden, self.rate, seeds[1])
-        output = self.output_dense(self.intermediate(mixed))
+        training = seeds[0] is not None
+        output = self.output_dense(self.intermediate(mixed, training=training), training=training)
         return self.output_norm(output, mixed, self.rate, seeds[2]), probabilities
 
 

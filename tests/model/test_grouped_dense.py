@@ -22,7 +22,8 @@ def build(groups: int, activation=None) -> GroupedDense:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_follows_the_equation(groups):
+@pytest.mark.parametrize("training", [True, False])
+def test_follows_the_equation(groups, training):
     """M = concatenation over i of f^i(H[:, i-th of g slices]), f^i dense d/g -> m/g."""
     layer, hidden = build(groups), normal(B, S, D)
     kernel, bias = layer.get_weights()
@@ -34,17 +35,20 @@ def test_follows_the_equation(groups):
             source = hidden[b, s, group * (D // groups) + row]
             expected[b, s, column] += source * kernel[group, row, within]
         expected[b, s, column] += bias[column]
-    np.testing.assert_allclose(layer(hidden), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(layer(hidden, training=training), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", [None, "gelu"])
-def test_one_group_is_dense(activation):
+@pytest.mark.parametrize("training", [True, False])
+def test_one_group_is_dense(activation, training):
     layer, hidden = build(1, activation), normal(B, S, D)
     kernel, bias = layer.get_weights()
     dense = tf_keras.layers.Dense(M, activation=activation)
     dense.build([None, None, D])
     dense.set_weights([kernel[0], bias])
-    np.testing.assert_allclose(layer(hidden), dense(hidden), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        layer(hidden, training=training), dense(hidden), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("groups", [2, 4])

@@ -1,14 +1,17 @@
 """Kernels: compiled against plain, written-out gradients against automatic ones."""
 
+import os
 import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
+from tensorflow.python.eager import context
 
-from model import convolution, kernels
+from model import build_encoder, convolution, kernels
 from model.layers import LAYER_NORM_EPSILON
-from tests.model_support import normal
+from tests.model_support import TINY, normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
 SEED = tf.constant([3, 4])
@@ -113,6 +116,11 @@ PATHS = {
         lambda x, kernel, bias: tf.einsum("bsi,io->bso", x, kernel) + bias,
         [HIDDEN, [D, 2 * D], [2 * D]],
     ),
+    "affine and gelu": (
+        kernels.affine_gelu,
+        lambda x, kernel, bias: tf.nn.gelu(tf.einsum("bsi,io->bso", x, kernel) + bias),
+        [HIDDEN, [D, 2 * D], [2 * D]],
+    ),
     "norm": (
         lambda *given: kernels.add_and_norm(*given, LAYER_NORM_EPSILON),
         readable_norm,
@@ -158,7 +166,7 @@ def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
 
     given = tensors(*shapes)
     graph = values_and_gradients.get_concrete_function(*given).graph
-    if name != "affine":
+    if not name.startswith("affine"):
         nodes = [str(op.node_def) for op in graph.get_operations()]
         assert any("_XlaMustCompile" in node for node in nodes) == compiled
     for one, other in zip(*values_and_gradients(*given), strict=True):
@@ -173,6 +181,30 @@ def test_only_known_large_shapes_are_compiled():
     assert any("PartitionedCall" in kind for kind in calls([64, 64, 64]))
     assert not any("PartitionedCall" in kind for kind in calls([64, None, 64]))
     assert not any("PartitionedCall" in kind for kind in calls([8, 8, 8]))
+
+
+@pytest.mark.skipif(
+    os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0" or bool(tf.config.list_physical_devices("GPU")),
+    reason="oneDNN's operations of a processor are meant",
+)
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_gelu_is_part_of_the_product_in_inference(precision, groups):
+    """Of what runs, with lengths known only then, as in an exported model."""
+    tf_keras.mixed_precision.set_global_policy(precision)
+    encoder = build_encoder(TINY.replace(linear_groups=groups))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    def encode(ids):
+        return encoder({"input_ids": ids}).sequence
+
+    with context.collect_graphs(optimized=True) as graphs:
+        encode(tf.ones([2, 5], tf.int32))
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for part in graph.library.function for node in part.node_def]
+    fused = [node for node in nodes if b"GeluExact" in node.attr["fused_ops"].list.s]
+    assert len(fused) == groups * TINY.num_hidden_layers
+    assert not [node.name for node in nodes if node.op == "Erf"]
 
 
 @pytest.mark.parametrize("name", ["_convolve", "_convolve_gradient"])
