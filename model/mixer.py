@@ -98,9 +98,11 @@ class TokenMixer(tf_keras.layers.Layer):
             )
             mixed.append(context)
         if self.convolution is not None:
-            # After the attention: two matrix products at once take longer than in turns.
-            with tf.control_dependencies(mixed):
-                hidden = tf.identity(hidden)
+            if training:
+                # After the attention: two large products at once take longer than in turns. For
+                # short texts, whose products keep one core busy, beside it.
+                with tf.control_dependencies(mixed):
+                    hidden = tf.identity(hidden)
             mixed.append(self.convolution(hidden, query, token_mask, values=projected.pop(0)))
         return tf.concat(mixed, axis=-1), probabilities
 
