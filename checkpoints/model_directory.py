@@ -38,6 +38,9 @@ from training.checkpointing import (
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
 
+# What can be done with a model that lacks networks of its objective.
+INCOMPLETE = "what there is can be fine-tuned, or trained on with --new_networks"
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
