@@ -76,7 +76,8 @@ def read(path: str, options: Options) -> Conversion:
         state,
         f"step {step}, {origin}",
     ]
-    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes)
+    length = said.training.get("max_seq_length")
+    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes, length)
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
@@ -104,6 +105,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     if generator is conversion.objective.encoder:
         generator = None
     fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
+    if conversion.trained_length is not None:
+        fields["max_seq_length"] = conversion.trained_length
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     conversion.vocabulary.save(folder)
     notes = [f"{len(tensors)} tensors, step {conversion.step}"]

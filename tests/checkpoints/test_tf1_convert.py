@@ -91,6 +91,7 @@ def test_what_the_model_directory_says(golden):
     again = resolve_hparams(load_record(model), vocabulary.size)  # as run_pretraining.py reads it
     assert again == hparams
     assert run["converted"]["source"] == "tf1"
+    assert run["converted"]["max_seq_length"] is None  # the original's file does not say it
     assert stored_parts(latest_checkpoint(model)) == {
         *("encoder", "head", "generator", "generator_head", "optimizer")
     }
@@ -265,6 +266,20 @@ def test_of_several_checkpoints_the_latest_is_said(tmp_path):
     notes = convert(source, tmp_path / "model")
     assert any("the latest, " in note and "not model.ckpt-9" in note for note in notes)
     assert load(str(tmp_path / "model")).step == 1234
+
+
+def test_the_length_of_training_goes_along_where_it_is_known(tmp_path):
+    fields = {**golden_fields("sdconv"), "max_seq_length": 24}
+    convert(
+        write_original(tmp_path / "original", golden_tensors("sdconv"), config=fields),
+        tmp_path / "model",
+    )
+    assert load(str(tmp_path / "model")).trained_length == 24
+    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["max_seq_length"] == 24
+    convert(write_original(tmp_path / "other", golden_tensors("sdconv")), tmp_path / "unknown")
+    to_elsewhere("tf1", str(tmp_path / "unknown"), str(tmp_path / "again"))
+    assert "max_seq_length" not in json.loads((tmp_path / "again" / "config.json").read_text())
 
 
 def test_padding_that_the_original_reads_is_said(tmp_path):
