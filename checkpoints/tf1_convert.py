@@ -52,7 +52,10 @@ def read(path: str, options: Options) -> Conversion:
     config = found.config
     words = f"{found.embeddings_scope}/embeddings/word_embeddings in {prefix}"
     vocabulary = load_vocabulary(options, folder, config.vocab_size, words)
-    hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
+    try:
+        hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
+    except InputError as error:
+        raise InputError(f"{said.path or prefix}: {error}") from error
     objective = build_objective(hparams, config, special_ids(vocabulary))
     missing = [name for name in needed_networks(hparams) if name not in found.networks]
     if missing:

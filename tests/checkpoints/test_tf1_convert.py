@@ -282,6 +282,16 @@ def test_the_length_of_training_goes_along_where_it_is_known(tmp_path):
     assert "max_seq_length" not in json.loads((tmp_path / "again" / "config.json").read_text())
 
 
+@pytest.mark.parametrize(
+    ("value", "complaint"), [("x", "should be int"), (4000, "should be at most max_position_emb")]
+)
+def test_settings_that_cannot_be_are_named_with_their_file(tmp_path, value, complaint):
+    fields = {**golden_fields("sdconv"), "max_seq_length": value}
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"), config=fields)
+    with pytest.raises(InputError, match=rf"config\.json: `max_seq_length` {complaint}"):
+        convert(source, tmp_path / "model")
+
+
 def test_padding_that_the_original_reads_is_said(tmp_path):
     source = write_original(tmp_path / "original", golden_tensors("sdconv"))
     convert(source, tmp_path / "model")
