@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -27,7 +28,10 @@ class LossNotFinite(TrainingStopped):
 
 
 def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1."""
+    """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1.
+
+    SIGINT (Ctrl-C), where `main` does not handle it, ends it with status 130.
+    """
 
     def wrapped(argv: list[str]) -> None:
         try:
@@ -38,5 +42,8 @@ def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[
         except OSError as error:  # a full disk, a folder that may not be written, ...
             print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
             sys.exit(1)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
 
     return wrapped

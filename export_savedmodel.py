@@ -27,7 +27,11 @@ flags.DEFINE_string("output_dir", None, "The folder to make.")
 flags.DEFINE_enum(
     "precision", "float32", ["float32", "mixed_bfloat16"], "Of the arithmetic, and the weights."
 )
-flags.DEFINE_integer("max_seq_length", None, "Most tokens of a row. Default: as in training.")
+flags.DEFINE_integer(
+    "max_seq_length",
+    None,
+    "Most tokens of a row. Default: as in training; if unknown, all positions of the model.",
+)
 
 
 def main(argv: list[str]) -> None:
@@ -41,6 +45,7 @@ def main(argv: list[str]) -> None:
     description = export(model, FLAGS.output_dir, FLAGS.model_dir)
     megabytes = size_on_disk(FLAGS.output_dir) / 1e6
     print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.precision}, {model.kind}")
+    print(f"  at most {model.max_seq_length} tokens a row, {model.length_origin}")
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")
         print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")

@@ -6,10 +6,16 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from errors import InputError
+
+# Removes the unfinished files and folders of this process, innermost last.
+_cleanups: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
@@ -24,15 +30,9 @@ def replacing(path: str) -> Iterator[str]:
         InputError: an OSError in the block, or of the renaming. Nothing is left behind then, and
             what was at `path` before stays.
     """
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
+    with _temporary(path) as temporary:
         yield temporary
         os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
 
 
 def check_new_folder(path: str) -> None:
@@ -52,15 +52,113 @@ def new_folder(path: str) -> Iterator[str]:
     """
     check_new_folder(path)
     path = os.path.abspath(path)
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
+    with _temporary(path) as temporary:
         os.makedirs(temporary)
         yield temporary
         os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _temporary(path: str) -> Iterator[str]:
+    """Yields `PATH.tmp-HOST-PROCESS`, of which nothing is left at the end.
+
+    Nor is there when the process is ended by a signal, unless by one that cannot be caught; what
+    that left is removed when `path` is next written from the same machine.
+
+    Raises:
+        InputError: an OSError in the block.
+    """
+    process = os.getpid()
+    temporary = f"{path}.tmp-{socket.gethostname()}-{process}"
+    made = _missing_parents(path)
+
+    def clean() -> None:
+        if os.getpid() != process:  # a forked one, which leaves it to its parent
+            return
+        _remove(temporary)
+        for parent in made:
+            with contextlib.suppress(OSError):  # it is not empty, or was not made
+                os.rmdir(parent)
+
+    with _cleaning_when_ended(clean):
+        try:
+            _remove_leftovers(path)
+            yield temporary
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        finally:
+            clean()
+
+
+@contextlib.contextmanager
+def _cleaning_when_ended(clean: Callable[[], None]) -> Iterator[None]:
+    """Calls `clean` when SIGTERM or SIGHUP ends the process in the block.
+
+    Not by an exception: raised while TensorFlow traces, it may come out as another one.
+    """
+    handled = []
+    _cleanups.append(clean)
+    try:
+        if threading.current_thread() is threading.main_thread():  # only it may set handlers
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) == signal.SIG_DFL:  # nobody else handles it
+                    signal.signal(number, _clean_and_end)
+                    handled.append(number)
+        yield
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for number in handled:
+            if signal.getsignal(number) is _clean_and_end:
+                signal.signal(number, signal.SIG_DFL)
+        _cleanups.remove(clean)
+
+
+def _clean_and_end(number: int, frame: Any) -> None:
+    for clean in reversed(_cleanups):
+        clean()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _remove_leftovers(path: str) -> None:
+    """Removes the temporary files and folders for `path` of processes that are no more."""
+    folder, name = os.path.split(path)
+    beginning = f"{name}.tmp-{socket.gethostname()}-"
+    try:
+        found = [entry for entry in os.listdir(folder or ".") if entry.startswith(beginning)]
+    except OSError:  # writing will say what is wrong
+        return
+    for entry in found:
+        process = entry.removeprefix(beginning)
+        # One that has our number was another before: in containers, numbers come again.
+        if process.isdecimal() and (int(process) == os.getpid() or not _is_running(int(process))):
+            _remove(os.path.join(folder, entry))
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
+def _missing_parents(path: str) -> list[str]:
+    """The folders above `path` that are not there, innermost first."""
+    missing, parent = [], os.path.dirname(path)
+    while parent and not os.path.lexists(parent):
+        missing.append(parent)
+        parent = os.path.dirname(parent)
+    return missing
 
 
 def write_text(path: str, text: str) -> None:

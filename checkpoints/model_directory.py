@@ -38,6 +38,9 @@ from training.checkpointing import (
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
 
+# What can be done with a model that lacks networks of its objective.
+INCOMPLETE = "what there is can be fine-tuned, or trained on with --new_networks"
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -81,6 +84,7 @@ class Conversion:
         optimizer: with the source's moments; None when it has none.
         step: of training; 0 when unknown.
         notes: what was inferred; what was left out, and why.
+        trained_length: `max_seq_length` of training; None when unknown, whatever `hparams` say.
     """
 
     config: EncoderConfig
@@ -90,6 +94,7 @@ class Conversion:
     optimizer: AdamWeightDecay | None = None
     step: int = 0
     notes: list[str] = dataclasses.field(default_factory=list)
+    trained_length: int | None = None
 
     def network(self, name: str):
         """One of `encoder`, `head`, `generator`, `generator_head`; None when there is none."""
@@ -226,7 +231,7 @@ def load(folder: str) -> Conversion:
         hparams = describe_pretraining(config, vocabulary)
         notes = ["of a fine-tuned model the encoder is taken: its task head stays behind"]
         return Conversion(config, hparams, vocabulary, Networks(load_encoder(folder)), notes=notes)
-    hparams, _ = load_hparams(folder)
+    hparams, settings = load_hparams(folder)
     objective = build_objective(hparams, config, special_ids(vocabulary))
     optimizer = build_optimizer(hparams, objective)
     notes, stored = [], stored_parts(path)
@@ -245,7 +250,9 @@ def load(folder: str) -> Conversion:
     else:
         parts["optimizer"] = optimizer
     restore(tf.train.Checkpoint(**parts), folder)
-    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes)
+    converted = settings.get("converted")
+    length = converted.get("max_seq_length") if converted else hparams.max_seq_length
+    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes, length)
 
 
 def only_networks(objective: Objective, names: list[str]) -> Networks:

@@ -84,17 +84,21 @@ def discriminator_head_variables(
     return {**_named(f"{scope}/dense", head.transform), **_named(f"{scope}/dense_1", head.logit)}
 
 
-def objective_variables(objective) -> dict[str, tf.Variable]:
+def objective_variables(
+    objective, scope: str = ENCODER, embeddings_scope: str = ENCODER
+) -> dict[str, tf.Variable]:
     """Maps the original's names to the variables of all networks of an objective.
 
     Args:
         objective: has `encoder`; optionally `head`, `generator` and `generator_head`.
+        scope: of the encoder; "generator" where that is a generator without a discriminator.
+        embeddings_scope: of its embeddings, see `encoder_variables`.
 
     Raises:
         InputError: the original has no names for such an architecture.
     """
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
-    variables = encoder_variables(encoder)
+    variables = encoder_variables(encoder, scope, embeddings_scope)
     if generator is not None and generator is not encoder:
         tied = generator.embeddings is encoder.embeddings
         variables |= encoder_variables(generator, GENERATOR, ENCODER if tied else GENERATOR)

@@ -13,6 +13,9 @@ from checkpoints.tf1_file import TensorFile
 from errors import InputError
 from model import EncoderConfig
 
+# Fields of EncoderConfig that a generator has otherwise than its discriminator.
+_SIZES = ("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+_SIZES += ("intermediate_size",)
 _HEAD_SIZE = 64  # of every published BERT, ELECTRA and ConvBERT, but ConvBERT-medium-small's 48
 
 
@@ -25,6 +28,9 @@ class Architecture:
         objective: fields of PretrainingHParams that say which objective it is, and its generator.
         networks: which of the objective's networks are there, by attribute name.
         generator: None where there is no network of its own.
+        scope: what the names of the encoder's tensors begin with: "generator" where there is a
+            generator and no discriminator.
+        embeddings_scope: the same of its embeddings.
         notes: what was inferred, and from what.
     """
 
@@ -32,6 +38,8 @@ class Architecture:
     objective: dict[str, Any]
     networks: list[str]
     generator: EncoderConfig | None
+    scope: str
+    embeddings_scope: str
     notes: list[str]
 
 
@@ -50,7 +58,10 @@ def infer_architecture(
             contradiction between tensors and `said`; or the number of heads is open.
     """
     _refuse_other_models(file)
-    inferred = _Fields(file, tf1.ENCODER, tf1.ENCODER)
+    scope, embeddings_scope = _scopes(file)
+    inferred = _Fields(file, scope, embeddings_scope)
+    if scope == tf1.GENERATOR:
+        said = _said_of_generator(said, inferred)
     heads, notes = _choose_heads(inferred, said, num_attention_heads)
     config = inferred.complete({**said.encoder, **heads}, said.path)
     notes = [f"inferred from the tensors: {inferred}", *notes]
@@ -58,9 +69,13 @@ def infer_architecture(
     assumed = [f"{name} {getattr(config, name)}" for name in assumed if name not in said.encoder]
     if assumed:
         notes.append(f"not visible in tensors, so as published: {', '.join(assumed)}")
-    objective, networks = _objective(file)
+    objective, networks = _objective(file, scope)
     generator = None
-    if any(name.startswith(f"{tf1.GENERATOR}/encoder/") for name in file.shapes):
+    if scope == tf1.GENERATOR:
+        notes.append(
+            "a generator without a discriminator: it is the encoder of a masked language model here"
+        )
+    elif _has_layers(file, tf1.GENERATOR):
         generator, shares = _infer_generator(file, config, said)
         objective |= shares
         notes.append(
@@ -75,7 +90,7 @@ def infer_architecture(
                 f"{said.path}: `{name}` should be {objective[name]}, as the tensors of"
                 f" {file.prefix} show. Received: {value!r}"
             )
-    return Architecture(config, objective, networks, generator, notes)
+    return Architecture(config, objective, networks, generator, scope, embeddings_scope, notes)
 
 
 class _Fields:
@@ -218,11 +233,58 @@ def _infer_generator(
         raise InputError(f"{file.prefix}: {error}") from error
 
 
-def _objective(file: TensorFile) -> tuple[dict[str, Any], list[str]]:
+def _scopes(file: TensorFile) -> tuple[str, str]:
+    """What the names of the encoder begin with, and those of its embeddings.
+
+    Raises:
+        InputError: there are layers of a generator, but what else is there does not belong to it.
+    """
+    if _has_layers(file, tf1.ENCODER) or not _has_layers(file, tf1.GENERATOR):
+        return tf1.ENCODER, tf1.ENCODER
+    there = f"{file.prefix}: there are the layers of a generator ({tf1.GENERATOR}/encoder/)"
+    if heads := [name for name in file.shapes if name.startswith(f"{tf1.DISCRIMINATOR_HEAD}/")]:
+        raise InputError(
+            f"{there} and a discriminator's head ({heads[0]}), but not the discriminator's layers"
+            f" ({tf1.ENCODER}/encoder/)"
+        )
+    for scope in (tf1.GENERATOR, tf1.ENCODER):
+        if f"{scope}/embeddings/word_embeddings" in file.shapes:
+            return tf1.GENERATOR, scope
+    raise InputError(
+        f"{there}, but no embeddings, neither its own ({tf1.GENERATOR}/embeddings/word_embeddings)"
+        f" nor shared ones ({tf1.ENCODER}/embeddings/word_embeddings)"
+    )
+
+
+def _has_layers(file: TensorFile, scope: str) -> bool:
+    return any(name.startswith(f"{scope}/encoder/") for name in file.shapes)
+
+
+def _said_of_generator(said: OriginalConfig, inferred: _Fields) -> OriginalConfig:
+    """What a `config.json` says of a generator that is alone.
+
+    It is either that of the generator itself, or that of the discriminator with what is said there
+    of its generator; then sizes are as tensors show them.
+    """
+    if not said.generator and "generator_hidden_size" not in said.objective:
+        return dataclasses.replace(said, objective={})
+    encoder = {name: value for name, value in said.encoder.items() if name not in _SIZES}
+    heads, width = (said.encoder.get(name) for name in ("num_attention_heads", "hidden_size"))
+    if heads and width:
+        scaled = max(1, round(heads * inferred.values["hidden_size"] / width))
+        encoder["num_attention_heads"] = scaled
+    return dataclasses.replace(
+        said, encoder={**encoder, **said.generator}, generator={}, objective={}
+    )
+
+
+def _objective(file: TensorFile, scope: str) -> tuple[dict[str, Any], list[str]]:
     """Fields of PretrainingHParams that the names show, and which of the networks there are."""
     scopes = {name.split("/")[0] for name in file.shapes}
-    generator = any(name.startswith(f"{tf1.GENERATOR}/encoder/") for name in file.shapes)
+    generator = _has_layers(file, tf1.GENERATOR)
     discriminates, predicts = (s in scopes for s in (tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD))
+    if scope == tf1.GENERATOR:
+        return {"electra_objective": False}, ["encoder", *["head"] * predicts]
     if predicts and not generator and not discriminates:
         return {"electra_objective": False}, ["encoder", "head"]
     objective, networks = {}, ["encoder"]
@@ -248,7 +310,7 @@ def _agree(said: Any, shown: Any) -> bool:
 def _refuse_other_models(file: TensorFile) -> None:
     """Raises InputError, naming a tensor, unless the names are ConvBERT's or ELECTRA's."""
     names = list(file.shapes)
-    if any(name.startswith(f"{tf1.ENCODER}/") for name in names):
+    if any(name.startswith((f"{tf1.ENCODER}/", f"{tf1.GENERATOR}/encoder/")) for name in names):
         return
     kind = "another model"
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in names:

@@ -10,6 +10,7 @@ import tensorflow as tf
 import files
 from checkpoints import tf1
 from checkpoints.model_directory import (
+    INCOMPLETE,
     Conversion,
     Options,
     describe_pretraining,
@@ -26,8 +27,8 @@ from pretrain.load import needed_networks, special_ids
 from pretrain.objectives import build_objective, build_optimizer
 from training.optimizer import AdamWeightDecay
 
-_WORDS = f"{tf1.ENCODER}/embeddings/word_embeddings"
 _SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)
+_TASK_HEADS = "task_specific/"
 
 
 def read(path: str, options: Options) -> Conversion:
@@ -49,14 +50,18 @@ def read(path: str, options: Options) -> Conversion:
     said = _read_config(options.config, folder)
     found = infer_architecture(file, said, options.num_attention_heads)
     config = found.config
-    vocabulary = load_vocabulary(options, folder, config.vocab_size, f"{_WORDS} in {prefix}")
-    hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
+    words = f"{found.embeddings_scope}/embeddings/word_embeddings in {prefix}"
+    vocabulary = load_vocabulary(options, folder, config.vocab_size, words)
+    try:
+        hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
+    except InputError as error:
+        raise InputError(f"{said.path or prefix}: {error}") from error
     objective = build_objective(hparams, config, special_ids(vocabulary))
     missing = [name for name in needed_networks(hparams) if name not in found.networks]
     if missing:
         objective = only_networks(objective, found.networks)
-    variables = tf1.objective_variables(objective)
-    unused = _unused(file, variables)
+    variables = tf1.objective_variables(objective, found.scope, found.embeddings_scope)
+    unused = _unused(file, variables, found.scope)
     for name, variable in variables.items():
         variable.assign(file.read(name, variable.shape))
     step, origin = _read_step(file)
@@ -69,12 +74,13 @@ def read(path: str, options: Options) -> Conversion:
     notes += [
         *found.notes,
         *_describe(hparams, said, vocabulary),
-        *([f"not in the checkpoint: {', '.join(missing)}"] if missing else []),
+        *([f"not in the checkpoint: {', '.join(missing)}; {INCOMPLETE}"] if missing else []),
         *unused,
         state,
         f"step {step}, {origin}",
     ]
-    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes)
+    length = said.training.get("max_seq_length")
+    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes, length)
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
@@ -102,6 +108,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     if generator is conversion.objective.encoder:
         generator = None
     fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
+    if conversion.trained_length is not None:
+        fields["max_seq_length"] = conversion.trained_length
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     conversion.vocabulary.save(folder)
     notes = [f"{len(tensors)} tensors, step {conversion.step}"]
@@ -140,28 +148,37 @@ def _describe(hparams: PretrainingHParams, said: OriginalConfig, vocabulary) -> 
     return notes
 
 
-def _unused(file: TensorFile, variables: dict[str, tf.Variable]) -> list[str]:
+def _unused(file: TensorFile, variables: dict[str, tf.Variable], scope: str) -> list[str]:
     """What is said about weights that no variable takes, by the group they are in.
+
+    Args:
+        file: the checkpoint.
+        variables: by name, those that take weights.
+        scope: of the encoder.
 
     Raises:
         InputError: they are in one of the networks, which is then not what it was taken for.
     """
     slots = {f"{name}/{slot}" for name in variables for slot in tf1.SLOTS}
     endings = tuple(f"/{slot}" for slot in tf1.SLOTS)
-    left = []
+    left: dict[str, list[str]] = {}
     for name in sorted(file.shapes):
         if name in variables or name in slots or name == tf1.GLOBAL_STEP:
             continue
-        if name.split("/")[0] in _SCOPES and not name.endswith(endings):
+        if name.startswith(_TASK_HEADS):
+            reason = "as the head of a fine-tuned task, of which run_finetuning.py makes a new one"
+        elif scope == tf1.GENERATOR and name.startswith(f"{tf1.ENCODER}/"):
+            reason = "as a discriminator's, whose layers are not there"
+        elif name.split("/")[0] not in _SCOPES or name.endswith(endings):
+            reason = "as pre-training has no such tensors"
+        else:
             raise InputError(
                 f"{file.prefix}: {name} of shape {list(file.shapes[name])} has no place in the"
                 " network; `conv_type` should be sdconv (conv_attn_key, conv_attn_kernel and"
                 " conv_attn_point in every layer) or noconv"
             )
-        left.append(name)
-    if not left:
-        return []
-    return [f"left out, as pre-training has no such tensors: {', '.join(left)}"]
+        left.setdefault(reason, []).append(name)
+    return [f"left out, {reason}: {', '.join(group)}" for reason, group in left.items()]
 
 
 def _read_step(file: TensorFile) -> tuple[int, str]:

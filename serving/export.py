@@ -87,7 +87,7 @@ def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[
     root = tf.Module()
     root.model_variables = model.variables
     traced = {name: signature.trace() for name, signature in asked.items()}
-    with tempfile.TemporaryDirectory() as assets:
+    with tempfile.TemporaryDirectory(dir=folder) as assets:  # which goes when the folder does
         model.vocabulary.save(assets)
         root.vocabulary = tf.saved_model.Asset(os.path.join(assets, VOCABULARY_FILE))
         try:

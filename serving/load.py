@@ -25,6 +25,7 @@ from pretrain.objectives import build_objective
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.hyperparameters import check_setting
 
+_TRAINED, _SAID = "as in training", "as told"  # where the length of rows is from
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
 
 
@@ -37,6 +38,7 @@ class ServedModel:
         encoder: the encoder.
         vocabulary: its word pieces and their casing.
         max_seq_length: the most tokens of a row.
+        length_origin: where that is from.
         precision: of the arithmetic, "float32" or "mixed_bfloat16".
         hparams: of the training.
         record: what `hparams.json` holds.
@@ -50,6 +52,7 @@ class ServedModel:
     encoder: Encoder
     vocabulary: Vocabulary
     max_seq_length: int
+    length_origin: str
     precision: str
     hparams: FinetuningHParams | PretrainingHParams
     record: dict[str, Any]
@@ -64,9 +67,16 @@ class ServedModel:
         return self.encoder.config
 
     @property
-    def pads_to_limit(self) -> bool:
-        """Whether rows have to be padded to `max_seq_length`, because padding shows in outputs."""
-        return not ignores_padding(self.config)
+    def visible_padding(self) -> int:
+        """How many tokens of padding after a row show in its outputs.
+
+        With so many of them a row is answered as with any more: where padding enters convolutions,
+        each layer sees half a kernel further. 0 where padding does not show.
+        """
+        encoders = [self.encoder, *(self.masked_lm or ())[:1]]
+        shown = [encoder.config for encoder in encoders if not ignores_padding(encoder.config)]
+        reaches = [config.num_hidden_layers * (config.conv_kernel_size // 2) for config in shown]
+        return max(reaches, default=0)
 
     @property
     def networks(self) -> list[tf.Module]:
@@ -92,7 +102,8 @@ def load(
             taken.
         precision: of the arithmetic, whatever the model was trained with: "float32", or
             "mixed_bfloat16", in which matrices are stored in bfloat16, too.
-        max_seq_length: the most tokens of a row; by default as in training.
+        max_seq_length: the most tokens of a row; by default as in training, or of a converted
+            model, of which that is unknown, all that it has positions for.
 
     Raises:
         InputError: no model directory, no checkpoint, files that do not fit each other, weights
@@ -120,6 +131,7 @@ def _load_fine_tuned(model_dir: str, precision: str, max_seq_length: int | None)
         loaded.objective.encoder,
         loaded.vocabulary,
         loaded.hparams.max_seq_length,
+        _TRAINED if max_seq_length is None else _SAID,
         precision,
         loaded.hparams,
         loaded.record,
@@ -133,9 +145,14 @@ def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None)
     hparams, _ = load_hparams(model_dir)
     record = read_json(os.path.join(model_dir, HPARAMS_FILE))
     config = EncoderConfig.load(model_dir)
+    longest = config.max_position_embeddings
+    converted, origin = record["run_settings"].get("converted"), _TRAINED
+    if max_seq_length is not None:
+        origin = _SAID
+    elif converted and converted.get("max_seq_length") is None:
+        max_seq_length, origin = longest, "all positions it has, as its checkpoint does not say it"
     if max_seq_length is not None:
         hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)
-    longest = config.max_position_embeddings
     fits = 3 <= hparams.max_seq_length <= longest
     check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
     vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
@@ -160,6 +177,7 @@ def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None)
         objective.encoder,
         vocabulary,
         hparams.max_seq_length,
+        origin,
         precision,
         hparams,
         record,

@@ -34,7 +34,7 @@ class Network:
     def __init__(self, model: ServedModel):
         self.model = model
         self.layout = TextLayout(
-            model.vocabulary, model.max_seq_length, pads_to_limit=model.pads_to_limit
+            model.vocabulary, model.max_seq_length, padding=model.visible_padding
         )
         self._encode = encoder_in_graph(model.encoder)
 
@@ -84,15 +84,15 @@ def token_ids(
         outputs: their descriptions.
     """
     config, limit = network.model.config, network.model.max_seq_length
-    pads_to_limit = network.model.pads_to_limit
+    padding = network.model.visible_padding
     # Where padding shows, rows beyond the limit would have answers that depend on theirs.
-    longest = limit if pads_to_limit else config.max_position_embeddings
+    longest = limit if padding else config.max_position_embeddings
 
     def function(input_ids, input_mask, segment_ids):
         S = tf.shape(input_ids)[1]
         features = dict(zip(FEATURES, (input_ids, input_mask, segment_ids)))
         features = _checked(features, config, longest)
-        missing = tf.maximum(limit - S if pads_to_limit else 1 - S, 0)
+        missing = tf.maximum(tf.minimum(S + padding, longest), 1) - S
         features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
         answers = answer(features)
         return {

@@ -3,7 +3,9 @@
     echo "A sentence." | python -m serving.predict --model OUT
     python -m serving.predict --model OUT --input reviews.tsv --output answers.jsonl
 
-Writes one JSON object per row, in their order.
+Writes one JSON object per row, in their order. Bytes that are not UTF-8 count as nothing. A row
+that cannot be read ends it, or with --skip_errors is answered {"id": ..., "error": ...}; the exit
+status is then 1, too.
 """
 
 from __future__ import annotations
@@ -11,18 +13,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
-import tqdm
 from absl import app, flags
 
 from errors import InputError, main_with_clear_errors
 from files import replacing
 from serving.client import Client, signature_for
-from serving.records import FORMATS, read_records
+from serving.lines import STANDARD, Lines
+from serving.records import FORMATS, Record, read_records
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Folder that export_savedmodel.py made.")
@@ -38,56 +40,112 @@ flags.DEFINE_integer("batch_size", 32, "Rows that are computed at once.", lower_
 flags.DEFINE_string(
     "signature", None, "What to ask. Default: serving_default, or words for lists of words."
 )
+flags.DEFINE_bool(
+    "skip_errors", False, "Answer a row that cannot be read with its error, and go on."
+)
 
 # Rows of a file that are sorted by length, in batches.
 _WINDOW = 16
-_STANDARD = "-"
+
+
+class Refusal(NamedTuple):
+    """A row that could not be read.
+
+    Attributes:
+        id: its number from 0, or what its column `id` says.
+        error: what is wrong with it.
+    """
+
+    id: str
+    error: InputError
+
+
+class Answers:
+    """Rows on their way to their answers; holds no more than a window of them.
+
+    Args:
+        window: how many rows are answered together, at most.
+        write: takes the answers, a line each.
+        show: called when some are written.
+
+    Attributes:
+        client: whom to ask.
+        count: rows that were answered.
+        refusals: errors of those that could not be read.
+    """
+
+    def __init__(self, window: int, write: Callable[[str], Any], show: Callable[[], None]):
+        self.client: Client | None = None
+        self.count = self.refusals = 0
+        self.first_refusal: InputError | None = None
+        self._window, self._write, self._show = window, write, show
+        self._rows: list[Record | Refusal] = []
+
+    def add(self, row: Record | Refusal) -> None:
+        """Takes a row."""
+        self._rows.append(row)
+        if len(self._rows) == self._window:
+            self.flush()
+
+    def refuse(self, identity: str, error: InputError) -> None:
+        """Takes a row that could not be read."""
+        self.refusals += 1
+        self.first_refusal = self.first_refusal or error
+        self.add(Refusal(identity, error))
+
+    def flush(self) -> None:
+        """Answers the rows that were taken, in their order."""
+        rows, self._rows = self._rows, []
+        self.count += len(rows)
+        records = [row for row in rows if isinstance(row, Record)]
+        answers = self.client.answers(records, FLAGS.batch_size) if records else iter(())
+        for row in rows:
+            if isinstance(row, Refusal):
+                answer = {"id": row.id, "error": str(row.error)}
+            else:
+                answer = next(answers)
+            self._write(json.dumps(answer, ensure_ascii=False) + "\n")
+        self._show()
+
+    def check(self) -> None:
+        """Raises InputError where rows were refused."""
+        if self.refusals:
+            raise InputError(
+                f"{self.refusals} of {self.count} rows could not be read and have an `error` in"
+                f" place of an answer; the first: {self.first_refusal}"
+            )
 
 
 def main(argv: list[str]) -> None:
-    """Reads, asks and writes by windows of rows; never holds more than one."""
+    """Reads, asks and writes by windows of rows."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
-    name = "standard input" if FLAGS.input == _STANDARD else FLAGS.input
-    with opened_input() as (lines, window, show), opened_output() as write:
+    with opened_output() as write, Lines(FLAGS.input) as source:
+        # Of a file, rows of similar length share a batch.
+        window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
+        answers = Answers(window, write, source.show)
+        lines = source.read(before_waiting=answers.flush)
         first = next(lines, b"")
         lines = itertools.chain([first] if first else [], lines)
-        client = Client(FLAGS.model, FLAGS.signature or signature_for(FLAGS.model, first))
-        records = read_records(name, lines, client.inputs, FLAGS.format, FLAGS.header)
-        while rows := list(itertools.islice(records, window)):
-            for answer in client.answers(rows, FLAGS.batch_size):
-                write(json.dumps(answer, ensure_ascii=False) + "\n")
-            show()
-
-
-@contextlib.contextmanager
-def opened_input() -> Iterator[tuple[Iterator[bytes], int, Callable[[], None]]]:
-    """The lines, how many rows to read at a time, and what to call when these are answered."""
-    if FLAGS.input == _STANDARD:
-        # Someone who types wants an answer to each line.
-        yield iter(sys.stdin.buffer), 1 if sys.stdin.isatty() else FLAGS.batch_size, lambda: None
-        return
-    read = 0
-
-    def counted(file: BinaryIO) -> Iterator[bytes]:
-        nonlocal read
-        for line in file:
-            read += len(line)
-            yield line
-
-    size = os.path.getsize(FLAGS.input)
-    seconds = 0.5 if sys.stderr.isatty() else 15  # a log file wants few lines
-    with (
-        open(FLAGS.input, "rb") as file,
-        tqdm.tqdm(total=size, unit="B", unit_scale=True, mininterval=seconds) as bar,
-    ):
-        yield counted(file), _WINDOW * FLAGS.batch_size, lambda: bar.update(read - bar.n)
+        signature = FLAGS.signature or signature_for(FLAGS.model, first)
+        client = answers.client = Client(FLAGS.model, signature)
+        refused = answers.refuse if FLAGS.skip_errors else None
+        for record in read_records(
+            source.name, lines, client.inputs, FLAGS.format, FLAGS.header, refused
+        ):
+            answers.add(record)
+        answers.flush()
+    answers.check()
 
 
 @contextlib.contextmanager
 def opened_output() -> Iterator[Callable[[str], Any]]:
     """A function that writes; a file appears when all is written."""
-    if FLAGS.output == _STANDARD:
+    if FLAGS.output == STANDARD:
+        if sys.stdout is None:
+            raise InputError("standard output is closed; say --output")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
+        sys.stdout.reconfigure(encoding="utf-8")
         yield lambda text: print(text, end="", flush=True)
         return
     with replacing(FLAGS.output) as path, open(path, "w", encoding="utf-8", newline="") as file:

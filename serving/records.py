@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from errors import InputError
 from finetune.readers.lines import read_lines
-from finetune.readers.tables import Row, read_jsonl, read_table
+from finetune.readers.tables import Row, parse_json_row, read_table
 
 FORMATS = ("lines", "tsv", "csv", "jsonl")
 _EXTENSIONS = {".txt": "lines", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
@@ -90,8 +90,9 @@ def read_records(
     inputs: Inputs,
     file_format: str | None = None,
     header: bool | None = None,
+    refused: Callable[[str, InputError], None] | None = None,
 ) -> Iterator[Record]:
-    """Yields the rows.
+    """Yields the rows; bytes that are not UTF-8 become U+FFFD, as in the model's graph.
 
     Args:
         path: names the file in errors.
@@ -101,30 +102,45 @@ def read_records(
             "lines": every line is a text, an empty one, too.
         header: whether a table begins with the names of its columns; by default as in the task's
             files.
+        refused: is given id and error of each row that is not as it should be, which is then left
+            out; by default the error is raised.
 
     Raises:
-        InputError: a line that is not as it should be; names it.
+        InputError: a row that is not as it should be, or no rows at all can be found so; names
+            the line.
     """
-    lines = iter(lines)
+    lines = (line.decode("utf-8", "replace").encode() for line in lines)
     first = next(lines, None)
     if first is None:
         return
     source = itertools.chain([first], lines)
     file_format = file_format or infer_format(path, first, inputs)
     header = inputs.header if header is None else header
+    numbers = itertools.count()
+
+    def refuse(error: InputError, identity: Any = None) -> None:
+        if refused is None:
+            raise error
+        number = next(numbers)
+        refused(str(number if identity is None else identity), error)
+
     if file_format == "lines":
         rows = _read_texts(path, source, inputs)
     elif file_format == "jsonl":
-        rows = read_jsonl(path, inputs.columns(json_keys(first)), optional=("id",), source=source)
+        rows = _read_objects(path, source, inputs, refuse)
     else:
         columns = inputs.columns(_fields(first, file_format)) if header else inputs.numbers()
-        rows = read_table(
-            path, file_format == "csv", columns, header=header, optional=("id",), source=source
-        )
-    for number, (where, values) in enumerate(rows):
-        identity = str(values.pop("id", number))
-        _check(where, values)
-        yield Record(where, identity, values)
+        settings = {"header": header, "optional": ("id",), "source": source, "refuse": refuse}
+        rows = read_table(path, file_format == "csv", columns, **settings)
+    for where, values in rows:
+        identity = values.pop("id", None)
+        try:
+            _check(where, values)
+        except InputError as error:
+            refuse(error, identity)
+            continue
+        number = next(numbers)
+        yield Record(where, str(number if identity is None else identity), values)
 
 
 def _read_texts(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[Row]:
@@ -137,11 +153,31 @@ def _read_texts(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[
         yield f"{path}, line {number}", {inputs.names[0]: line}
 
 
+def _read_objects(
+    path: str, source: Iterable[bytes], inputs: Inputs, refuse: Callable[[InputError], None]
+) -> Iterator[Row]:
+    """The first line that is a JSON object says whose names its keys are."""
+    columns = None
+    for number, line in read_lines(path, source=source):
+        if not line.strip():
+            continue
+        where, keys = f"{path}, line {number}", None
+        if columns is None:
+            keys = json_keys(line.encode())
+            columns = inputs.columns(keys) if keys else None
+        try:
+            row = parse_json_row(where, line, columns or inputs.columns(()), ("id",))
+        except InputError as error:
+            refuse(error)
+            continue
+        yield where, row
+
+
 def json_keys(line: bytes) -> list[str]:
     """The keys of a line that is a JSON object; none of any other."""
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []  # the reader says what is wrong
     return list(value) if isinstance(value, dict) else []
 

@@ -44,13 +44,13 @@ class TextLayout:
     Args:
         vocabulary: of the model.
         max_seq_length: the most tokens of a row.
-        pads_to_limit: whether every row is padded to `max_seq_length`; by default only to the
-            longest row of the batch.
+        padding: tokens of padding after the longest row of a batch, as far as `max_seq_length`
+            allows; what is further away shows in no output.
     """
 
-    def __init__(self, vocabulary: Vocabulary, max_seq_length: int, *, pads_to_limit: bool = False):
+    def __init__(self, vocabulary: Vocabulary, max_seq_length: int, *, padding: int = 0):
         self.vocabulary, self.max_seq_length = vocabulary, max_seq_length
-        self.pads_to_limit = pads_to_limit
+        self.padding = padding
         self.tokenizer = Tokenizer(vocabulary)
         self._pieces = tf.constant(vocabulary.tokens)  # [V]
 
@@ -108,9 +108,8 @@ class TextLayout:
 
     def padded_length(self, lengths: tf.Tensor) -> tf.Tensor:
         """S of a batch of rows of these lengths, int64; at least 1 even where there are no rows."""
-        if self.pads_to_limit:
-            return tf.constant(self.max_seq_length, tf.int64)
-        return tf.reduce_max(tf.concat([tf.ones([1], tf.int64), lengths], 0))
+        longest = tf.reduce_max(tf.concat([tf.ones([1], tf.int64), lengths], 0))
+        return tf.minimum(longest + self.padding, self.max_seq_length)
 
     def pieces(self, rows: Rows) -> tf.Tensor:
         """The word pieces of rows: string [B, S], "" at padding."""

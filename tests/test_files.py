@@ -1,6 +1,10 @@
 """Files that appear whole or not at all, and what unreadable JSON gets."""
 
 import os
+import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -59,6 +63,93 @@ def test_a_folder_replaces_nothing_but_an_empty_one(tmp_path):
         with pytest.raises(InputError, match="should not exist yet"), files.new_folder(path):
             pytest.fail("there is something already")
     assert (tmp_path / "empty" / "file").read_text() == "text"
+
+
+# Makes a file inside of a folder, both unfinished, and says so; then waits.
+UNFINISHED = """
+import sys, time
+import files
+with files.new_folder(sys.argv[1]) as folder, files.replacing(sys.argv[2]) as temporary:
+    for path in (folder + "/half", temporary):
+        open(path, "w").write("half")
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+def ended(tmp_path, number) -> int:
+    """Ends a process that writes by a signal; returns its status."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", UNFINISHED, str(tmp_path / "new" / "a"), str(tmp_path / "b")],
+        cwd=os.path.dirname(files.__file__),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout.readline() == b"begun\n"
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    return process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_nothing(tmp_path, number):
+    assert ended(tmp_path, number) == -number
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path):
+    assert ended(tmp_path, signal.SIGKILL) == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 2
+    (leftover,) = os.listdir(tmp_path / "new")
+    assert os.listdir(tmp_path / "new" / leftover) == ["half"]
+    with files.new_folder(str(tmp_path / "new" / "a")):
+        assert leftover not in os.listdir(tmp_path / "new")
+    files.write_text(str(tmp_path / "b"), "whole")
+    assert sorted(os.listdir(tmp_path)) == ["b", "new"]
+    assert os.listdir(tmp_path / "new") == ["a"]
+
+
+def test_leftovers_of_others_stay(tmp_path):
+    """Of a process that is at work, of another machine, of another target."""
+    host = socket.gethostname()
+    kept = [f"a.tmp-{host}-{os.getppid()}", "a.tmp-elsewhere-1", f"aa.tmp-{host}-999999999"]
+    kept += [f"a.tmp-{host}-x"]
+    for name in [*kept, f"a.tmp-{host}-{os.getpid()}", f"a.tmp-{host}-999999999"]:
+        (tmp_path / name).mkdir()
+    files.write_text(str(tmp_path / "a"), "whole")
+    assert sorted(os.listdir(tmp_path)) == sorted(["a", *kept])
+
+
+def test_handlers_are_given_back(tmp_path):
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    with files.new_folder(str(tmp_path / "a")) as folder:
+        files.write_text(os.path.join(folder, "b"), "")
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    assert {number: signal.getsignal(number) for number in before} == before
+    ours = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        with files.new_folder(str(tmp_path / "b")):
+            assert signal.getsignal(signal.SIGTERM)(15, None) is None  # another's stays
+    finally:
+        signal.signal(signal.SIGTERM, ours)
+
+
+def test_folders_made_on_the_way_go_with_a_failure(tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(KeyError), files.new_folder(str(tmp_path / "there" / "b" / "c" / "d")):
+        raise KeyError
+    assert os.listdir(tmp_path) == ["there"]
+    assert os.listdir(tmp_path / "there") == []
+
+
+def test_relative_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files.write_text("a", "text")
+    with files.new_folder("b"):
+        pass
+    with pytest.raises(InputError, match="absent/b: cannot be written"):
+        files.write_text("absent/b", "")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -88,3 +88,17 @@ def golden_fields(name: str) -> dict:
 def convert(source, output, **options) -> list[str]:
     """An original folder to a model directory; returns the notes."""
     return from_elsewhere("tf1", str(source), str(output), Options(**options))
+
+
+def kept(tensors: dict[str, np.ndarray], *scopes: str) -> dict[str, np.ndarray]:
+    """Those tensors whose names begin so, and the step."""
+    return {k: v for k, v in tensors.items() if k.startswith(scopes) or k == "global_step"}
+
+
+def assert_equal_tensors(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    """Names, types, shapes and every bit."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        assert found[name].shape == value.shape, name
+        np.testing.assert_array_equal(found[name], value, err_msg=name)

@@ -38,15 +38,16 @@ COPIES = {
     "cls.predictions.decoder.weight": "{encoder}" + WORD_EMBEDDINGS,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+_TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # Beginnings of names that nothing here takes, after the encoder's prefix, and why.
 LEFT_OUT = {
     "embeddings.position_ids": "the numbers of the positions, not learned",
     "embeddings.token_type_ids": "zeros, not learned",
     "pooler.": "a layer on the first token's state, which encoders do not have here",
     "cls.seq_relationship.": "the head of next-sentence prediction, which is not learned here",
-    "classifier.": "the head of a fine-tuned task",
-    "qa_outputs.": "the head of a fine-tuned task",
-    "sequence_summary.": "the head of a fine-tuned task",
+    "classifier.": _TASK_HEAD,
+    "qa_outputs.": _TASK_HEAD,
+    "sequence_summary.": _TASK_HEAD,
 }
 
 

@@ -13,6 +13,7 @@ from checkpoints.huggingface import names
 from checkpoints.huggingface.source import GENERATOR_FOLDER, Source, open_source
 from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
 from checkpoints.model_directory import (
+    INCOMPLETE,
     Conversion,
     Networks,
     Options,
@@ -30,7 +31,7 @@ from pretrain.replaced_token_detection import ReplacedTokenDetection
 
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
-_INCOMPLETE = "there is no {}; what there is can be fine-tuned, or trained on with --new_networks"
+_MISSING = "there is no {}; " + INCOMPLETE
 _BERT = {"electra_objective": False, "mask_token_prob": 0.8, "random_token_prob": 0.1}
 
 
@@ -139,7 +140,7 @@ def _replaced_token_detection(
     _fill_masked_lm(generator, objective.generator, objective.generator_head)
     if source.has_discriminator_head:
         return hparams, objective
-    source.notes.append(f"{source.folder}: {_INCOMPLETE.format('discriminator head')}")
+    source.notes.append(f"{source.folder}: {_MISSING.format('discriminator head')}")
     return hparams, Networks(
         encoder=objective.encoder,
         generator=objective.generator,
@@ -165,7 +166,7 @@ def _encoder(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams
         slots.update(names.discriminator_slots(head))
     source.fill(slots)
     missing = "head of its pre-training" if head is None else "generator"
-    source.notes.append(f"{source.folder}: {_INCOMPLETE.format(missing)}")
+    source.notes.append(f"{source.folder}: {_MISSING.format(missing)}")
     bert = _BERT if source.model_type == "bert" else {}
     return describe_pretraining(config, vocabulary, **bert), Networks(encoder=encoder, head=head)
 

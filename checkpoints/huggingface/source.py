@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from model.config import CONFIG_FILE, read_fields
 GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
 # ConvBERT has no class for replaced-token detection in transformers, which does not read this file.
 DISCRIMINATOR_FILE = "discriminator_predictions.safetensors"
+
+_LAYER = re.compile(r"\bencoder\.layer\.(\d+)\.")
 
 
 @dataclasses.dataclass
@@ -129,6 +132,7 @@ def open_source(folder: str, config: str | None = None) -> Source:
     fields = read_fields(path)
     described, notes = encoder_config(fields, path)
     files = TensorFiles(folder, extra=(DISCRIMINATOR_FILE,))
+    _check_layers(described, files, path, folder)
     half = files.half_precision()
     if half:
         notes.append(f"{folder}: {len(half)} tensors of half precision are read as float32")
@@ -139,6 +143,17 @@ def open_source(folder: str, config: str | None = None) -> Source:
             raise InputError(f"{folder}: {name} and {stored[current]} are the same tensor")
         stored[current] = name
     return Source(folder, fields["model_type"], described, files, stored, notes)
+
+
+def _check_layers(config: EncoderConfig, files: TensorFiles, path: str, folder: str) -> None:
+    """Raises InputError where the names show another number of layers; before any is built."""
+    numbers = [int(m.group(1)) for m in map(_LAYER.search, files.shapes) if m]
+    layers = max(numbers, default=0) + 1
+    if layers != config.num_hidden_layers:
+        raise InputError(
+            f"{path}: `num_hidden_layers` should be {layers}, as the tensors of {folder} are named."
+            f" Received: {config.num_hidden_layers}"
+        )
 
 
 def _listed(listed: list[str]) -> str:

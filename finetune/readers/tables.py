@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from absl import logging
@@ -14,6 +14,10 @@ from errors import InputError
 from finetune.readers.lines import read_lines
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("path, line 3"), and its values by role
+
+
+def _raise(error: InputError) -> None:
+    raise error
 
 
 def read_table(
@@ -25,6 +29,7 @@ def read_table(
     optional: Collection[str] = (),
     lenient: bool = False,
     source: Iterable[bytes] | None = None,
+    refuse: Callable[[InputError], None] = _raise,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
 
@@ -38,6 +43,8 @@ def read_table(
         optional: roles whose column may be missing from the table.
         lenient: whether rows with a wrong number of fields are left out, and counted in the log.
         source: see `read_lines`.
+        refuse: is given the error of a row with a wrong number of fields, which is left out if
+            this does not raise it.
 
     Raises:
         InputError: a missing column, a wrong number of fields, broken quoting.
@@ -52,12 +59,15 @@ def read_table(
             if header:
                 continue
         if len(fields) != width:
-            if not lenient:
-                raise InputError(
+            if lenient:
+                skipped.append(number)
+                continue
+            refuse(
+                InputError(
                     f"{where}: should have {width} fields, as the first line has. "
                     f"Received: {len(fields)}{_hint(fields, quoted)}"
                 )
-            skipped.append(number)
+            )
             continue
         yield where, {role: fields[place] for role, place in places.items()}
     if skipped:
@@ -146,30 +156,42 @@ def read_jsonl(
         InputError: a line that is not a JSON object, a missing key, half a surrogate pair.
     """
     for number, line in read_lines(path, source=source):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, parse_json_row(where, line, columns, optional)
+
+
+def parse_json_row(
+    where: str, line: str, columns: dict[str, str | int], optional: Collection[str] = ()
+) -> dict[str, Any]:
+    """The values, by role, of a line that is a JSON object; arguments as `read_jsonl`'s.
+
+    Raises:
+        InputError: it is none, lacks a key, or holds half a surrogate pair; begins with `where`.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:  # no JSON; a huge number; too many brackets
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg} at character {error.pos + 1}"
+        raise InputError(
+            f"{where}: should be one JSON object. Received: {line[:60]!r} ({reason})"
+        ) from error
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: should be one JSON object. Received: {line[:60]!r}")
+    row = {}
+    for role, key in columns.items():
+        if key in record:
+            row[role] = record[key]
+        elif role not in optional:
             raise InputError(
-                f"{where}: should be one JSON object. Received: {line[:60]!r} "
-                f"({error.msg} at character {error.pos + 1})"
-            ) from error
-        if not isinstance(record, dict):
-            raise InputError(f"{where}: should be one JSON object. Received: {line[:60]!r}")
-        row = {}
-        for role, key in columns.items():
-            if key in record:
-                row[role] = record[key]
-            elif role not in optional:
-                raise InputError(
-                    f"{where}: there should be the key {key!r} for `{role}`"
-                    f"{_nearest(key, list(record))}. Received: {', '.join(record)}"
-                )
-        if "\\u" in line:
-            _check_surrogates(where, row)
-        yield where, row
+                f"{where}: there should be the key {key!r} for `{role}`"
+                f"{_nearest(key, list(record))}. Received: {', '.join(record)}"
+            )
+    if "\\u" in line:
+        _check_surrogates(where, row)
+    return row
 
 
 def _check_surrogates(where: str, row: dict[str, Any]) -> None:

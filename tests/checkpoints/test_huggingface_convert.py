@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from checkpoints import huggingface, model_directory
+from checkpoints.formats import from_elsewhere
+from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.load import load_encoder, load_objective
 from tests.huggingface_support import (
@@ -19,6 +22,7 @@ from tests.huggingface_support import (
     TENSOR_TOLERANCE,
     WEIGHTS,
     all_positions,
+    change_tensors,
     copied,
     features,
     load,
@@ -70,6 +74,32 @@ def test_model_directory_to_files(name, directories, tmp_path):
         original = tensors(FOLDER / name / folder)
         for key, tensor in tensors(tmp_path / folder).items():
             np.testing.assert_array_equal(tensor, original[key], err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        ("classifier.weight", "classifier.bias"),
+        ("classifier.dense.weight", "classifier.out_proj.bias"),
+        ("qa_outputs.weight", "qa_outputs.bias"),
+        ("sequence_summary.summary.weight", "classifier.weight"),
+    ],
+)
+def test_of_a_fine_tuned_model_the_encoder_is_read(head, tmp_path):
+    """As of BertForSequenceClassification: every tensor of its head is named, with the reason."""
+    folder = copied("electra", tmp_path)
+    shutil.rmtree(folder / "generator")
+
+    def change(held):
+        kept = {k: v for k, v in held.items() if not k.startswith("discriminator")}
+        return kept | {name: np.ones([3], np.float32) for name in head}
+
+    change_tensors(folder, change)
+    notes = from_elsewhere("huggingface", str(folder), str(tmp_path / "model"), Options())
+    reason = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
+    assert f"{folder}: left out: {', '.join(sorted(head))} ({reason})" in notes
+    assert any("what there is can be fine-tuned" in note for note in notes)
+    assert load_encoder(str(tmp_path / "model")).config == load("electra").config
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess:

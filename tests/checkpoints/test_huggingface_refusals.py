@@ -53,6 +53,7 @@ def refused(folder, **options) -> str:
         ({"hidden_act": {}}, "`hidden_act` should be one of gelu, relu, tanh, linear"),
         ({"hidden_act": "relu"}, "`hidden_act` should be gelu, as it is in the masked-LM head"),
         ({"head_ratio": 0}, "`head_ratio` should be an integer of at least 1"),
+        ({"num_hidden_layers": 10**6}, "config.json: `num_hidden_layers` should be 2, as the ten"),
         ({"hidden_size": 15}, "`hidden_size` should be divisible by 4"),
         ({"hidden_size": None}, "`hidden_size` should be of type int"),
         ({"vocab_size": 140}, "the number of tokens of the vocabulary, 137. Received: 140"),

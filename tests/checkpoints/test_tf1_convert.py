@@ -22,9 +22,11 @@ from pretrain.hparams import generator_config, resolve_hparams
 from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
 from tests.golden_support import CHECKPOINT, GOLDEN, MODELS, load_golden
 from tests.tf1_support import (
+    assert_equal_tensors,
     convert,
     golden_fields,
     golden_tensors,
+    kept,
     random_tensors,
     read_tensors,
     write_original,
@@ -33,15 +35,6 @@ from training.checkpointing import latest_checkpoint
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOLERANCE = 2e-5
-
-
-def assert_equal_tensors(found, expected):
-    """Names, types, shapes and every bit."""
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        assert found[name].dtype == value.dtype, name
-        assert found[name].shape == value.shape, name
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -98,6 +91,7 @@ def test_what_the_model_directory_says(golden):
     again = resolve_hparams(load_record(model), vocabulary.size)  # as run_pretraining.py reads it
     assert again == hparams
     assert run["converted"]["source"] == "tf1"
+    assert run["converted"]["max_seq_length"] is None  # the original's file does not say it
     assert stored_parts(latest_checkpoint(model)) == {
         *("encoder", "head", "generator", "generator_head", "optimizer")
     }
@@ -180,18 +174,18 @@ def test_published_sizes_there_and_back(tmp_path, size):
     assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
 
 
-def kept(tensors, *scopes):
-    return {k: v for k, v in tensors.items() if k.startswith(scopes) or k == "global_step"}
-
-
 def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     tensors = kept(golden_tensors("sdconv"), "electra/")
     tensors["task_specific/cola/dense/kernel"] = np.zeros([32, 2], np.float32)
     tensors["task_specific/cola/dense/kernel/adam_m"] = np.zeros([32, 2], np.float32)
     notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
-    assert "not in the checkpoint: head, generator, generator_head" in notes
+    assert (
+        "not in the checkpoint: head, generator, generator_head; what there is can be fine-tuned,"
+        " or trained on with --new_networks"
+    ) in notes
     left = "task_specific/cola/dense/kernel, task_specific/cola/dense/kernel/adam_m"
-    assert f"left out, as pre-training has no such tensors: {left}" in notes
+    reason = "as the head of a fine-tuned task, of which run_finetuning.py makes a new one"
+    assert f"left out, {reason}: {left}" in notes
     assert any(n.startswith("left out: the optimizer's moments") for n in notes)
     np.testing.assert_array_equal(
         load_encoder(str(tmp_path / "model")).embeddings.word_embeddings,
@@ -208,7 +202,7 @@ def test_a_discriminator_without_generator(tmp_path):
     tensors = kept(golden_tensors("electra"), "electra/", "discriminator_predictions/")
     source = write_original(tmp_path / "original", tensors, config="electra")
     notes = convert(source, tmp_path / "model")
-    assert "not in the checkpoint: generator, generator_head" in notes
+    assert any(n.startswith("not in the checkpoint: generator, generator_head; ") for n in notes)
     conversion = load(str(tmp_path / "model"))
     assert conversion.network("head") is not None
     assert conversion.network("generator") is None
@@ -272,6 +266,30 @@ def test_of_several_checkpoints_the_latest_is_said(tmp_path):
     notes = convert(source, tmp_path / "model")
     assert any("the latest, " in note and "not model.ckpt-9" in note for note in notes)
     assert load(str(tmp_path / "model")).step == 1234
+
+
+def test_the_length_of_training_goes_along_where_it_is_known(tmp_path):
+    fields = {**golden_fields("sdconv"), "max_seq_length": 24}
+    convert(
+        write_original(tmp_path / "original", golden_tensors("sdconv"), config=fields),
+        tmp_path / "model",
+    )
+    assert load(str(tmp_path / "model")).trained_length == 24
+    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["max_seq_length"] == 24
+    convert(write_original(tmp_path / "other", golden_tensors("sdconv")), tmp_path / "unknown")
+    to_elsewhere("tf1", str(tmp_path / "unknown"), str(tmp_path / "again"))
+    assert "max_seq_length" not in json.loads((tmp_path / "again" / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"), [("x", "should be int"), (4000, "should be at most max_position_emb")]
+)
+def test_settings_that_cannot_be_are_named_with_their_file(tmp_path, value, complaint):
+    fields = {**golden_fields("sdconv"), "max_seq_length": value}
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"), config=fields)
+    with pytest.raises(InputError, match=rf"config\.json: `max_seq_length` {complaint}"):
+        convert(source, tmp_path / "model")
 
 
 def test_padding_that_the_original_reads_is_said(tmp_path):

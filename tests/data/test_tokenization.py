@@ -105,8 +105,17 @@ def test_ragged_in_a_graph_gives_the_same():
 
 
 def test_very_long_words_are_cut_not_lost():
-    """The original makes one [UNK] of a word over 200 characters."""
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "##a"))
-    ids, _ = Tokenizer(vocabulary).tokenize(["a" * 2000])
-    assert len(ids) == 2000
-    assert vocabulary.unk_id not in ids
+    """The original makes one [UNK] of a word over 200 characters; here it is 2,400 bytes."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "##a", "ก", "##ก"))
+    tokenizer = Tokenizer(vocabulary)
+    lines = [letter * n for letter, n in (("a", 201), ("a", 2400), ("ก", 800))]
+    lines += [line + line[0] for line in lines[1:]]
+    ids, splits = tokenizer.tokenize(lines)
+    assert np.diff(splits).tolist() == [201, 2400, 800, 1, 1]
+    assert np.flatnonzero(ids == vocabulary.unk_id).tolist() == [3401, 3402]
+    normalized = [line.decode() for line in tokenizer.normalize(tf.constant(lines)).numpy()]
+    for others in (
+        tokenizer.tokenize_with_offsets(normalized)[0],  # of question answering
+        tf.function(tokenizer.tokenize_ragged)(tf.constant(lines)).values,  # of SavedModels
+    ):
+        np.testing.assert_array_equal(others, ids)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from finetune import predictions
 from serving.client import Client, signature_for
 from serving.export import export
 from serving.load import load
-from serving.records import Record
+from serving.records import Record, read_records
 from tests.serving.support import fine_tuned, pretrained, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -130,15 +131,81 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
         list(client.answers(records({"text": "a"}, {"text": "b"}), 8))
 
 
+ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
 def run(*arguments, text=None):
     return subprocess.run(
         [sys.executable, "-m", "serving.predict", *arguments],
         cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=ENVIRONMENT,
         input=text,
         capture_output=True,
         text=True,
     )
+
+
+def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):
+    wrong = [
+        b"\xff\xfe\xc3(",
+        b"the \xed\xa0\x80city",
+        b"\xe4\xb8 born\xf0\x9f\x98 the city",
+        b"\x00",
+    ]
+    ask = tf.saved_model.load(saved["span"]).signatures["serving_default"]
+    expected = ask(question=tf.constant([b"who\xff"] * 4), context=tf.constant(wrong))
+    rows = b"".join(b"who\xff\t%s\n" % context for context in wrong)
+    lines = [b"question\tcontext\n", *rows.splitlines(keepends=True)]
+    client = Client(saved["span"])
+    found = list(client.answers(list(read_records("rows.tsv", lines, client.inputs)), 4))
+    assert [row["prediction"] for row in found] == [a.decode() for a in expected["answer"].numpy()]
+    for name in ("start", "end", "score", "null_score"):
+        np.testing.assert_allclose([row[name] for row in found], expected[name], atol=2e-6)
+
+
+def test_what_has_come_is_answered(saved):
+    """Before there is more, through a pipe that stays open."""
+    command = [sys.executable, "-m", "serving.predict", f"--model={saved['classification']}"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, **pipes)
+    guard = threading.Timer(120, process.kill)  # or it would be waited for, for ever
+    guard.start()
+    try:
+        for text, numbers in ((b"the city\n", [0]), (b"who?\n\xff\n\nwas bo", [1, 2, 3])):
+            process.stdin.write(text)
+            process.stdin.flush()
+            for number in numbers:
+                assert json.loads(process.stdout.readline())["id"] == str(number)
+        rest, _ = process.communicate(b"rn\nend")
+    finally:
+        guard.cancel()
+        process.kill()
+    assert [json.loads(line)["id"] for line in rest.splitlines()] == ["4", "5"]
+    assert process.returncode == 0
+
+
+def test_rows_that_cannot_be_read(saved, tmp_path):
+    """They end the run, or are answered as errors that are counted at its end."""
+    source, target = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
+    good = [json.dumps({"text": text}) for text in TEXTS]
+    source.write_text("\n".join([*good[:3], '{"text": ', *good[3:], '{"txt": "a"}']) + "\n")
+    arguments = [f"--model={saved['classification']}", f"--input={source}", f"--output={target}"]
+    ended = run(*arguments, "--batch_size=2")
+    sentence = f"{source}, line 4: should be one JSON object. Received: '{{\"text\": ' (Expecting"
+    assert ended.returncode == 1
+    assert sentence in ended.stderr
+    assert os.listdir(tmp_path) == ["rows.jsonl"]
+    done = run(*arguments, "--batch_size=2", "--skip_errors")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: 2 of 42 rows could not be read and have an `error` in place of")
+    assert sentence in last
+    rows = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [str(i) for i in range(42)]
+    assert [i for i, row in enumerate(rows) if "prediction" not in row] == [3, 41]
+    assert rows[3]["error"].startswith(sentence)
+    (expected,) = Client(saved["classification"]).answers(records({"text": TEXTS[3]}), 1)
+    assert rows[4]["prediction"] == expected["prediction"]
 
 
 def test_the_command(saved, tmp_path):

@@ -1,5 +1,7 @@
 """What pre-trained models answer, against their networks called eagerly."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -38,6 +40,28 @@ def tokenized(text: str) -> list[int]:
         ids += [WORDS.mask_id] * (number > 0)
         ids += Tokenizer(WORDS).tokenize([part])[0].tolist()
     return ids
+
+
+@pytest.mark.parametrize(
+    ("converted", "asked", "length", "origin"),
+    [
+        (None, None, 24, "as in training"),
+        ({"max_seq_length": 16}, None, 24, "as in training"),
+        ({"max_seq_length": None}, None, 64, "all positions it has, as"),
+        ({"max_seq_length": None}, 20, 20, "as told"),
+        ({}, None, 64, "all positions it has, as"),
+    ],
+)
+def test_how_long_rows_may_be(tmp_path, converted, asked, length, origin):
+    """Of a converted model the length of training may be unknown."""
+    pretrained(tmp_path, parts=["encoder"])
+    record = json.loads((tmp_path / "hparams.json").read_text())
+    if converted is not None:
+        record["run_settings"]["converted"] = {"source": "tf1", **converted}
+    (tmp_path / "hparams.json").write_text(json.dumps(record))
+    model = load(str(tmp_path), max_seq_length=asked)
+    assert model.max_seq_length == length
+    assert model.length_origin.startswith(origin)
 
 
 def test_replaced_tokens(electra):

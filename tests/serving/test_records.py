@@ -64,6 +64,51 @@ def test_word_lists():
     assert values(WORDS, content) == [(["the", "city"],), (["who?"],)]
 
 
+def test_bytes_that_are_not_utf8_are_replaced():
+    """As the graph does it: see test_predict.py."""
+    assert values(SINGLE, b"a\n\xffb\xe4\xb8\n") == [("a",), ("\ufffdb\ufffd",)]
+    assert values(SINGLE, b"text\n\xff b\n", "tsv") == [("\ufffd b",)]
+    assert values(SINGLE, b'text\n"\xff, b"\n', "csv") == [("\ufffd, b",)]
+    assert values(SINGLE, b'{"text": "\xff \\u00e9"}\n') == [("\ufffd é",)]
+
+
+@pytest.mark.parametrize(
+    ("file_format", "content", "expected"),
+    [
+        ("tsv", b"text\tid\na\tx\nb\nc\td\te\nf\ty\n", ["x", 1, 2, "y"]),
+        ("csv", b"text,id\na,x\nb\nf,y\n", ["x", 1, "y"]),
+        (
+            "jsonl",
+            b'{\n\n{"text": "a", "id": 7}\n[]\n{"id": 8}\n{"text": 1, "id": 9}\n{"text": "b"}\n',
+            [0, "7", 2, 3, 9, "5"],
+        ),
+        # The first line that can be read says that keys are the task's.
+        ("jsonl", b'{"review": \n{"review": "a"}\n', [0, "1"]),
+    ],
+)
+def test_wrong_rows_may_be_left_out(file_format, content, expected):
+    """Ids of all rows in their order; of those refused, as numbers."""
+    found = []
+
+    def refused(identity, error):
+        assert "my.file, line" in str(error)
+        found.append(int(identity))
+
+    lines = content.splitlines(keepends=True)
+    for record in read_records("my.file", lines, SINGLE, file_format, None, refused):
+        found.append(record.id)
+    assert found == expected
+
+
+def test_quotes_that_do_not_end_are_never_passed_over():
+    with pytest.raises(InputError, match="line 2: the row that begins here"):
+        list(
+            read_records(
+                "my.file", [b"text\n", b'"a\n', b"b\n"], SINGLE, "csv", None, lambda *_: None
+            )
+        )
+
+
 def test_formats_are_inferred():
     for path, line, inputs, expected in (
         ("a.tsv", b"", SINGLE, "tsv"),
@@ -83,7 +128,6 @@ def test_formats_are_inferred():
 @pytest.mark.parametrize(
     ("inputs", "file_format", "content", "message"),
     [
-        (SINGLE, "lines", b"a\n\xff\n", "my.file, line 2: the file should be UTF-8"),
         (PAIR, "lines", b"a\n", "lines hold one text each, but text, text_pair are wanted"),
         (SINGLE, "tsv", b"id\treviw\na\tb\n", "line 1: there should be one column 'text'"),
         (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", "line 3: should have 2 fields"),
@@ -96,6 +140,8 @@ def test_formats_are_inferred():
             "line 2: there should be the key 'text'",
         ),
         (SINGLE, "jsonl", b'{"text": "a"}\n{"text": null}\n', "line 2: `text` should be a text"),
+        (SINGLE, "jsonl", b"[" * 200_000, "line 1: should be one JSON object. .*recursion"),
+        (SINGLE, "jsonl", b'{"text": ' + b"9" * 5000 + b"}", "one JSON object. .*4300 digits"),
         (SINGLE, "jsonl", b'{"text": 3}\n', "line 1: `text` should be a text"),
         (
             SINGLE,

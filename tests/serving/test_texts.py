@@ -204,9 +204,13 @@ def test_embeddings(models):
 
 
 def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
-    """Models of `mask_padding` false are padded to the limit always, as they were trained."""
+    """Models of `mask_padding` false answer as if padded to the limit, as they were trained.
+
+    Two layers with kernels of five taps see four tokens of padding.
+    """
     own = task("classification")
     objective, hparams, words = fine_tuned(tmp_path / "run", own, mask_padding=False)
+    assert load(str(tmp_path / "run")).visible_padding == 4
     assert not hparams.length_buckets
     export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
@@ -223,5 +227,13 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     longer = rows_of(encoded, range(6), hparams.max_seq_length + 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="rows should be at most"):
         loaded.signatures["token_ids"](**longer)
-    vectors = asked(loaded.signatures["embeddings"], rows[:1])
-    assert vectors["tokens"].shape[1] == hparams.max_seq_length
+    for index in (0, 1, 5):
+        vectors = asked(loaded.signatures["embeddings"], rows[index : index + 1])
+        n = int(encoded.lengths[index])
+        assert vectors["tokens"].shape[1] == min(n + 4, hparams.max_seq_length)
+        states = objective.encoder(rows_of(encoded, [index], hparams.max_seq_length)).sequence
+        np.testing.assert_allclose(vectors["tokens"][0, :n], states[0, :n], rtol=0, atol=1e-5)
+        # It is not the same without padding.
+        bare = objective.encoder(rows_of(encoded, [index], n)).sequence
+        if n < hparams.max_seq_length:
+            assert np.abs(vectors["tokens"][0, :n] - bare[0]).max() > 1e-3

@@ -1,0 +1,99 @@
+"""The lines of a file or of standard input; of a pipe or a terminal as they arrive."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+import tqdm
+
+from errors import InputError
+
+STANDARD = "-"
+_BLOCK = 1 << 16  # bytes; what a pipe holds
+
+
+class Lines:
+    """An open file, or standard input.
+
+    Example:
+        with Lines("rows.tsv") as source:
+            for line in source.read(lambda: None): ...
+
+    Args:
+        path: the file; "-" is standard input.
+
+    Attributes:
+        name: the file in messages.
+        regular: whether all lines are there from the beginning, as they are not in a pipe.
+
+    Raises:
+        InputError: standard input is closed.
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str):
+        self.name = "standard input" if path == STANDARD else path
+        if path == STANDARD and sys.stdin is None:
+            raise InputError(f"{self.name} is closed; say --input")
+        self._file = sys.stdin.buffer if path == STANDARD else open(path, "rb")  # noqa: SIM115
+        status = os.fstat(self._file.fileno())
+        self.regular = stat.S_ISREG(status.st_mode)
+        self._read = 0
+        self._bar = tqdm.tqdm(
+            total=status.st_size,
+            unit="B",
+            unit_scale=True,
+            mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
+            disable=path == STANDARD or not self.regular,
+        )
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.close()
+        self._file.close()
+
+    def read(self, before_waiting: Callable[[], None]) -> Iterator[bytes]:
+        """Yields the lines, with what ends them.
+
+        Args:
+            before_waiting: called when the next line has not come yet, before it is waited for.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        for line in self._file if self.regular else self._arriving(before_waiting):
+            self._read += len(line)
+            yield line
+
+    def show(self) -> None:
+        """Moves the progress bar to the last line that was read."""
+        self._bar.update(self._read - self._bar.n)
+
+    def _arriving(self, before_waiting: Callable[[], None]) -> Iterator[bytes]:
+        descriptor, begun = self._file.fileno(), []  # parts of a line whose end has not come
+        while True:
+            if not select.select([descriptor], [], [], 0)[0]:
+                before_waiting()
+            try:
+                block = os.read(descriptor, _BLOCK)
+            except OSError as error:
+                raise InputError(f"{self.name}: cannot be read: {error.strerror}") from error
+            if not block:
+                break
+            *lines, rest = block.split(b"\n")
+            for line in lines:
+                yield b"".join([*begun, line, b"\n"])
+                begun = []
+            if rest:
+                begun.append(rest)
+        if begun:
+            yield b"".join(begun)
