@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from checkpoints import huggingface, model_directory
 from errors import InputError
 from pretrain.load import load_encoder, load_objective
+from tests import command_support
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
@@ -26,7 +25,6 @@ from tests.huggingface_support import (
     tensors,
 )
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 COMPLETE = ("convbert", "electra", "bert")
 
 
@@ -73,8 +71,7 @@ def test_model_directory_to_files(name, directories, tmp_path):
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "checkpoints.convert", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return command_support.run("-m", "checkpoints.convert", *arguments)
 
 
 def test_command_both_ways(tmp_path):
@@ -131,7 +128,7 @@ def test_training_goes_on_from_there(tmp_path):
             f"--hparams={json.dumps(hparams)}",
         ],
     ):
-        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+        done = command_support.run(*command)
         assert done.returncode == 0, done.stderr
     done = convert(
         "--target=huggingface", f"--input={data}/models/more", f"--output={tmp_path}/back"

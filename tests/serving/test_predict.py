@@ -3,8 +3,6 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,9 +14,9 @@ from serving.client import Client, signature_for
 from serving.export import export
 from serving.load import load
 from serving.records import Record
+from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
 
@@ -130,15 +128,8 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
         list(client.answers(records({"text": "a"}, {"text": "b"}), 8))
 
 
-def run(*arguments, text=None):
-    return subprocess.run(
-        [sys.executable, "-m", "serving.predict", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        input=text,
-        capture_output=True,
-        text=True,
-    )
+def run(*arguments, text=""):
+    return command_support.run("-m", "serving.predict", *arguments, text=text)
 
 
 def test_the_command(saved, tmp_path):
