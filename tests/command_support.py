@@ -77,8 +77,10 @@ def _execute(arguments: list[str], streams: list[str]) -> None:
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # of a child: the null device
     os.chdir(ROOT)
     if arguments[0] == "-m":
-        sys.path[0], sys.argv[:] = str(ROOT), arguments[1:]
+        sys.path.insert(0, str(ROOT))
+        sys.argv[:] = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
-        sys.path[0], sys.argv[:] = os.path.dirname(os.path.abspath(arguments[0])), arguments
+        sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+        sys.argv[:] = arguments
         runpy.run_path(arguments[0], run_name="__main__")
