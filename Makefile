@@ -32,10 +32,9 @@ quickstart: .venv/installed
 	@echo "Ask more: echo 'Some passage of 16 to 40 words.' |" \
 	    "$(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel"
 
-# The longest files first, so that neither of the two workers is left alone with one at the end.
+# A module at a time to each of two workers, in the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope \
-	    tests/test_readme.py tests/test_run_finetuning.py tests/test_run_pretraining.py tests
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from tests.command_support import run as forked
+
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
@@ -70,9 +72,7 @@ def test_the_commands_run_one_after_the_other(tmp_path):
         elif program == "run_finetuning.py":
             changes = ["--num_trials=1", '--hparams={"num_train_epochs": 1, "max_seq_length": 24}']
         arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in command[1:]]
-        done = subprocess.run(
-            [sys.executable, *arguments, *changes], cwd=ROOT, capture_output=True, text=True
-        )
+        done = (forked if program in ran else started)(*arguments, *changes)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         ran.append(program)
     assert ran.count("build_pretraining_data.py") == 2
@@ -87,6 +87,12 @@ def test_the_commands_run_one_after_the_other(tmp_path):
         assert "dev" in (tmp_path / report).read_text()
     for name in ("my_data/models/mine", "my_data/models/quick", "my_data_512/models/mine_512"):
         assert (tmp_path / name / "checkpoints" / "checkpoint").exists()
+
+
+def started(*arguments):
+    """By an interpreter of its own, as a reader does it: each program's first command."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def write_tasks(folder):

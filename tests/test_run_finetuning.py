@@ -5,9 +5,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -18,9 +15,10 @@ from data.vocabulary import Vocabulary
 from finetune import predictions
 from finetune.task import load_task
 from model import EncoderConfig, build_encoder
+from tests import command_support
+from tests.command_support import Command
 from tests.model_support import TINY, randomize
 
-ROOT = pathlib.Path(__file__).parent.parent
 GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
 OTHER = [f"w{i}" for i in range(40)]
 HPARAMS = {
@@ -94,21 +92,10 @@ def arguments(model_dir, task, output_dir, hparams=None, **flags):
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
-def environment():
-    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
-
-
 def outcomes(command_lines, tmp_path) -> list[str | None]:
     """What each command line ended with; see finetuning_driver.py."""
     result = tmp_path / "outcomes.json"
-    done = subprocess.run(
-        [sys.executable, "tests/finetuning_driver.py", str(result)],
-        cwd=ROOT,
-        env=environment(),
-        input=json.dumps(command_lines),
-        text=True,
-        capture_output=True,
-    )
+    done = command_support.run("tests/finetuning_driver.py", result, text=json.dumps(command_lines))
     assert done.returncode == 0, done.stderr
     return json.loads(result.read_text())
 
@@ -128,12 +115,8 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, t
     """Eight runs, a real SIGKILL of the real command in the middle of one. Two minutes of a CPU."""
 
     def start(output_dir):
-        command = [sys.executable, "run_finetuning.py"]
-        command += arguments(model_dir, reviews / "reviews.json", output_dir, num_trials=2)
-        command.append("--sweep=" + json.dumps(GRID))
-        return subprocess.Popen(
-            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        line = arguments(model_dir, reviews / "reviews.json", output_dir, num_trials=2)
+        return Command("run_finetuning.py", *line, "--sweep=" + json.dumps(GRID))
 
     processes = {name: start(tmp_path / name) for name in ("killed", "whole")}
     killed = processes["killed"]
@@ -146,17 +129,16 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, t
         assert killed.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.kill()
     finished = set(results(tmp_path / "killed"))
     assert 3 <= len(finished) < 8
     processes["killed"] = start(tmp_path / "killed")
     for name, process in processes.items():
-        output, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors.decode()
-        assert b"report" in output
+        done = process.finish()
+        assert done.returncode == 0, done.stderr
+        assert "report" in done.stdout
         if name == "killed":
-            assert f"{len(finished)} of 8 runs are finished".encode() in errors
+            assert f"{len(finished)} of 8 runs are finished" in done.stderr
     expected = results(tmp_path / "whole")
     assert len(expected) == 8
     assert results(tmp_path / "killed") == expected
@@ -174,17 +156,17 @@ def results_files(output_dir):
 
 def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
     """Also the original's JSON, a random start, another precision, devices, and measuring again."""
-    task = reviews / "reviews.json"
+    task, padded = reviews / "reviews.json", {"length_buckets": False}
+    few_models = {**padded, "keep_all_models": False}
     lines = [
         arguments(model_dir, task, tmp_path / "a", init="random"),
         arguments(model_dir, task, tmp_path / "a", init="pretrained,random", show_errors=3),
         arguments(model_dir, task, tmp_path / "a", do_train="false"),
         arguments(model_dir, task, tmp_path / "b", strategy="mirrored:2"),
-        arguments(model_dir, task, tmp_path / "c", precision="mixed_bfloat16", xla="true"),
-        arguments(model_dir, task, tmp_path / "d", {"length_buckets": False}),
-        arguments(model_dir, task, tmp_path / "e", {"keep_all_models": False}, num_trials=2),
+        arguments(model_dir, task, tmp_path / "c", padded, precision="mixed_bfloat16", xla="true"),
+        arguments(model_dir, task, tmp_path / "d", few_models, num_trials=2),
         # A fine-tuned model is a model directory, too.
-        arguments(next_folder(tmp_path / "a"), task, tmp_path / "f"),
+        arguments(next_folder(tmp_path / "a"), task, tmp_path / "e"),
     ]
     assert outcomes(lines, tmp_path) == [None] * len(lines)
     folder = pathlib.Path(next_folder(tmp_path / "a"))
@@ -212,7 +194,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert kept == ["weights-60.index"]
     stored = tf.train.load_checkpoint(str(folder / "checkpoints" / "weights-60"))
     assert not [name for name in stored.get_variable_to_shape_map() if "optimizer" in name]
-    with_weights = list((tmp_path / "e").glob("*/*/trial_*/checkpoints"))
+    with_weights = list((tmp_path / "d").glob("*/*/trial_*/checkpoints"))
     assert len(with_weights) == 1
     comparison = (tmp_path / "a" / "report.md").read_text()
     assert "random" in comparison
@@ -360,8 +342,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
 
 
 def test_exit_code_and_no_traceback(model_dir, tmp_path):
-    command = [sys.executable, "run_finetuning.py", *arguments(model_dir, "rtee", tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    done = command_support.run("run_finetuning.py", *arguments(model_dir, "rtee", tmp_path))
     assert done.returncode == 1
     assert done.stderr.startswith("error: The task should be one of")
     assert "Traceback" not in done.stderr

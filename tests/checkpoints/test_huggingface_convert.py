@@ -6,7 +6,6 @@ import json
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from checkpoints.formats import from_elsewhere
 from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.load import load_encoder, load_objective
+from tests import command_support
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
@@ -30,7 +30,6 @@ from tests.huggingface_support import (
     tensors,
 )
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 COMPLETE = ("convbert", "electra", "bert")
 
 
@@ -103,8 +102,7 @@ def test_of_a_fine_tuned_model_the_encoder_is_read(head, tmp_path):
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "checkpoints.convert", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return command_support.run("-m", "checkpoints.convert", *arguments)
 
 
 def test_command_both_ways(tmp_path):
@@ -161,7 +159,7 @@ def test_training_goes_on_from_there(tmp_path):
             f"--hparams={json.dumps(hparams)}",
         ],
     ):
-        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+        done = command_support.run(*command)
         assert done.returncode == 0, done.stderr
     done = convert(
         "--target=huggingface", f"--input={data}/models/more", f"--output={tmp_path}/back"

@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from data import build
 from errors import InputError
+from tests import command_support
 from tests.build_support import content, stopped_after
-
-ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
@@ -136,8 +132,7 @@ def test_all_documents_held_out(given, tmp_path):
 
 def test_the_command_ends_with_one_sentence_and_status_1(tmp_path):
     arguments = ["--corpus", str(tmp_path / "absent"), "--output_dir", str(tmp_path / "data")]
-    command = [sys.executable, str(ROOT / "build_pretraining_data.py"), *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = command_support.run("build_pretraining_data.py", *arguments)
     assert ended.returncode == 1
     assert ended.stdout == ""
     (line,) = ended.stderr.strip().splitlines()

@@ -4,9 +4,7 @@ import csv
 import importlib.metadata
 import json
 import os
-import pathlib
 import subprocess
-import sys
 import venv
 
 import numpy as np
@@ -20,11 +18,11 @@ from serving.client import Client
 from serving.export import export
 from serving.load import load
 from serving.records import Record
+from tests import command_support
 from tests.finetune.squad_support import small_file
 from tests.model_support import TINY
 from tests.serving.support import WORDS, describe, save
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 1, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8, "qa_na_threshold": -1.0}
 # So that it says yes and no.
@@ -142,13 +140,8 @@ def answered(tmp_path_factory):
         ]
         for kind in KINDS
     ]
-    done = subprocess.run(
-        [sys.executable, "tests/finetuning_driver.py", str(folder / "outcomes.json")],
-        cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
-        input=json.dumps(commands),
-        text=True,
-        capture_output=True,
+    done = command_support.run(
+        "tests/finetuning_driver.py", folder / "outcomes.json", text=json.dumps(commands)
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "outcomes.json").read_text()) == [None] * len(KINDS)

@@ -17,9 +17,9 @@ from serving.client import Client, signature_for
 from serving.export import export
 from serving.load import load
 from serving.records import Record, read_records
+from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
 
@@ -134,15 +134,8 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
 ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def run(*arguments, text=None):
-    return subprocess.run(
-        [sys.executable, "-m", "serving.predict", *arguments],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        input=text,
-        capture_output=True,
-        text=True,
-    )
+def run(*arguments, text=""):
+    return command_support.run("-m", "serving.predict", *arguments, text=text)
 
 
 def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):
@@ -167,7 +160,7 @@ def test_what_has_come_is_answered(saved):
     """Before there is more, through a pipe that stays open."""
     command = [sys.executable, "-m", "serving.predict", f"--model={saved['classification']}"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, **pipes)
+    process = subprocess.Popen(command, cwd=command_support.ROOT, env=ENVIRONMENT, **pipes)
     guard = threading.Timer(120, process.kill)  # or it would be waited for, for ever
     guard.start()
     try:

@@ -75,39 +75,82 @@ def test_one_batch_is_overfitted(electra_objective, lr, accuracy):
         assert last["disc_auc"] > 0.8
 
 
-def test_two_runs_are_equal_to_the_bit():
-    one, two = make(dropout=0.1), make(dropout=0.1)
-    assert losses(one, 5) == losses(two, 5)
-    for a, b in zip(weights(one), weights(two)):
+def assert_equal(found, expected):
+    for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_steps_per_loop_do_not_matter():
-    one, two = make(dropout=0.1), make(dropout=0.1)
-    one.train(tf.constant(6))
-    two.train(tf.constant(1))
-    two.train(tf.constant(5))
-    for a, b in zip(weights(one), weights(two)):
-        np.testing.assert_array_equal(a, b)
+def checkpoint(trainer):
+    return tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "lamb"])
-def test_a_checkpoint_in_the_middle_does_not_matter(tmp_path, optimizer):
-    def checkpoint(trainer):
-        return tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer)
+@pytest.fixture(scope="module")
+def one_by_one(tmp_path_factory):
+    """Seven steps, each a loop of its own: losses, weights after each, a checkpoint after three."""
+    trainer = make(dropout=0.1)
+    found = {"losses": [], "weights": []}
+    for step in range(1, 8):
+        found["losses"] += losses(trainer, 1)
+        found["weights"].append(weights(trainer))
+        if step == 3:
+            folder = tmp_path_factory.mktemp("loop")
+            found["checkpoint"] = checkpoint(trainer).write(str(folder / "c"))
+    return found
 
-    whole = make(dropout=0.1, optimizer=optimizer)
-    whole.train(tf.constant(7))
-    first = make(dropout=0.1, optimizer=optimizer)
-    first.train(tf.constant(3))
-    path = checkpoint(first).write(str(tmp_path / "c"))
-    second = make(dropout=0.1, optimizer=optimizer)
-    for variable in second.objective.trainable_variables:
+
+@pytest.fixture(scope="module")
+def in_loops():
+    """The same steps in loops of 1, 1, 3 and 2: trainer, the first two losses, weights."""
+    trainer = make(dropout=0.1)
+    first = losses(trainer, 2)
+    trainer.train(tf.constant(3))
+    after_five = weights(trainer)
+    trainer.train(tf.constant(2))
+    return trainer, first, after_five, weights(trainer)
+
+
+def test_two_runs_are_equal_to_the_bit(one_by_one, in_loops):
+    _, first, after_five, _ = in_loops
+    assert first == one_by_one["losses"][:2]
+    assert_equal(after_five, one_by_one["weights"][4])
+
+
+def test_steps_per_loop_do_not_matter(one_by_one, in_loops):
+    assert_equal(in_loops[-1], one_by_one["weights"][6])
+
+
+def test_the_step_is_traced_once(in_loops):
+    trainer = in_loops[0]
+    assert trainer._run.experimental_get_tracing_count() == 1
+    assert trainer._replica_step.experimental_get_tracing_count() == 1
+
+
+def test_a_checkpoint_in_the_middle_does_not_matter(one_by_one):
+    trainer = make(dropout=0.1)
+    assert_goes_on(trainer, one_by_one["checkpoint"], one_by_one["weights"][6])
+
+
+def test_a_checkpoint_in_the_middle_does_not_matter_to_lamb(tmp_path):
+    whole = make(dropout=0.1, optimizer="lamb")
+    whole.train(tf.constant(3))
+    path = checkpoint(whole).write(str(tmp_path / "c"))
+    whole.train(tf.constant(4))
+    assert_goes_on(make(dropout=0.1, optimizer="lamb"), path, weights(whole))
+
+
+def assert_goes_on(trainer, path, expected):
+    """Four steps from a checkpoint, which gives all that training depends on."""
+    for variable in trainer.objective.trainable_variables:
         variable.assign(variable * 0.0)
-    checkpoint(second).read(path).assert_consumed()
-    second.train(tf.constant(4))
-    for a, b in zip(weights(whole), weights(second)):
-        np.testing.assert_array_equal(a, b)
+    checkpoint(trainer).read(path).assert_consumed()
+    trainer.train(tf.constant(4))
+    assert_equal(weights(trainer), expected)
+
+
+@pytest.fixture(scope="module")
+def losses_on_one_device():
+    """Of 20 steps without dropout, by `electra_objective`."""
+    return {choice: losses(make(electra_objective=choice), 20) for choice in (True, False)}
 
 
 @pytest.mark.parametrize(
@@ -118,9 +161,9 @@ def test_a_checkpoint_in_the_middle_does_not_matter(tmp_path, optimizer):
         pytest.param(True, True, marks=pytest.mark.slow),  # compiles for a minute
     ],
 )
-def test_two_devices_give_the_losses_of_one(electra_objective, xla):
+def test_two_devices_give_the_losses_of_one(electra_objective, xla, losses_on_one_device):
     """20 steps at the same global batch, without dropout, within 1e-5 of the loss."""
-    one = losses(make(electra_objective=electra_objective), 20)
+    one = losses_on_one_device[electra_objective]
     mirrored = create_strategy("mirrored:2")
     assert mirrored.num_replicas_in_sync == 2
     two = losses(make(mirrored, electra_objective=electra_objective, xla=xla), 20)
@@ -134,8 +177,8 @@ def test_xla_gives_the_same_losses():
     np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
-def test_bfloat16_follows_float32():
-    one = losses(make(), 10)
+def test_bfloat16_follows_float32(losses_on_one_device):
+    one = losses_on_one_device[True][:10]
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     trainer = make()
     two = losses(trainer, 10)
@@ -149,14 +192,6 @@ def test_a_loss_that_is_not_finite_names_its_step():
     trainer.objective.encoder.embeddings.word_embeddings.assign(tf.fill([V, 16], np.inf))
     with pytest.raises(TrainingStopped, match=r"not finite .* at step 4;"):
         trainer.train(tf.constant(5))
-
-
-def test_the_step_is_traced_once():
-    trainer = make()
-    trainer.train(tf.constant(2))
-    trainer.train(tf.constant(3))
-    assert trainer._run.experimental_get_tracing_count() == 1
-    assert trainer._replica_step.experimental_get_tracing_count() == 1
 
 
 def test_evaluation_repeats_itself_and_changes_nothing():
@@ -175,5 +210,4 @@ def test_evaluation_repeats_itself_and_changes_nothing():
     whole = evaluate(-1)
     assert whole == evaluate(-1) == evaluate(3)
     assert whole["loss"] != evaluate(1)["loss"]
-    for a, b in zip(before, weights(trainer)):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(before, weights(trainer))

@@ -1,0 +1,84 @@
+"""The project's commands as processes that need not import TensorFlow.
+
+That import takes four seconds of a processor, more than most commands do with small files. So one
+process per test run imports it and executes nothing, and each command is forked from there: a
+process of its own, with its own flags, devices, files and exit status, and one that can be killed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parent.parent
+# Nothing of the project, whose scripts each define their own flags.
+IMPORTED = ["tensorflow", "tensorflow_text", "tf_keras", "orbit", "matplotlib.pyplot"]
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(IMPORTED)
+
+
+class Command:
+    """A running command, in the repository's folder.
+
+    Args:
+        *arguments: what would follow `python`: a script or `-m MODULE`, and its arguments.
+        text: what it reads from standard input.
+    """
+
+    def __init__(self, *arguments, text: str = ""):
+        self.arguments = [str(argument) for argument in arguments]
+        self._folder = tempfile.TemporaryDirectory()
+        streams = [os.path.join(self._folder.name, name) for name in ("in", "out", "err")]
+        self._in, self._out, self._err = map(pathlib.Path, streams)
+        self._in.write_text(text, encoding="utf-8")
+        process = _context.Process(target=_execute, args=(self.arguments, streams))
+        process.start()
+        self.process = process
+
+    def poll(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self.process.exitcode
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.join()
+
+    def finish(self, timeout: float = 600) -> subprocess.CompletedProcess:
+        """Waits for its end; returns exit status, standard output and standard error."""
+        self.process.join(timeout)
+        if self.process.is_alive():
+            self.kill()
+            raise subprocess.TimeoutExpired(self.arguments, timeout)
+        return subprocess.CompletedProcess(
+            self.arguments,
+            self.process.exitcode,
+            self._out.read_text(encoding="utf-8"),
+            self._err.read_text(encoding="utf-8"),
+        )
+
+
+def run(*arguments, text: str = "") -> subprocess.CompletedProcess:
+    """Runs a command to its end; see Command."""
+    return Command(*arguments, text=text).finish()
+
+
+def _execute(arguments: list[str], streams: list[str]) -> None:
+    """In the forked process: what the interpreter does with its command line."""
+    for number, path in enumerate(streams):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # of a child: the null device
+    os.chdir(ROOT)  # which is on the path of modules, as it is on the tests'
+    if arguments[0] == "-m":
+        sys.argv[:] = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
