@@ -1,16 +1,12 @@
 """Slow: ConvBERT-small as published, all twelve layers, through the real command."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests import command_support
 from training.monitoring import read_metrics
-
-ROOT = pathlib.Path(__file__).parent.parent
 
 
 @pytest.mark.slow  # needs 4 GiB of memory and about two minutes on two cores
@@ -33,7 +29,7 @@ def test_convbert_small_trains(tmp_path):
         [*builder, f"--output_dir={tmp_path}/data"],
         [*trainer, f"--hparams={json.dumps(hparams)}"],
     ):
-        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+        done = command_support.run(*command)
         assert done.returncode == 0, done.stderr
     losses = [row["loss"] for row in read_metrics(str(tmp_path / "data" / "models" / "small"))]
     assert len(losses) == 4

@@ -4,9 +4,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -20,9 +17,10 @@ from data import build
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from pretrain.load import load_encoder, load_hparams, load_objective
+from tests import command_support
+from tests.command_support import Command
 from training.monitoring import read_metrics
 
-ROOT = pathlib.Path(__file__).parent.parent
 WORDS = [f"w{i}" for i in range(60)]
 HPARAMS = {
     "model_size": "convbert-tiny",
@@ -140,9 +138,7 @@ def test_killed_at_any_moment_it_goes_on_as_if_never_stopped(data_dir, tmp_path)
     hparams = {"num_train_steps": 300, "save_checkpoints_steps": 40, "iterations_per_loop": 3}
 
     def start(model_dir):
-        command = [sys.executable, "run_pretraining.py", *arguments(data_dir, model_dir, hparams)]
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+        return Command("run_pretraining.py", *arguments(data_dir, model_dir, hparams))
 
     whole, killed = start(tmp_path / "whole"), start(tmp_path / "killed")
     deadline = time.monotonic() + 300
@@ -150,14 +146,13 @@ def test_killed_at_any_moment_it_goes_on_as_if_never_stopped(data_dir, tmp_path)
         assert killed.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.kill()
     stopped_at = read_metrics(str(tmp_path / "killed"))[-1]["step"]
     assert 100 < stopped_at < 300
     resumed = start(tmp_path / "killed")
     for process in (whole, resumed):
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors.decode()
+        done = process.finish()
+        assert done.returncode == 0, done.stderr
     expected = checkpoint_tensors(tmp_path / "whole", 300)
     found = checkpoint_tensors(tmp_path / "killed", 300)
     assert set(found) == set(expected)
@@ -226,12 +221,12 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
         {"precision": "mixed_bfloat16"},
         {"xla": True},
         {"strategy": "mirrored:2"},
-        {"hparams": {"optimizer": "lamb", "electra_objective": False}},
+        {"hparams": {"optimizer": "lamb"}},
     ],
     ids=lambda options: next(iter(options)),
 )
 def test_flags(data_dir, tmp_path, options):
-    hparams = {"num_train_steps": 4, **options.pop("hparams", {})}
+    hparams = {"num_train_steps": 4, "electra_objective": False, **options.pop("hparams", {})}
     run(data_dir, tmp_path / "m", hparams, do_eval=True, **options)
     rows = read_metrics(str(tmp_path / "m"))
     assert rows[-1]["split"] == "heldout"
@@ -327,14 +322,13 @@ def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
     with pytest.raises(TrainingStopped, match=r"cannot write the checkpoint of step 5 .*No space"):
-        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5})
+        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5, "electra_objective": False})
 
 
 def test_exit_code_and_no_traceback(data_dir, tmp_path):
     """Of the command itself, which has to split the processor before TensorFlow is first used."""
-    command = [sys.executable, "run_pretraining.py"]
-    command += arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, strategy="mirrored:2")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    line = arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, strategy="mirrored:2")
+    done = command_support.run("run_pretraining.py", *line)
     assert done.returncode == 1
     assert "error: the train batch should be divisible by the 2 devices" in done.stderr
     assert "Traceback" not in done.stderr

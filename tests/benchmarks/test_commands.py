@@ -7,7 +7,6 @@ import importlib
 import inspect
 import json
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -21,6 +20,7 @@ from benchmarks.texts import texts
 from data import records
 from errors import InputError
 from model import EncoderConfig, named_size
+from tests import command_support
 from tests.build_support import VOCABULARY
 from tests.model_support import TINY
 
@@ -279,11 +279,8 @@ def test_texts_have_the_length_asked_for(tmp_path):
     """Through the exported model: a word is a piece."""
     model, exported = tmp_path / "model", tmp_path / "exported"
     served.make_model("tiny", str(model))
-    subprocess.run(
-        [sys.executable, "export_savedmodel.py", "--model_dir", model, "--output_dir", exported],
-        check=True,
-        capture_output=True,
-    )
+    line = ["--model_dir", model, "--output_dir", exported]
+    assert command_support.run("export_savedmodel.py", *line).returncode == 0
     answer = served.vectors(str(exported), batch=2, length=12)
     assert answer().shape == (2, named_size("tiny").hidden_size)
     assert answer.facts["vector"] == pytest.approx(answer()[0].tolist())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from errors import InputError
 from model import EncoderConfig, named_size
 from pretrain.hparams import generator_config, resolve_hparams
 from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
+from tests import command_support
 from tests.golden_support import CHECKPOINT, GOLDEN, MODELS, load_golden
 from tests.tf1_support import (
     assert_equal_tensors,
@@ -33,7 +32,6 @@ from tests.tf1_support import (
 )
 from training.checkpointing import latest_checkpoint
 
-ROOT = pathlib.Path(__file__).parents[2]
 TOLERANCE = 2e-5
 
 
@@ -398,14 +396,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
 
 
 def command(*arguments):
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(
-        [sys.executable, "-m", "checkpoints.convert", *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    return command_support.run("-m", "checkpoints.convert", *arguments)
 
 
 def test_the_command_both_ways(tmp_path):

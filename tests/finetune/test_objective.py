@@ -153,7 +153,10 @@ def test_two_devices_learn_the_same(monkeypatch):
         strategy = create_strategy(name)
         with strategy.scope():
             objective = objective_of(
-                "classification", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+                "classification",
+                num_hidden_layers=1,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
             )
         losses.append(train(objective, encoded, 10, strategy=strategy))
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)

@@ -21,6 +21,7 @@ from serving import export as exporting
 from serving.export import export, size_on_disk
 from serving.load import load
 from serving.signature import described
+from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -314,21 +315,21 @@ def test_an_answer_that_changed_in_saving_is_noticed(tmp_path):
 def test_the_command(tmp_path):
     """Says what can be asked, and the question it prints can be asked."""
     fine_tuned(tmp_path / "run", task("classification", True), num_hidden_layers=1)
-    command = [sys.executable, "export_savedmodel.py", f"--model_dir={tmp_path / 'run'}"]
+    command = ["export_savedmodel.py", f"--model_dir={tmp_path / 'run'}"]
     command += [f"--output_dir={tmp_path / 'saved model'}", "--max_seq_length=30"]
-    environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
-    settings = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
-    done = subprocess.run(command, **settings)
+    done = command_support.run(*command)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "MB, float32, classification" in lines[0]
     assert "    text, text_pair -> label, scores, probabilities, truncated" in lines
     description = json.loads((tmp_path / "saved model/assets.extra/model.json").read_text())
     assert description["max_seq_length"] == 30
+    environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
+    settings = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
     answer = subprocess.run(lines[-1].strip(), shell=True, **settings)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["prediction"] in ("bad", "fair", "good")
-    again = subprocess.run(command, **settings)
+    again = command_support.run(*command)
     assert again.returncode == 1
     assert again.stderr.strip().endswith("should not exist yet, or be an empty folder")
 
