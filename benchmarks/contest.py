@@ -19,6 +19,8 @@ from typing import Any
 
 from errors import InputError
 
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
@@ -92,6 +94,12 @@ def ratio(first: Result, second: Result) -> float:
     return statistics.median(a / b for a, b in pairs) if pairs else float("nan")
 
 
+def _environment() -> dict[str, str]:
+    """Ours, without what would keep one of the libraries from using all cores."""
+    kept = {name: value for name, value in os.environ.items() if name not in _THREADS}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
 class _Worker:
     """The process of a contestant, and what is said to it."""
 
@@ -104,7 +112,7 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker"],
             cwd=self.contestant.folder or os.getcwd(),
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **self.contestant.environment},
+            env={**_environment(), **self.contestant.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

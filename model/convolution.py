@@ -39,7 +39,8 @@ def _convolve(values, logits, token_mask):
     S, K = tf.shape(values)[1], logits.shape[-1]
     taps = tf.split(_softmax(logits), K, axis=-1)  # K of [B, S, N, 1]
     padded = _pad_tokens(_masked(values, token_mask), K)
-    return tf.cast(tf.add_n([taps[k] * padded[:, k : k + S] for k in range(K)]), values.dtype)
+    output = _sum_in_turns(K, lambda k: taps[k] * padded[:, k : k + S])
+    return tf.cast(output, values.dtype)
 
 
 @fused(sooner=8)
@@ -48,20 +49,32 @@ def _convolve_gradient(values, logits, token_mask, upstream):
     upstream = tf.cast(upstream, tf.float32)
     kernels = _softmax(logits)  # [B, S, N, K]
     padded = _pad_tokens(_masked(values, token_mask), K)
-    to_kernels = tf.concat(
-        [tf.reduce_sum(upstream * padded[:, k : k + S], -1, keepdims=True) for k in range(K)], -1
-    )
+    sums = []
+    for k in range(K):
+        with tf.control_dependencies(sums[-1:]):
+            sums.append(tf.reduce_sum(upstream * padded[:, k : k + S], -1, keepdims=True))
+    to_kernels = tf.concat(sums, -1)
     slope = tf.reduce_sum(to_kernels * kernels, -1, keepdims=True)
     to_logits = kernels * (to_kernels - slope)
     # values[j] meets tap k at position i = j - k + (K - 1) / 2.
     upstream, taps = _pad_tokens(upstream, K), _pad_tokens(kernels, K)
-    to_values = tf.add_n(
-        [
-            taps[:, start : start + S, :, k : k + 1] * upstream[:, start : start + S]
-            for start, k in enumerate(reversed(range(K)))
-        ]
-    )
+
+    def back(start):
+        k = K - 1 - start
+        return taps[:, start : start + S, :, k : k + 1] * upstream[:, start : start + S]
+
+    to_values = _sum_in_turns(K, back)
     return _masked(to_values, token_mask, values.dtype), tf.cast(to_logits, logits.dtype)
+
+
+def _sum_in_turns(K, term):
+    """term(0) + ... + term(K - 1), each made when the one before has been added: op by op, all K
+    would be there at once, as large together as the unfolded values."""
+    total = term(0)
+    for k in range(1, K):
+        with tf.control_dependencies([total]):
+            total += term(k)
+    return total
 
 
 def _softmax(logits):

@@ -231,5 +231,9 @@ def test_reading_runs_ahead_of_the_training_step(files):
     kinds = [node.op for node in chain if node.op != "OptionsDataset"]
     assert kinds[:2] == ["PrefetchDataset", "ParallelMapDatasetV2"]  # ready batches, parsed ahead
     assert "PrefetchDataset" in kinds[2:]  # and the next shuffled windows of records
+    for node in chain:
+        if node.op == "PrefetchDataset":
+            size = tf.make_ndarray(nodes[node.input[1].split(":")[0]].attr["value"].tensor)
+            assert size != 0  # -1 is chosen by the pipeline itself
     functions = [node.op for function in graph.library.function for node in function.node_def]
     assert not {"PyFunc", "EagerPyFunc"} & set(functions)

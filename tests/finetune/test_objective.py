@@ -65,7 +65,10 @@ def train(objective, encoded, steps, *, strategy, length_buckets=True, rate=2e-3
         encoded, batch_size, 3, max_seq_length=LONGEST, length_buckets=length_buckets
     )
     trainer = Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
-    return [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
+    losses = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
+    assert trainer._run.experimental_get_tracing_count() == 1  # whatever the lengths
+    assert trainer._replica_step.experimental_get_tracing_count() == 1
+    return losses
 
 
 @pytest.mark.parametrize("kind", HEADS)

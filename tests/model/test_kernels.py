@@ -219,6 +219,33 @@ def test_the_convolution_unfolds_nothing(name):
     assert values * 0.5 < max(sizes) <= values, entry
 
 
+@pytest.mark.parametrize("gradient", [False, True], ids=["inference", "training"])
+def test_op_by_op_the_convolution_unfolds_nothing_either(gradient, monkeypatch):
+    """Of a whole encoder: no tensor is K times as large as the values, and no operation takes K as
+    large as they, which would all be there at once."""
+    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 2**40)
+    taps, rows, length = 9, 32, 4
+    config = TINY.replace(conv_kernel_size=taps, intermediate_size=TINY.hidden_size)
+    encoder = build_encoder(config)
+
+    @tf.function(input_signature=[tf.TensorSpec([rows, length], tf.int32)])
+    def step(ids):
+        with tf.GradientTape() as tape:
+            output = encoder({"input_ids": ids}, training=gradient, seed=SEED).sequence
+        return tape.gradient(output, encoder.trainable_variables) if gradient else output
+
+    values = rows * length * config.mixer_size
+    operations = step.get_concrete_function().graph.get_operations()
+    sizes = {op.name: tensor_size(tensor) for op in operations for tensor in op.outputs}
+    assert max(sizes.values()) < taps * values, max(sizes, key=sizes.get)
+    for op in operations:
+        assert sum(tensor_size(tensor) >= values for tensor in op.inputs) < taps, op.name
+
+
+def tensor_size(tensor):
+    return tensor.shape.num_elements() or 0 if tensor.dtype.is_floating else 0
+
+
 def test_dropout_keeps_independent_elements():
     """Shares of single elements, of neighbours, of rows and of two seeds, within sampling error."""
     rate, shape = 0.1, [64, 128, 32]
