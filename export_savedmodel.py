@@ -34,6 +34,12 @@ flags.DEFINE_integer(
 )
 
 
+PRETRAINED_QUESTIONS = {
+    "masked_tokens": "Paris is the [MASK] of France.",
+    "replaced_tokens": "Paris is the potato of France.",
+}
+
+
 def main(argv: list[str]) -> None:
     """Flags -> networks -> SavedModel; says what can be asked, and how."""
     if len(argv) > 1:
@@ -53,9 +59,13 @@ def main(argv: list[str]) -> None:
 
 
 def question(description: dict[str, Any], folder: str) -> str:
-    """A command line that asks `serving_default`."""
-    inputs = description["signatures"]["serving_default"]["inputs"]
+    """A command line that asks what the model is best at."""
+    signatures = description["signatures"]
+    inputs = signatures["serving_default"]["inputs"]
     command = f"python -m serving.predict --model {shlex.quote(folder)}"
+    for name, text in PRETRAINED_QUESTIONS.items():
+        if name in signatures:
+            return f"echo {shlex.quote(text)} | {command} --signature {name}"
     if len(inputs) == 1:
         return f"echo 'A sentence.' | {command}"
     return f"echo {shlex.quote(json.dumps(dict.fromkeys(inputs, '...')))} | {command}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
 from typing import Any
 
 from errors import InputError
@@ -35,6 +36,12 @@ _TRAINING_FIELDS = (
     *("learning_rate", "lr_decay_power", "weight_decay_rate", "num_warmup_steps"),
     *("num_train_steps", "train_batch_size", "max_seq_length"),
 )
+# Those that the original has no name for.
+_OWN_FIELDS = (
+    *("mask_token_prob", "random_token_prob", "mask_with_replacement"),
+    *("optimizer", "schedule_from_step", "uniform_generator"),
+)
+_ALWAYS_WRITTEN = ("disc_weight", "gen_weight")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,4 +122,17 @@ def config_fields(
     if generator is not None:
         fields |= {theirs: getattr(generator, ours) for theirs, ours in _GENERATOR_FIELDS.items()}
         fields[_SHARE] = generator.hidden_size / config.hidden_size
-    return fields | {"disc_weight": hparams.disc_weight, "gen_weight": hparams.gen_weight}
+    changed = _changed(hparams, set(_TRAINING_FIELDS) - {"max_seq_length"})
+    return fields | {name: getattr(hparams, name) for name in _ALWAYS_WRITTEN} | changed
+
+
+def unwritten_settings(hparams: PretrainingHParams) -> dict[str, Any]:
+    """The settings of training, other than by default, that no `config.json` can say."""
+    return _changed(hparams, _OWN_FIELDS)
+
+
+def _changed(hparams: PretrainingHParams, names: Collection[str]) -> dict[str, Any]:
+    fields = [field for field in dataclasses.fields(hparams) if field.name in names]
+    values = {field.name: getattr(hparams, field.name) for field in fields}
+    defaults = {field.name: field.default for field in fields}
+    return {name: value for name, value in values.items() if value != defaults[name]}

@@ -18,7 +18,7 @@ from checkpoints.model_directory import (
     only_networks,
 )
 from checkpoints.tf1_architecture import infer_architecture
-from checkpoints.tf1_config import OriginalConfig, config_fields
+from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
 from checkpoints.tf1_file import TensorFile, find_checkpoint, step_of_name, write_checkpoint
 from errors import InputError
 from model.config import CONFIG_FILE
@@ -122,6 +122,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         notes.append(
             f"`head_ratio` is {conversion.config.head_ratio}; the original's code works with 2 only"
         )
+    if unwritten := unwritten_settings(conversion.hparams):
+        notes.append(f"left out, as the original does not know them: {unwritten}")
     return notes
 
 

@@ -24,7 +24,7 @@ from errors import InputError, main_with_clear_errors
 from files import replacing
 from serving.client import Client, signature_for
 from serving.lines import STANDARD, Lines
-from serving.records import FORMATS, Record, read_records
+from serving.records import FORMATS, Record, extension_format, json_keys, read_records
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Folder that export_savedmodel.py made.")
@@ -125,9 +125,9 @@ def main(argv: list[str]) -> None:
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
         lines = source.read(before_waiting=answers.flush)
-        first = next(lines, b"")
-        lines = itertools.chain([first] if first else [], lines)
-        signature = FLAGS.signature or signature_for(FLAGS.model, first)
+        begin = list(_beginning(lines))
+        lines = itertools.chain(begin, lines)
+        signature = FLAGS.signature or signature_for(FLAGS.model, begin[-1] if begin else b"")
         client = answers.client = Client(FLAGS.model, signature)
         refused = answers.refuse if FLAGS.skip_errors else None
         for record in read_records(
@@ -136,6 +136,14 @@ def main(argv: list[str]) -> None:
             answers.add(record)
         answers.flush()
     answers.check()
+
+
+def _beginning(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The first line; of JSON, those up to the first that is an object."""
+    for line in itertools.islice(lines, _WINDOW * FLAGS.batch_size):
+        yield line
+        if json_keys(line) or (FLAGS.format or extension_format(FLAGS.input)) != "jsonl":
+            return
 
 
 @contextlib.contextmanager

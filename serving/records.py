@@ -66,15 +66,19 @@ class Inputs:
         return {name: number for number, name in enumerate(self.names)}
 
 
+def extension_format(path: str) -> str | None:
+    """One of FORMATS, if the file's extension is one's."""
+    return _EXTENSIONS.get(os.path.splitext(path)[1].lower())
+
+
 def infer_format(path: str, first_line: bytes, inputs: Inputs) -> str:
     """One of FORMATS by the file's extension, or else by its first line.
 
     Raises:
         InputError: neither says it.
     """
-    extension = os.path.splitext(path)[1].lower()
-    if extension in _EXTENSIONS:
-        return _EXTENSIONS[extension]
+    if known := extension_format(path):
+        return known
     if json_keys(first_line):
         return "jsonl"
     if len(inputs.names) == 1 and inputs.names != [WORD_LIST]:
@@ -114,6 +118,7 @@ def read_records(
     if first is None:
         return
     source = itertools.chain([first], lines)
+    guessed = file_format is None
     file_format = file_format or infer_format(path, first, inputs)
     header = inputs.header if header is None else header
     numbers = itertools.count()
@@ -125,7 +130,7 @@ def read_records(
         refused(str(number if identity is None else identity), error)
 
     if file_format == "lines":
-        rows = _read_texts(path, source, inputs)
+        rows = _read_texts(path, source, inputs, refuse if guessed else None)
     elif file_format == "jsonl":
         rows = _read_objects(path, source, inputs, refuse)
     else:
@@ -143,14 +148,25 @@ def read_records(
         yield Record(where, str(number if identity is None else identity), values)
 
 
-def _read_texts(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[Row]:
+def _read_texts(
+    path: str,
+    source: Iterable[bytes],
+    inputs: Inputs,
+    refuse: Callable[[InputError], None] | None,
+) -> Iterator[Row]:
+    """With `refuse`, the format is a guess, which JSON objects contradict."""
     if len(inputs.names) != 1 or inputs.names == [WORD_LIST]:
         raise InputError(
             f"{path}: lines hold one text each, but {', '.join(inputs.names)} are wanted; use tsv,"
             " csv or jsonl"
         )
     for number, line in read_lines(path, source=source):
-        yield f"{path}, line {number}", {inputs.names[0]: line}
+        where = f"{path}, line {number}"
+        if refuse and json_keys(line.encode()):
+            sentence = "should be a text, as the first line is one, but is a JSON object"
+            refuse(InputError(f"{where}: {sentence}; say --format jsonl, or lines"))
+            continue
+        yield where, {inputs.names[0]: line}
 
 
 def _read_objects(

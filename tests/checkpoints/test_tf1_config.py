@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from checkpoints.tf1_config import OriginalConfig, config_fields, read_config
+from checkpoints.tf1_config import OriginalConfig, config_fields, read_config, unwritten_settings
 from errors import InputError
 from pretrain.hparams import PretrainingHParams
 from tests.golden_support import GOLDEN, MODELS, generator_config
@@ -33,6 +33,17 @@ def test_written_as_it_was_read(name):
     )
     expected = golden_fields(name)
     assert {key: fields[key] for key in expected} == expected
+
+
+def test_settings_of_training_are_written(tmp_path):
+    """Those that are not the defaults; what the original has no name for is listed."""
+    settings = {"mask_prob": 0.25, "temperature": 0.7, "learning_rate": 1e-4, "gen_weight": 2.0}
+    hparams = PretrainingHParams(**settings, train_batch_size=16, random_token_prob=0.1)
+    fields = config_fields(read_config(str(GOLDEN / "sdconv")), None, hparams)
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    said = OriginalConfig.load(str(tmp_path / "config.json"))
+    assert said.training == {**settings, "train_batch_size": 16, "disc_weight": 50.0}
+    assert unwritten_settings(hparams) == {"random_token_prob": 0.1}
 
 
 def test_fields_of_training_and_of_nothing(tmp_path):

@@ -201,6 +201,18 @@ def test_rows_that_cannot_be_read(saved, tmp_path):
     assert rows[4]["prediction"] == expected["prediction"]
 
 
+def test_json_after_a_first_line_that_is_none(saved):
+    """Is refused where lines of text were guessed, and asked of the right signature where not."""
+    text = 'oops\n{"words": ["the", "city"]}\n'
+    guessed = run(f"--model={saved['tagging']}", text=text)
+    assert guessed.returncode == 1
+    assert "line 2: should be a text, as the first line is one, but is a JSON" in guessed.stderr
+    known = run(f"--model={saved['tagging']}", "--format=jsonl", "--skip_errors", text=text)
+    rows = [json.loads(line) for line in known.stdout.splitlines()]
+    assert "one JSON object" in rows[0]["error"]
+    assert rows[1]["words"] == ["the", "city"]
+
+
 def test_the_command(saved, tmp_path):
     """A file of more rows than are held at a time, with a bar; the same from standard input."""
     source, target = tmp_path / "rows.tsv", tmp_path / "answers.jsonl"
