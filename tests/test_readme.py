@@ -39,6 +39,7 @@ def program_of(command):
     return command[2] if command[1] == "-m" else command[1]
 
 
+@pytest.mark.slow  # needs four minutes on two cores: every command of the README is a process
 def test_the_commands_run_one_after_the_other(tmp_path):
     """In the order of the README, on a small text, with a small model."""
     (tmp_path / "my_text").mkdir()

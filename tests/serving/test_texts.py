@@ -40,7 +40,7 @@ def models(tmp_path_factory):
     for kind, pair in KINDS:
         own = task(kind, pair, **({"label_range": (1.0, 5.0)} if kind == "regression" else {}))
         folder = tmp_path_factory.mktemp("texts")
-        objective, hparams, words = fine_tuned(folder / "run", own, num_hidden_layers=1)
+        objective, hparams, words = fine_tuned(folder / "run", own)
         export(load(str(folder / "run")), str(folder / "saved"), "run")
         loaded = tf.saved_model.load(str(folder / "saved"))
         found[kind, pair] = (objective, loaded, own, hparams, words)
