@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import os
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import tensorflow as tf
 from absl import app, flags
 
+from benchmarks.table import Report
 from data import build
 from data.corpus import CORPUS_FORMATS, open_corpus
 from errors import main_with_clear_errors
@@ -31,7 +33,8 @@ _CORPUS = flags.DEFINE_string("corpus", "", "As for build_pretraining_data.py.")
 _CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Likewise.")
 _VOCAB = flags.DEFINE_string("vocab", None, "A lower-cased BERT vocab.txt.")
 _UNITS = flags.DEFINE_integer("original_units", 3, "Units of the corpus for the original's path.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each, one after the other.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each, in turns.")
+ORIGINAL = "original's, one process"
 S = 128
 
 
@@ -123,22 +126,27 @@ def time_builder(folder: str, processes: int | None) -> tuple[float, float]:
 
 
 def main(argv: list[str]) -> None:
-    """Prints a line per measurement and the median of the ratios."""
-    ratios = []
-    for _ in range(_ROUNDS.value):
-        with tempfile.TemporaryDirectory() as folder:
-            original, original_kept = time_original(folder)
-            ours, kept = time_builder(os.path.join(folder, "one"), processes=1)
-            parallel, _ = time_builder(os.path.join(folder, "all"), processes=os.cpu_count())
-        ratios.append(ours / original)
-        print(
-            f"original {original / 1e6:.3f} M tokens/s, {original_kept:.1%} kept;"
-            f" builder, one process, {ours / 1e6:.2f} M tokens/s, {kept:.2%} kept;"
-            f" builder, {os.cpu_count()} processes, {parallel / 1e6:.2f} M tokens/s;"
-            f" ratio {ratios[-1]:.1f}",
-            flush=True,
-        )
-    print(f"median ratio {sorted(ratios)[len(ratios) // 2]:.1f}")
+    """Prints a row per path: medians over rounds, in which they take turns."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    paths = {
+        ORIGINAL: time_original,
+        "builder, one process": lambda folder: time_builder(folder, processes=1),
+        f"builder, {cores} processes": lambda folder: time_builder(folder, processes=cores),
+    }
+    report = Report("path", "M tokens/s", "kept", "speed / original's")
+    speeds, kept = {name: [] for name in paths}, {}
+    for number in range(_ROUNDS.value):
+        for name in list(paths)[:: 1 if number % 2 == 0 else -1]:
+            with tempfile.TemporaryDirectory() as folder:
+                speed, kept[name] = paths[name](folder)
+            speeds[name].append(speed / 1e6)
+    for name, measured in speeds.items():
+        ratio = statistics.median(a / b for a, b in zip(measured, speeds[ORIGINAL]))
+        speed = statistics.median(measured)
+        report.row(name, f"{speed:.3f}", f"{kept[name]:.2%}", f"{ratio:.1f}")
+    fastest = max(statistics.median(measured) for measured in speeds.values())
+    report.target("million tokens per second", fastest, at_least=3.0)
+    report.end()
 
 
 if __name__ == "__main__":
