@@ -55,6 +55,19 @@ _SAME_NAME = (
 _AUTOCAST = {"float32": False, "mixed_bfloat16": True}
 
 
+def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8) -> Callable[[], None]:
+    """[m, k] times [k, n], `products` times over, as `benchmarks.ours.matmul`."""
+    left, right = (torch.randn(shape).to(getattr(torch, dtype)) for shape in ((m, k), (k, n)))
+
+    @torch.inference_mode()
+    def run():
+        for _ in range(products):
+            torch.matmul(left, right)
+
+    run.facts = {"flops": 2 * m * k * n * products}
+    return run
+
+
 def inference(
     fields: dict[str, Any],
     batch: int,

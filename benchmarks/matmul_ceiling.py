@@ -1,9 +1,9 @@
-"""GFLOP/s of TensorFlow's matrix products: what no network of them can exceed on this machine.
+"""GFLOP/s of matrix products: what no network of them can exceed on this machine.
 
     python -m benchmarks.matmul_ceiling
 
 One large square product, and the products of the layers of ConvBERT-small and ConvBERT-base with
-the batches that the other benchmarks have.
+the batches that the other benchmarks have; by TensorFlow, and by PyTorch, the peers' ceiling.
 """
 
 from __future__ import annotations
@@ -25,12 +25,22 @@ _BATCHES = flags.DEFINE_list("batches", ["32", "8"], "Batch of each size.")
 _LENGTH = flags.DEFINE_integer("length", 128, "Tokens of a sequence.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Measurements of each, in turns.")
 DTYPES = ("float32", "bfloat16")
+MODULES = {"": "ours", "torch ": "huggingface"}
+NAMES = [f"{library}{dtype}" for library in MODULES for dtype in DTYPES]
 
 
 def main(argv: list[str]) -> None:
     """Prints a row per product."""
     side = _SIDE.value
-    report = Report("product", "m", "k", "n", *(f"{dtype} GFLOP/s" for dtype in DTYPES), "ratio")
+    report = Report(
+        "product",
+        "m",
+        "k",
+        "n",
+        *(f"{name} GFLOP/s" for name in NAMES[:2]),
+        "ratio",
+        *(f"{name} GFLOP/s" for name in NAMES[2:]),
+    )
     products = {"square": (side, side, side)}
     for size, batch in zip(_SIZES.value, _BATCHES.value, strict=True):
         rows = int(batch) * _LENGTH.value
@@ -38,13 +48,19 @@ def main(argv: list[str]) -> None:
             products[f"{size}, {name}"] = (rows, k, n)
     for name, (m, k, n) in products.items():
         contestants = [
-            Contestant(dtype, "benchmarks.ours:matmul", {"m": m, "k": k, "n": n, "dtype": dtype})
+            Contestant(
+                f"{library}{dtype}",
+                f"benchmarks.{module}:matmul",
+                {"m": m, "k": k, "n": n, "dtype": dtype},
+            )
+            for library, module in MODULES.items()
             for dtype in DTYPES
         ]
         results = compete(contestants, _ROUNDS.value)
-        speeds = [cell(gflops(results[dtype]), ".0f") for dtype in DTYPES]
+        report.missing(results)
+        speeds = [cell(gflops(results[contestant]), ".0f") for contestant in NAMES]
         gain = cell(ratio(*(results[dtype] for dtype in DTYPES)))
-        report.row(name, str(m), str(k), str(n), *speeds, gain)
+        report.row(name, str(m), str(k), str(n), *speeds[:2], gain, *speeds[2:])
     report.end()
 
 

@@ -209,13 +209,13 @@ def table_of(output):
 
 
 def test_matmul_ceiling(command):
-    facts = {"float32": {"flops": 2e11}, "bfloat16": {"flops": 2e11}}
+    names = ("float32", "bfloat16", "torch float32", "torch bfloat16")
     output = command(
         "matmul_ceiling", "--sizes=small,medium-small", "--batches=32,2",
-        seconds={"bfloat16": 0.5}, facts=facts,
+        seconds={"bfloat16": 0.5}, facts={name: {"flops": 2e11} for name in names},
     )  # fmt: skip
     rows = table_of(output)
-    assert rows[0] == ["square", "2048", "2048", "2048", "200", "400", "2.00"]
+    assert rows[0] == ["square", "2048", "2048", "2048", "200", "400", "2.00", "200", "200"]
     assert rows[4][:4] == ["small, feed-forward in", "4096", "256", "1024"]
     assert rows[9][:4] == ["medium-small, feed-forward in", "256", "192", "768"]
     assert "tensorflow 2." in output
