@@ -32,9 +32,9 @@ quickstart: .venv/installed
 	@echo "Ask more: echo 'Some passage of 16 to 40 words.' |" \
 	    "$(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel"
 
-# A module at a time to each of three workers, of which one waits for a process or a disk, in the order of tests/conftest.py.
+# A module at a time to each of two workers, in the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
