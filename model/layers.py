@@ -20,6 +20,8 @@ def initializer(config: EncoderConfig) -> tf_keras.initializers.Initializer:
 class Dense(tf_keras.layers.Dense):
     """Keras' dense layer as one matrix product over all tokens, so that the bias is fused into it.
 
+    In inference, of callers that say `training=False`, GELU is part of the product as well.
+
     Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units].
     """
 

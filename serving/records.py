@@ -118,7 +118,7 @@ def read_records(
     if first is None:
         return
     source = itertools.chain([first], lines)
-    guessed = file_format is None
+    guessed = not (file_format or extension_format(path))
     file_format = file_format or infer_format(path, first, inputs)
     header = inputs.header if header is None else header
     numbers = itertools.count()

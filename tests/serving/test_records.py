@@ -34,6 +34,14 @@ def test_lines_are_texts():
     assert read(SINGLE, b"") == []
 
 
+def test_json_contradicts_a_guess_of_lines_only():
+    content = 'oops\n{"text": "a"}\n'
+    with pytest.raises(InputError, match="line 2: should be a text, as the first line is one"):
+        read(SINGLE, content)
+    expected = [("oops",), ('{"text": "a"}',)]
+    assert values(SINGLE, content, path="my.txt") == values(SINGLE, content, "lines") == expected
+
+
 @pytest.mark.parametrize(
     "names", [("text", "text_pair"), ("review", "reply"), ("review", "text_pair")]
 )
