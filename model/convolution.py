@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.kernels import affine, fused
+from model.kernels import affine, fused, row_mean
 from model.layers import dense, initializer
 
 
@@ -52,8 +52,8 @@ def _convolve_gradient(values, logits, token_mask, upstream):
     sums = []
     for k in range(K):
         with tf.control_dependencies(sums[-1:]):
-            sums.append(tf.reduce_sum(upstream * padded[:, k : k + S], -1, keepdims=True))
-    to_kernels = tf.concat(sums, -1)
+            sums.append(row_mean(upstream * padded[:, k : k + S]))
+    to_kernels = tf.concat(sums, -1) * values.shape[-1]
     slope = tf.reduce_sum(to_kernels * kernels, -1, keepdims=True)
     to_logits = kernels * (to_kernels - slope)
     # values[j] meets tap k at position i = j - k + (K - 1) / 2.

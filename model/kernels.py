@@ -15,6 +15,7 @@ import tensorflow as tf
 
 # Below this many elements compiling takes longer than a small model's whole training gains by it.
 SMALLEST_FUSED = 2**18
+LONGEST_SUM = 32  # that XLA fuses, on a processor, with what it sums
 
 
 def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
@@ -33,16 +34,34 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 
     @functools.wraps(function)
     def call(*arguments):
-        shapes = [value.shape for value in arguments if tf.is_tensor(value)]
-        pays = all(shape.is_fully_defined() for shape in shapes) and (
-            sooner * max(shape.num_elements() for shape in shapes) >= SMALLEST_FUSED
-        )
-        if tf.executing_eagerly() or not pays:
-            return function(*arguments)
-        return compiled(*arguments)
+        tensors = [value for value in arguments if tf.is_tensor(value)]
+        return (compiled if _compiles(tensors, sooner) else function)(*arguments)
 
     call.compiled, call.plain = compiled, function
     return call
+
+
+def _compiles(tensors, sooner=1):
+    """Whether a fused function of these tensors is compiled."""
+    shapes = [tensor.shape for tensor in tensors]
+    if tf.executing_eagerly() or not all(shape.is_fully_defined() for shape in shapes):
+        return False
+    return sooner * max(shape.num_elements() for shape in shapes) >= SMALLEST_FUSED
+
+
+def row_mean(tensor: tf.Tensor) -> tf.Tensor:
+    """Mean over the last axis, for use in fused functions. [..., D] -> [..., 1].
+
+    Of a longer row XLA makes windows of 32 first, and what it makes them of is no longer part of
+    the kernel: it is written out, and read again. A mean of means is.
+    """
+    length = tensor.shape[-1]
+    if _compiles([tensor]) and length > LONGEST_SUM:
+        divisors = [n for n in range(2, LONGEST_SUM + 1) if length % n == 0]
+        if divisors and length // divisors[-1] <= LONGEST_SUM:
+            parts = [length // divisors[-1], divisors[-1]]
+            tensor = tf.reduce_mean(tf.reshape(tensor, [*tensor.shape[:-1], *parts]), -2)
+    return tf.reduce_mean(tensor, -1, keepdims=True)
 
 
 @tf.custom_gradient
@@ -148,7 +167,7 @@ def _attention_probabilities_gradient(upstream, undropped, seed, rate):
     if seed is not None and rate > 0.0:
         upstream = _drop.plain(upstream, seed, rate)
     undropped = tf.cast(undropped, tf.float32)
-    slope = tf.reduce_sum(upstream * undropped, -1, keepdims=True)
+    slope = row_mean(upstream * undropped) * tf.cast(tf.shape(undropped)[-1], tf.float32)
     return tf.cast((upstream - slope) * undropped, dtype)
 
 
@@ -175,7 +194,7 @@ def affine(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 @tf.custom_gradient
 def _affine(inputs, kernel, bias):
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
-    outputs = tf.nn.bias_add(tf.matmul(flat, kernel), bias)
+    outputs = _add_bias(tf.matmul(flat, kernel), bias)
 
     def gradient(upstream):
         upstream = tf.reshape(upstream, [-1, kernel.shape[1]])
@@ -184,6 +203,23 @@ def _affine(inputs, kernel, bias):
         return tf.reshape(to_inputs, tf.shape(inputs)), to_kernel, _sum_of_rows(upstream)
 
     return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)), gradient
+
+
+def _add_bias(product, bias):
+    # Compiled, the sum stays apart from the product. As part of it, where oneDNN keeps the product
+    # in float32 and rounds it in a second pass, they take longer in bfloat16, but not in float32.
+    return (_add_bias_apart if product.dtype == tf.bfloat16 else tf.nn.bias_add)(product, bias)
+
+
+@fused
+def _add_bias_apart(product, bias):
+    return tf.nn.bias_add(product, bias)
+
+
+@fused
+def _add_bias_and_gelu(product, bias):
+    biased = tf.cast(product, tf.float32) + tf.cast(bias, tf.float32)
+    return tf.cast(_gelu.plain(biased), product.dtype)
 
 
 def affine_gelu(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -195,8 +231,12 @@ def affine_gelu(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Ten
     was applied to: `gelu(affine(...))` keeps it.
     """
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
-    x = tf.nn.bias_add(tf.matmul(flat, kernel), bias)
-    outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
+    product = tf.matmul(flat, kernel)
+    if product.dtype == tf.bfloat16 and _compiles([product]):
+        outputs = _add_bias_and_gelu(product, bias)
+    else:
+        x = tf.nn.bias_add(product, bias)
+        outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
     return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0))
 
 
@@ -274,8 +314,7 @@ def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
     normed, deviation = _normalized(inputs, residual, epsilon)
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
-    mean = tf.reduce_mean(scaled, -1, keepdims=True)
-    slope = tf.reduce_mean(scaled * normed, -1, keepdims=True)
+    mean, slope = row_mean(scaled), row_mean(scaled * normed)
     to_sum = (scaled - mean - normed * slope) / deviation
     return tf.cast(to_sum, inputs.dtype), upstream * normed
 
@@ -289,8 +328,8 @@ def _sum_of_rows(tensor):
 def _normalized(inputs, residual, epsilon):
     """The normalised sum [..., D] and its standard deviation [..., 1], float32."""
     total = tf.cast(inputs, tf.float32) + tf.cast(residual, tf.float32)
-    centered = total - tf.reduce_mean(total, -1, keepdims=True)
-    deviation = tf.sqrt(tf.reduce_mean(centered * centered, -1, keepdims=True) + epsilon)
+    centered = total - row_mean(total)
+    deviation = tf.sqrt(row_mean(centered * centered) + epsilon)
     return centered / deviation, deviation
 
 

@@ -36,6 +36,8 @@ def arguments(name, dtype=tf.float32):
         if name == "_add_and_norm":
             return inputs, residual, gamma, beta, LAYER_NORM_EPSILON
         return upstream, inputs, residual, gamma, LAYER_NORM_EPSILON
+    if name.startswith("_add_bias"):
+        return tensors(hidden, [D], dtype=dtype)
     (logits,) = tensors([B, S, 50])
     largest = tf.reduce_max(logits, -1, keepdims=True)
     if name == "_cross_entropy_gradient":
@@ -151,6 +153,7 @@ def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
     """Values and gradients; `compiled` as in a graph of large tensors."""
     fast, readable, shapes = PATHS[name]
     monkeypatch.setattr(kernels, "SMALLEST_FUSED", 1 if compiled else 2**40)
+    monkeypatch.setattr(kernels, "LONGEST_SUM", 4)  # the rows here are of 16
 
     @tf.function
     def values_and_gradients(*given):
@@ -171,6 +174,31 @@ def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
         assert any("_XlaMustCompile" in node for node in nodes) == compiled
     for one, other in zip(*values_and_gradients(*given), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [16, 64, 97, 100, 768, 1024, 2048])
+def test_row_mean(length):
+    """In one stage, in two, and where no two stages of at most 32 do."""
+    (rows,) = tensors([2**18 // length + 1, length])
+    mean = tf.function(kernels.row_mean, jit_compile=True)(rows)
+    np.testing.assert_allclose(mean, np.mean(rows, -1, keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(
+    bool(tf.config.list_physical_devices("GPU")), reason="it is about XLA's kernels of a processor"
+)
+def test_a_norm_stores_nothing_in_between():
+    """Of the size of its inputs: what rows are summed of is part of the kernels that sum."""
+    rows, width = 2048, 256
+    inputs, upstream, gamma = tensors([rows, width], [rows, width], [width])
+    for name, given, results in (
+        ("_add_and_norm", (inputs, upstream, gamma, gamma, 1e-12), 1),
+        ("_add_and_norm_gradient", (upstream, inputs, upstream, gamma, 1e-12), 2),
+    ):
+        hlo = FUSED[name].compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
+        entry = hlo[hlo.index("ENTRY") :]
+        made = re.findall(rf"= f32\[{rows},{width}\]\S* (?!parameter)", entry)
+        assert results <= len(made) <= results + 1, entry
 
 
 def test_only_known_large_shapes_are_compiled():
@@ -205,6 +233,24 @@ def test_gelu_is_part_of_the_product_in_inference(precision, groups):
     fused = [node for node in nodes if b"GeluExact" in node.attr["fused_ops"].list.s]
     assert len(fused) == groups * TINY.num_hidden_layers
     assert not [node.name for node in nodes if node.op == "Erf"]
+
+
+@pytest.mark.skipif(
+    os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0" or bool(tf.config.list_physical_devices("GPU")),
+    reason="oneDNN's operations of a processor are meant",
+)
+@pytest.mark.parametrize("function", [kernels.affine, kernels.affine_gelu])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
+def test_the_bias_is_part_of_the_product_in_float32_only(function, dtype):
+    """Of large products, of which oneDNN makes two passes in bfloat16."""
+    given = tensors([2**13, 16], [16, 32], [32], dtype=dtype)
+    apply = tf.function(function)
+    with context.collect_graphs(optimized=True) as graphs:
+        output = apply(*given)
+    nodes = [node for graph in graphs for node in graph.node]
+    fused = [node for node in nodes if b"BiasAdd" in node.attr["fused_ops"].list.s]
+    assert len(fused) == (dtype == tf.float32)
+    assert output.dtype == dtype
 
 
 @pytest.mark.parametrize("name", ["_convolve", "_convolve_gradient"])
