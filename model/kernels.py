@@ -56,12 +56,17 @@ def row_mean(tensor: tf.Tensor) -> tf.Tensor:
     the kernel: it is written out, and read again. A mean of means is.
     """
     length = tensor.shape[-1]
-    if _compiles([tensor]) and length > LONGEST_SUM:
+    if _on_processor() and _compiles([tensor]) and length > LONGEST_SUM:
         divisors = [n for n in range(2, LONGEST_SUM + 1) if length % n == 0]
         if divisors and length // divisors[-1] <= LONGEST_SUM:
             parts = [length // divisors[-1], divisors[-1]]
             tensor = tf.reduce_mean(tf.reshape(tensor, [*tensor.shape[:-1], *parts]), -2)
     return tf.reduce_mean(tensor, -1, keepdims=True)
+
+
+def _on_processor():
+    """Where what is measured on processors only, and would not be chosen unmeasured, holds."""
+    return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
 
 
 @tf.custom_gradient
@@ -208,7 +213,8 @@ def _affine(inputs, kernel, bias):
 def _add_bias(product, bias):
     # Compiled, the sum stays apart from the product. As part of it, where oneDNN keeps the product
     # in float32 and rounds it in a second pass, they take longer in bfloat16, but not in float32.
-    return (_add_bias_apart if product.dtype == tf.bfloat16 else tf.nn.bias_add)(product, bias)
+    apart = product.dtype == tf.bfloat16 and _on_processor()
+    return (_add_bias_apart if apart else tf.nn.bias_add)(product, bias)
 
 
 @fused
@@ -232,7 +238,7 @@ def affine_gelu(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Ten
     """
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
     product = tf.matmul(flat, kernel)
-    if product.dtype == tf.bfloat16 and _compiles([product]):
+    if product.dtype == tf.bfloat16 and _on_processor() and _compiles([product]):
         outputs = _add_bias_and_gelu(product, bias)
     else:
         x = tf.nn.bias_add(product, bias)
