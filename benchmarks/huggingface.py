@@ -30,14 +30,18 @@ from transformers import (
     PreTrainedModel,
     get_linear_schedule_with_warmup,
 )
-from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from benchmarks.huggingface_pretraining import (
+    SAMPLING,
+    SPECIAL_IDS,
+    ReplacedTokenDetection,
+    encoder,
+    mask_tokens,
+    masked_logits,
+)
 from benchmarks.texts import texts
 from errors import InputError
-
-SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
-MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
 
 _SAME_NAME = (
     "vocab_size",
@@ -86,7 +90,7 @@ def inference(
             the second. ELECTRA's encoder is BERT's, with a projection of narrower embeddings.
     """
     torch.manual_seed(0)
-    model = _encoder(_config(fields, model_type)).eval()
+    model = encoder(_config(fields, model_type)).eval()
     ids = _random_ids(batch, length, fields["vocab_size"])
     mask = torch.ones_like(ids)
 
@@ -154,6 +158,36 @@ def pretraining_step(
     return run
 
 
+def masked_lm_step(
+    fields: dict[str, Any], batch: int, length: int, precision: str = "float32"
+) -> Callable[[], float]:
+    """A whole training step of BERT's masked language model, input apart; returns the loss.
+
+    The network is ELECTRA's: BERT's, with a projection where embeddings are narrower.
+
+    Args:
+        fields: of an EncoderConfig.
+        batch: B.
+        length: S.
+        precision: "float32" or "mixed_bfloat16" (autocast).
+    """
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(_config(fields, "electra")).train()
+    optimizer = _optimizer(model, 3e-4)
+    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
+    ids = _random_ids(batch, length, fields["vocab_size"])
+
+    def run():
+        with _autocast(precision):
+            masked_ids, positions = mask_tokens(ids)
+            logits = masked_logits(model, masked_ids, positions)
+            loss = F.cross_entropy(logits, ids.gather(1, positions).flatten())
+        return _update(loss, model, optimizer, schedule)
+
+    run.facts = _facts(model, model)
+    return run
+
+
 def finetuning_epoch(
     fields: dict[str, Any],
     lengths: Sequence[int],
@@ -200,79 +234,6 @@ def finetuning_epoch(
     return run
 
 
-class ReplacedTokenDetection(nn.Module):
-    """ELECTRA's pre-training, put together from transformers' encoders and heads.
-
-    Shape: ids int64 [B, S], unmasked and without padding -> loss [].
-    """
-
-    def __init__(
-        self, config: PreTrainedConfig, generator_config: PreTrainedConfig, sample: Callable
-    ):
-        super().__init__()
-        self.sample = sample
-        self.discriminator = _encoder(config)
-        self.head = ElectraDiscriminatorPredictions(config)  # ConvBERT has no class of its own
-        self.head.apply(self.discriminator._init_weights)
-        self.generator = AutoModelForMaskedLM.from_config(generator_config)
-        self.generator.base_model.embeddings = self.discriminator.embeddings
-        self.generator.tie_weights()  # of its output layer, to the shared embeddings
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        masked_ids, positions = mask_tokens(ids)
-        originals = ids.gather(1, positions)  # [B, P]
-        logits = self.generator_logits(masked_ids, positions)  # [B * P, V]
-        generator_loss = F.cross_entropy(logits, originals.flatten())
-        with torch.no_grad():
-            sampled = self.sample(logits.softmax(-1)).view_as(originals)
-            corrupted = ids.scatter(1, positions, sampled)
-            labels = (corrupted != ids).float()
-        hidden = self.discriminator(corrupted).last_hidden_state  # [B, S, D]
-        loss = F.binary_cross_entropy_with_logits(self.head(hidden).float(), labels)
-        return generator_loss + DISC_WEIGHT * loss
-
-    def generator_logits(self, masked_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Logits of the masked slots only, float32 [B * P, V]."""
-        hidden = self.generator.base_model(masked_ids).last_hidden_state
-        masked = torch.take_along_dim(hidden, positions[..., None], 1)  # [B, P, D]
-        transformed = self.generator.generator_predictions(masked.flatten(0, 1))  # [B * P, E]
-        return self.generator.generator_lm_head(transformed).float()
-
-
-def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dynamic masking of ordinary tokens.
-
-    Args:
-        ids: int64 [B, S].
-
-    Returns:
-        The ids with `MASK_TOKEN_PROB` of the chosen tokens hidden, and the distinct positions that
-        were chosen, int64 [B, P].
-    """
-    special = torch.tensor(list(SPECIAL_IDS.values()))
-    noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
-    positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices
-    originals = ids.gather(1, positions)  # [B, P]
-    hide = torch.rand(originals.shape) < MASK_TOKEN_PROB
-    return ids.scatter(1, positions, originals.masked_fill(hide, SPECIAL_IDS["mask"])), positions
-
-
-def _multinomial(probabilities: torch.Tensor) -> torch.Tensor:
-    """What torch has for it; as with Gumbel noise, a random number for each probability."""
-    return torch.multinomial(probabilities, 1)
-
-
-def _inverse_cdf(probabilities: torch.Tensor) -> torch.Tensor:
-    """One random number a draw, and so much less work: [N, V] -> [N, 1]."""
-    cumulative = probabilities.cumsum(-1)
-    threshold = torch.rand(len(cumulative), 1) * cumulative[:, -1:]
-    drawn = torch.searchsorted(cumulative, threshold, right=True)
-    return drawn.clamp(max=cumulative.shape[-1] - 1)  # rounding may push it past the end
-
-
-SAMPLING = {"multinomial": _multinomial, "inverse_cdf": _inverse_cdf}
-
-
 def _config(
     fields: dict[str, Any], model_type: str | None = None, **others: Any
 ) -> PreTrainedConfig:
@@ -299,12 +260,6 @@ def _config(
             )
     others.update({name: fields[name] for name in _SAME_NAME})
     return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
-
-
-def _encoder(config: PreTrainedConfig) -> PreTrainedModel:
-    """An encoder with the best attention that transformers has for it: SDPA, or none but eager."""
-    without_pooler = {"add_pooling_layer": False} if config.model_type == "bert" else {}
-    return AutoModel.from_config(config, **without_pooler)
 
 
 def _facts(module: nn.Module, model: PreTrainedModel) -> dict[str, Any]:

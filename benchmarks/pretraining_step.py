@@ -28,12 +28,14 @@ from pretrain.hparams import encoder_config, generator_config
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 LONG = 512  # the length at which peak memory is compared
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
+MASKED_LM = {**ATTENTION, "electra_objective": False}
 SYSTEMS = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
-    "BERT": {**ATTENTION, "electra_objective": False},
+    "BERT": MASKED_LM,
     "HF ConvBERT": {},
     "HF ELECTRA": ATTENTION,
+    "HF BERT": MASKED_LM,
 }
 CEILING, REFERENCE = "matrix product", "ConvBERT, float32"
 
@@ -98,6 +100,9 @@ def contestant(name: str, system: str, precision: str) -> Contestant:
         return Contestant(name, "benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape(), **SYSTEMS[system])
     config = encoder_config(hparams, hparams.vocab_size)
+    if not hparams.electra_objective:
+        arguments = {"fields": dataclasses.asdict(config), **shared}
+        return Contestant(name, "benchmarks.huggingface:masked_lm_step", arguments)
     fields, generator = map(dataclasses.asdict, (config, generator_config(hparams, config)))
     arguments = {"fields": fields, "generator_fields": generator, **shared}
     return Contestant(name, "benchmarks.huggingface:pretraining_step", arguments)

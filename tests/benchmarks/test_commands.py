@@ -295,7 +295,7 @@ def test_pretraining_step(command):
     seconds = {"ConvBERT": 1.5, "HF ConvBERT": 4.0, "ConvBERT, float32": 1.8}
     output = command("pretraining_step", seconds=seconds, facts=CEILING)
     rows = {row[0]: row[1:] for row in table_of(output)}
-    assert len(rows) == 13
+    assert len(rows) == 15
     assert rows["matrix product, float32"] == ["", "", "100", "100%", "", ""]
     speed = ours.step_flops(ours.step_hparams("small", 32, 128)) / 1.5e9
     own = ["1500.0", "21.3", f"{speed:.0f}", f"{speed:.0f}%", "2.00", "1.00"]

@@ -88,7 +88,7 @@ def test_networks_are_as_large_as_ours(size):
 def test_bert_without_pooler_is_as_large_as_electra():
     fields = dataclasses.asdict(SIZES["bert-base"])
     with torch.device("meta"):
-        bert = huggingface._encoder(huggingface._config(fields, "bert"))
+        bert = huggingface.encoder(huggingface._config(fields, "bert"))
     assert type(bert).__name__ == "BertModel"
     assert count(bert) == PARAMETERS["electra-base"][0]
 
@@ -116,6 +116,20 @@ def test_pretraining_step(config, precision):
         run = huggingface.pretraining_step(fields, generator, B, S, precision, sampling)
         assert run() == pytest.approx(math.log(V) + 50 * math.log(2), abs=0.5)
         assert np.isfinite(run())
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_masked_lm_step(precision):
+    """A new network knows nothing, each step is another, and all of BERT's weights are there."""
+    run = huggingface.masked_lm_step(dataclasses.asdict(ELECTRA), B, S, precision)
+    losses = [run() for _ in range(3)]
+    assert losses == pytest.approx([math.log(V)] * 3, abs=0.5)
+    assert len(set(losses)) == 3
+    with torch.device("meta"):
+        model = huggingface.masked_lm_step(dataclasses.asdict(SIZES["bert-base"]), B, S)
+    vocabulary, hidden = SIZES["bert-base"].vocab_size, SIZES["bert-base"].hidden_size
+    head = hidden * hidden + 3 * hidden + vocabulary
+    assert model.facts["parameters"] == PARAMETERS["electra-base"][0] + head
 
 
 @pytest.mark.parametrize("config", [CONVBERT, ELECTRA])
