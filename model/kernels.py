@@ -52,8 +52,8 @@ def _compiles(tensors, sooner=1):
 def row_mean(tensor: tf.Tensor) -> tf.Tensor:
     """Mean over the last axis, for use in fused functions. [..., D] -> [..., 1].
 
-    Of a longer row XLA makes windows of 32 first, and what it makes them of is no longer part of
-    the kernel: it is written out, and read again. A mean of means is.
+    Of rows longer than 32 XLA sums windows first, and writes out what it sums to read it again.
+    What goes into a mean of means, each of at most 32, stays within the kernel.
     """
     length = tensor.shape[-1]
     if _on_processor() and _compiles([tensor]) and length > LONGEST_SUM:
