@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, RandomSampler
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
@@ -35,10 +33,9 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from benchmarks.huggingface_pretraining import (
     SAMPLING,
     SPECIAL_IDS,
+    MaskedLM,
     ReplacedTokenDetection,
     encoder,
-    mask_tokens,
-    masked_logits,
 )
 from benchmarks.texts import texts
 from errors import InputError
@@ -144,16 +141,7 @@ def pretraining_step(
     torch.manual_seed(0)
     sample = _chosen("sampling", sampling, SAMPLING)
     networks = ReplacedTokenDetection(_config(fields), _config(generator_fields), sample)
-    networks.train()
-    optimizer = _optimizer(networks, 3e-4)
-    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
-    ids = _random_ids(batch, length, fields["vocab_size"])
-
-    def run():
-        with _autocast(precision):
-            loss = networks(ids)
-        return _update(loss, networks, optimizer, schedule)
-
+    run = _training_step(networks, _random_ids(batch, length, fields["vocab_size"]), precision)
     run.facts = _facts(networks, networks.discriminator)
     return run
 
@@ -172,19 +160,9 @@ def masked_lm_step(
         precision: "float32" or "mixed_bfloat16" (autocast).
     """
     torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(_config(fields, "electra")).train()
-    optimizer = _optimizer(model, 3e-4)
-    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
-    ids = _random_ids(batch, length, fields["vocab_size"])
-
-    def run():
-        with _autocast(precision):
-            masked_ids, positions = mask_tokens(ids)
-            logits = masked_logits(model, masked_ids, positions)
-            loss = F.cross_entropy(logits, ids.gather(1, positions).flatten())
-        return _update(loss, model, optimizer, schedule)
-
-    run.facts = _facts(model, model)
+    network = MaskedLM(_config(fields, "electra"))
+    run = _training_step(network, _random_ids(batch, length, fields["vocab_size"]), precision)
+    run.facts = _facts(network, network.model)
     return run
 
 
@@ -288,6 +266,20 @@ def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer
         groups[0.01 if decays else 0.0].append(parameter)
     groups = [{"params": group, "weight_decay": rate} for rate, group in groups.items()]
     return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
+
+
+def _training_step(module: nn.Module, ids: torch.Tensor, precision: str) -> Callable[[], float]:
+    """Updates a module that returns its loss, always on the same ids."""
+    module.train()
+    optimizer = _optimizer(module, 3e-4)
+    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
+
+    def run():
+        with _autocast(precision):
+            loss = module(ids)
+        return _update(loss, module, optimizer, schedule)
+
+    return run
 
 
 def _update(

@@ -36,6 +36,7 @@ class ReplacedTokenDetection(nn.Module):
         self.generator.tie_weights()  # of its output layer, to the shared embeddings
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Masks, fills in and detects; the weighted sum of both losses."""
         masked_ids, positions = mask_tokens(ids)
         originals = ids.gather(1, positions)  # [B, P]
         logits = masked_logits(self.generator, masked_ids, positions)
@@ -47,6 +48,23 @@ class ReplacedTokenDetection(nn.Module):
         hidden = self.discriminator(corrupted).last_hidden_state  # [B, S, D]
         loss = F.binary_cross_entropy_with_logits(self.head(hidden).float(), labels)
         return generator_loss + DISC_WEIGHT * loss
+
+
+class MaskedLM(nn.Module):
+    """BERT's pre-training, of the network of ELECTRA's generator.
+
+    Shape: as ReplacedTokenDetection.
+    """
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__()
+        self.model = AutoModelForMaskedLM.from_config(config)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Masks and predicts; the cross entropy of the masked tokens."""
+        masked_ids, positions = mask_tokens(ids)
+        logits = masked_logits(self.model, masked_ids, positions)
+        return F.cross_entropy(logits, ids.gather(1, positions).flatten())
 
 
 def masked_logits(

@@ -211,10 +211,16 @@ def _affine(inputs, kernel, bias):
 
 
 def _add_bias(product, bias):
-    # Compiled, the sum stays apart from the product. As part of it, where oneDNN keeps the product
-    # in float32 and rounds it in a second pass, they take longer in bfloat16, but not in float32.
-    apart = product.dtype == tf.bfloat16 and _on_processor()
-    return (_add_bias_apart if apart else tf.nn.bias_add)(product, bias)
+    return (_add_bias_apart if _bias_apart(product) else tf.nn.bias_add)(product, bias)
+
+
+def _bias_apart(product):
+    """Whether a bias is added by a kernel of its own, where the product is large.
+
+    As part of the product it costs nothing in float32. In bfloat16 oneDNN keeps the whole product
+    in float32 then, and rounds it in a second pass.
+    """
+    return product.dtype == tf.bfloat16 and _on_processor()
 
 
 @fused
@@ -238,7 +244,7 @@ def affine_gelu(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Ten
     """
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
     product = tf.matmul(flat, kernel)
-    if product.dtype == tf.bfloat16 and _on_processor() and _compiles([product]):
+    if _bias_apart(product) and _compiles([product]):
         outputs = _add_bias_and_gelu(product, bias)
     else:
         x = tf.nn.bias_add(product, bias)

@@ -17,7 +17,7 @@ from pretrain.hparams import generator_config, resolve_hparams
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from benchmarks import huggingface  # noqa: E402, it imports the two
+from benchmarks import huggingface, huggingface_pretraining  # noqa: E402, they import the two
 
 B, S, V = 2, 16, 1100
 CONVBERT = EncoderConfig(
@@ -153,7 +153,7 @@ def test_every_weight_is_trained_and_embeddings_are_shared(config):
 
 def test_masking():
     ids = huggingface._random_ids(500, 40, V)
-    masked, positions = huggingface.mask_tokens(ids)
+    masked, positions = huggingface_pretraining.mask_tokens(ids)
     assert positions.shape == (500, 6)
     chosen = torch.zeros_like(ids).scatter(1, positions, 1).bool()
     assert (chosen.sum(1) == 6).all()  # distinct
