@@ -43,10 +43,10 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
         hparams: resolved hyper-parameters (see `resolve_hparams`).
     """
     config = encoder_config(hparams, hparams.vocab_size)
-    # Variables of a graph that never runs take no memory, whatever the size.
-    with tf.Graph().as_default():
-        objective = build_objective(hparams, config, _SPECIAL_IDS)
-        return Parameters(*map(_count, (objective.encoder, objective)))
+    # Not in a `tf.Graph`, where variables would take no memory: there Keras changes the bases of
+    # our classes, and every model that the process holds already refuses its next call.
+    objective = build_objective(hparams, config, _SPECIAL_IDS)
+    return Parameters(*map(_count, (objective.encoder, objective)))
 
 
 def default_hparams(size: str) -> PretrainingHParams:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
 from analysis import parameters
 from analysis.parameters import Parameters, count_parameters, default_hparams, parameter_table
-from model import SIZES
+from model import SIZES, build_encoder
 
 # Encoder, whole pre-training graph. The encoders of ConvBERT and the graph of convbert-small are
 # what the original code's variables add up to; ALE's and ELECTRA's agree with the papers' 4.8M,
@@ -29,6 +30,13 @@ def test_every_size_is_counted():
 @pytest.mark.parametrize("size", EXPECTED)
 def test_parameter_count(size):
     assert count_parameters(default_hparams(size)) == Parameters(*EXPECTED[size])
+
+
+def test_models_at_hand_still_run_after_counting():
+    encoder = build_encoder(SIZES["convbert-tiny"])
+    count_parameters(default_hparams("convbert-tiny"))
+    ids = tf.ones([1, 8], tf.int32)
+    assert encoder({"input_ids": ids}).sequence.shape == [1, 8, 128]
 
 
 def test_bert_is_counted_with_masked_lm_and_the_others_with_detection():
