@@ -23,7 +23,7 @@ from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Encoder, EncoderConfig
 from training import checkpointing, monitoring
-from training.loop import Trainer, distribute
+from training.loop import Trainer, distribute, plain_function
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 PREDICTIONS_FOLDER = "predictions"
@@ -281,7 +281,7 @@ def predict(
         max_seq_length=hparams.max_seq_length,
     )
     dataset = distribute(batches(), strategy)
-    run = tf.function(
+    run = plain_function(
         lambda features: strategy.run(objective.predict, args=(features,)),
         input_signature=[dataset.element_spec],  # one trace for all lengths
     )

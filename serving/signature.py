@@ -47,7 +47,8 @@ class Signature:
         for name, description in self.inputs.items():
             dtype, axes = described(description)
             specs.append(tf.TensorSpec([None] * len(axes), dtype, name))
-        traced = tf.function(self._checked, input_signature=specs).get_concrete_function()
+        function = tf.autograph.experimental.do_not_convert(self._checked)
+        traced = tf.function(function, input_signature=specs).get_concrete_function()
         found = {
             name: (value.dtype.name, value.shape.rank)
             for name, value in traced.structured_outputs.items()

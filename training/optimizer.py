@@ -86,7 +86,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         epsilon: float = 1e-6,
         name: str = "AdamWeightDecay",
     ):
-        super().__init__(name=name, jit_compile=False)
+        # None, as the default of 0 makes Keras subtract 0 times every variable from it.
+        super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.decay_rate, self.scales = weight_decay_rate, scales
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
