@@ -100,7 +100,7 @@ def one_by_one(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def in_loops():
-    """The same steps in loops of 1, 1, 3 and 2: trainer, the first two losses, weights."""
+    """The same steps in loops of 1, 1, 3 and 2."""
     trainer = make(dropout=0.1)
     first = losses(trainer, 1)
     traced = calls_of_the_loss(trainer)
@@ -108,7 +108,13 @@ def in_loops():
     trainer.train(tf.constant(3))
     after_five = weights(trainer)
     trainer.train(tf.constant(2))
-    return traced, first, after_five, weights(trainer)
+    return {
+        "trainer": trainer,
+        "traced": traced,  # after the first loop
+        "losses": first,
+        "after five": after_five,
+        "weights": weights(trainer),
+    }
 
 
 def calls_of_the_loss(trainer) -> list[None]:
@@ -124,18 +130,17 @@ def calls_of_the_loss(trainer) -> list[None]:
 
 
 def test_two_runs_are_equal_to_the_bit(one_by_one, in_loops):
-    _, first, after_five, _ = in_loops
-    assert first == one_by_one["losses"][:2]
-    assert_equal(after_five, one_by_one["weights"][4])
+    assert in_loops["losses"] == one_by_one["losses"][:2]
+    assert_equal(in_loops["after five"], one_by_one["weights"][4])
 
 
 def test_steps_per_loop_do_not_matter(one_by_one, in_loops):
-    assert_equal(in_loops[-1], one_by_one["weights"][6])
+    assert_equal(in_loops["weights"], one_by_one["weights"][6])
 
 
 def test_the_step_is_traced_once(in_loops):
     """Of 7 steps in 4 loops only the first is, by whichever function."""
-    assert in_loops[0] == []
+    assert in_loops["traced"] == []
 
 
 def test_what_counts_traces_does():
@@ -143,6 +148,17 @@ def test_what_counts_traces_does():
     traced = calls_of_the_loss(trainer)
     losses(trainer, 1)
     assert traced
+
+
+def test_the_graph_of_a_loop_holds_one_step(in_loops):
+    """A second copy, of the first step before the loop, would be optimized and placed as well."""
+    trainer = in_loops["trainer"]
+    run = trainer._run.get_concrete_function(trainer._iterator, tf.constant(1))
+    loop = run.graph.as_graph_def()
+    nodes = [*loop.node, *(node for body in loop.library.function for node in body.node_def)]
+    called = [node.attr["f"].func.name for node in nodes if "PartitionedCall" in node.op]
+    assert sum("_step_eager" in name for name in called) == 1
+    assert sum(node.op == "ResourceApplyAdam" for node in nodes) == len(weights(trainer))
 
 
 def test_a_checkpoint_in_the_middle_does_not_matter(one_by_one):

@@ -1,5 +1,6 @@
 """The optimizer against the trajectories of the original code, and its parts."""
 
+import collections
 import json
 import pathlib
 
@@ -60,6 +61,22 @@ def test_trajectory_of_the_original(stage, compiled):
             np.testing.assert_allclose(variable.numpy(), expected, rtol=0, atol=1e-6)
             moved = max(moved, np.abs(expected - golden[f"initial/{name}"]).max())
     assert moved > 1e-4  # the trajectory does go somewhere
+
+
+def test_an_update_is_one_pass_and_one_for_the_decay():
+    """Keras' own weight decay, 0 unless told otherwise, would be another pass of every variable."""
+    variables = [tf.Variable(tf.ones(shape)) for shape in ([4, 3], [3], [5, 2])]
+    optimizer = create_optimizer("adam", 0.1, 0.5, variables)
+
+    @tf.function
+    def update(gradients):
+        apply_gradients(optimizer, gradients, variables)
+
+    graph = update.get_concrete_function([tf.ones(v.shape) for v in variables]).graph
+    operations = collections.Counter(operation.type for operation in graph.get_operations())
+    assert operations["ResourceApplyAdam"] == 3
+    assert operations["AssignVariableOp"] == 2  # of the two kernels
+    assert operations["AssignSubVariableOp"] == 0
 
 
 def test_warmup_multiplies_the_decayed_rate():
