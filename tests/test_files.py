@@ -84,8 +84,10 @@ def ended(tmp_path, number) -> int:
         cwd=os.path.dirname(files.__file__),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        # Where the tests run in the background, SIGINT is ignored, by what they start, too.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        # In the background SIGINT is ignored, under nohup SIGHUP, and by what tests start, too.
+        preexec_fn=lambda: [
+            signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGHUP)
+        ],
     )
     assert process.stdout.readline() == b"begun\n"
     process.send_signal(number)
