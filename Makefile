@@ -27,7 +27,8 @@ quickstart: .venv/installed
 	rm -rf $(QUICKSTART)/savedmodel
 	$(BIN)/python export_savedmodel.py --output_dir $(QUICKSTART)/savedmodel \
 	    --model_dir $(QUICKSTART)/models/convbert-tiny/finetuning/word_order
-	head -n 3 $(QUICKSTART)/word_order/dev.jsonl | tee /dev/stderr | \
+	head -n 3 $(QUICKSTART)/word_order/dev.jsonl
+	head -n 3 $(QUICKSTART)/word_order/dev.jsonl | \
 	    $(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel
 	@echo "Ask more: echo 'Some passage of 16 to 40 words.' |" \
 	    "$(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel"
