@@ -23,8 +23,9 @@ from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Encoder, EncoderConfig
 from training import checkpointing, monitoring
-from training.loop import Trainer, distribute, plain_function
+from training.loop import Trainer, distribute
 from training.optimizer import WarmupTimesDecay, create_optimizer
+from training.tracing import plain_function
 
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps

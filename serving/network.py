@@ -10,6 +10,7 @@ from model import Encoder, EncoderConfig
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors, described
 from serving.text import TextLayout
+from training.tracing import plain_function
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 # Rows of one long text are computed so many at a time, lest it fill the memory.
@@ -19,9 +20,7 @@ _MOST_ROWS = 32
 def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], tf.Tensor]:
     """A function from `FEATURES` to hidden states [B, S, D], traced once for all its callers."""
     specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
-    # Without AutoGraph, which there is no use for here, tracing takes two thirds of the time.
-    encode = tf.autograph.experimental.do_not_convert(lambda features: encoder(features).sequence)
-    traced = tf.function(encode, input_signature=[specs])
+    traced = plain_function(lambda features: encoder(features).sequence, input_signature=[specs])
     return lambda features: traced({name: features[name] for name in FEATURES})
 
 

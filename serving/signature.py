@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from training.tracing import plain_function
+
 Tensors = dict[str, tf.Tensor]
 
 # How inputs and outputs of several signatures are described: dtype, shape, meaning. Axis letters: B
@@ -47,8 +49,7 @@ class Signature:
         for name, description in self.inputs.items():
             dtype, axes = described(description)
             specs.append(tf.TensorSpec([None] * len(axes), dtype, name))
-        function = tf.autograph.experimental.do_not_convert(self._checked)
-        traced = tf.function(function, input_signature=specs).get_concrete_function()
+        traced = plain_function(self._checked, input_signature=specs).get_concrete_function()
         found = {
             name: (value.dtype.name, value.shape.rank)
             for name, value in traced.structured_outputs.items()

@@ -14,6 +14,7 @@ from training.distribution import sum_over_replicas
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
 from training.randomness import replica_seed, split_seed, step_seed
+from training.tracing import plain_function
 
 NO_STEP = -1
 
@@ -176,15 +177,3 @@ def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy):
     if strategy.num_replicas_in_sync == 1:
         return dataset
     return strategy.experimental_distribute_dataset(dataset)
-
-
-def plain_function(function: Callable, **options) -> Callable:
-    """`tf.function` without AutoGraph, which takes a third of the time of tracing a model.
-
-    Args:
-        function: has no Python `if` or loop that depends on a tensor, nor has what it calls.
-        **options: of `tf.function`.
-    """
-    # The option `autograph` alone would let Keras still convert each layer's `call`.
-    function = tf.autograph.experimental.do_not_convert(function)
-    return tf.function(function, autograph=False, **options)
