@@ -93,6 +93,33 @@ def _pad_tokens(tensor, K):
     return tf.pad(tensor, [[0, 0], [(K - 1) // 2] * 2, [0, 0], [0, 0]])
 
 
+@tf.custom_gradient
+def depthwise_convolution(inputs: tf.Tensor, taps: tf.Tensor):
+    """Convolves every channel with a kernel of its own, the same everywhere.
+
+    Args:
+        inputs: float32 [B, S, D]; 0 beyond both ends.
+        taps: float32 [K, D].
+
+    Returns:
+        [B, S, D].
+    """
+    K, D = taps.shape
+    options = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    rows, row_taps = tf.expand_dims(inputs, 1), tf.reshape(taps, [1, K, D, 1])  # [B, 1, S, D]
+
+    def gradient(upstream):
+        to_rows = tf.nn.depthwise_conv2d_backprop_input(
+            tf.shape(rows), row_taps, tf.expand_dims(upstream, 1), **options
+        )
+        # The same with the tokens in a column: a processor takes a third to a half of the time.
+        column, to_column = tf.expand_dims(inputs, 2), tf.expand_dims(upstream, 2)  # [B, S, 1, D]
+        to_taps = tf.nn.depthwise_conv2d_backprop_filter(column, [K, 1, D, 1], to_column, **options)
+        return tf.squeeze(to_rows, 1), tf.reshape(to_taps, [K, D])
+
+    return tf.squeeze(tf.nn.depthwise_conv2d(rows, row_taps, **options), 1), gradient
+
+
 class SpanKey(tf_keras.layers.Layer):
     """The span-aware key: a depthwise-separable convolution over K tokens. `conv_attn_key`.
 
@@ -116,12 +143,10 @@ class SpanKey(tf_keras.layers.Layer):
         self.bias = self.add_weight("bias", [A], initializer="zeros")
 
     def call(self, inputs):
-        # In float32: with bfloat16 its gradient takes five times as long on a processor.
-        rows = tf.expand_dims(tf.cast(inputs, tf.float32), 1)  # [B, 1, S, D]
-        taps = tf.expand_dims(tf.cast(self.depthwise_kernel, tf.float32), 0)  # [1, K, D, 1]
-        spans = tf.nn.depthwise_conv2d(rows, taps, strides=[1, 1, 1, 1], padding="SAME")
-        spans = tf.cast(tf.squeeze(spans, 1), inputs.dtype)  # [B, S, D]
-        return affine(spans, tf.squeeze(self.pointwise_kernel, 0), self.bias)
+        # In float32: with bfloat16 its gradient takes half as long again on a processor.
+        taps = tf.cast(tf.squeeze(self.depthwise_kernel, 2), tf.float32)  # [K, D]
+        spans = depthwise_convolution(tf.cast(inputs, tf.float32), taps)  # [B, S, D]
+        return affine(tf.cast(spans, inputs.dtype), tf.squeeze(self.pointwise_kernel, 0), self.bias)
 
 
 class Convolution(tf_keras.layers.Layer):

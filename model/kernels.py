@@ -7,22 +7,26 @@ TensorFlow that says what is computed; `fused` lets XLA turn it into one pass wh
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 # Below this many elements compiling takes longer than a small model's whole training gains by it.
 SMALLEST_FUSED = 2**18
+UNKNOWN_LENGTH = 32  # what a dimension known only at run time counts as, against that
 LONGEST_SUM = 32  # that XLA fuses, on a processor, with what it sums
 
 
 def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
     """Compiles `function` where the shapes of its tensors are known when a graph is built.
 
-    Elsewhere (eagerly, for lengths known only at run time, for small tensors) it runs op by op; the
-    results agree within rounding. `function.compiled` and `function.plain` are the two by name.
+    Elsewhere (eagerly, for small tensors, and for lengths known only at run time unless within
+    `compiled_for_each_length`) it runs op by op; the results agree within rounding.
+    `function.compiled` and `function.plain` are the two by name.
 
     Args:
         function: of tensors and Python values.
@@ -44,9 +48,29 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 def _compiles(tensors, sooner=1):
     """Whether a fused function of these tensors is compiled."""
     shapes = [tensor.shape for tensor in tensors]
-    if tf.executing_eagerly() or not all(shape.is_fully_defined() for shape in shapes):
+    if tf.executing_eagerly():
         return False
-    return sooner * max(shape.num_elements() for shape in shapes) >= SMALLEST_FUSED
+    if not (_each_length.get() or all(shape.is_fully_defined() for shape in shapes)):
+        return False
+    sizes = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
+    return sooner * max(sizes) >= SMALLEST_FUSED
+
+
+_each_length = contextvars.ContextVar("each_length", default=False)
+
+
+@contextlib.contextmanager
+def compiled_for_each_length() -> Iterator[None]:
+    """In graphs built within, functions of lengths known only at run time are compiled as well.
+
+    A step of a length that has not occurred before then takes a second or two longer, all others
+    are faster. That is for training, not for a server, whose request would wait.
+    """
+    token = _each_length.set(True)
+    try:
+        yield
+    finally:
+        _each_length.reset(token)
 
 
 def row_mean(tensor: tf.Tensor) -> tf.Tensor:
@@ -55,12 +79,13 @@ def row_mean(tensor: tf.Tensor) -> tf.Tensor:
     Of rows longer than 32 XLA sums windows first, and writes out what it sums to read it again.
     What goes into a mean of means, each of at most 32, stays within the kernel.
     """
-    length = tensor.shape[-1]
+    length = tensor.shape[-1] or 0  # 0: known only at run time
     if _on_processor() and _compiles([tensor]) and length > LONGEST_SUM:
         divisors = [n for n in range(2, LONGEST_SUM + 1) if length % n == 0]
         if divisors and length // divisors[-1] <= LONGEST_SUM:
             parts = [length // divisors[-1], divisors[-1]]
-            tensor = tf.reduce_mean(tf.reshape(tensor, [*tensor.shape[:-1], *parts]), -2)
+            shape = tf.concat([tf.shape(tensor)[:-1], parts], 0)
+            tensor = tf.reduce_mean(tf.reshape(tensor, shape), -2)
     return tf.reduce_mean(tensor, -1, keepdims=True)
 
 
@@ -199,7 +224,12 @@ def affine(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 @tf.custom_gradient
 def _affine(inputs, kernel, bias):
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
-    outputs = _add_bias(tf.matmul(flat, kernel), bias)
+    shape = tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)
+    product = tf.matmul(flat, kernel)
+    if _bias_apart(product):
+        outputs = _add_bias_apart(tf.reshape(product, shape), bias)
+    else:
+        outputs = tf.reshape(tf.nn.bias_add(product, bias), shape)
 
     def gradient(upstream):
         upstream = tf.reshape(upstream, [-1, kernel.shape[1]])
@@ -207,11 +237,7 @@ def _affine(inputs, kernel, bias):
         to_kernel = tf.matmul(flat, upstream, transpose_a=True)
         return tf.reshape(to_inputs, tf.shape(inputs)), to_kernel, _sum_of_rows(upstream)
 
-    return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)), gradient
-
-
-def _add_bias(product, bias):
-    return (_add_bias_apart if _bias_apart(product) else tf.nn.bias_add)(product, bias)
+    return outputs, gradient
 
 
 def _bias_apart(product):

@@ -9,6 +9,7 @@ import orbit
 import tensorflow as tf
 
 from errors import LossNotFinite
+from model.kernels import compiled_for_each_length
 from training import metrics
 from training.distribution import sum_over_replicas
 from training.objective import Objective
@@ -118,9 +119,10 @@ class Trainer(orbit.AbstractTrainer):
         }
 
     def _gradients_eager(self, batch, normalizers, dropout_seed):
-        with tf.GradientTape() as tape:
-            loss, sums = self.objective.loss(batch, normalizers, dropout_seed)
-        gradients = tape.gradient(loss, self._variables)
+        with compiled_for_each_length():
+            with tf.GradientTape() as tape:
+                loss, sums = self.objective.loss(batch, normalizers, dropout_seed)
+            gradients = tape.gradient(loss, self._variables)
         return loss, sums, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 

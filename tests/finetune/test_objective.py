@@ -14,7 +14,7 @@ from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, create_head, learning_rate_scales
 from finetune.task_data import Split
 from finetune.trial import predict
-from model import build_encoder, task_heads
+from model import build_encoder, kernels, task_heads
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from tests.model_support import TINY, random_features, randomize
 from training.distribution import create_strategy
@@ -58,13 +58,16 @@ def objective_of(kind: str, **changes) -> FineTuning:
     return objective
 
 
-def train(objective, encoded, steps, *, strategy, length_buckets=True, rate=2e-3, batch_size=8):
+def trainer_of(objective, encoded, strategy=None):
+    strategy = strategy or create_strategy("one_device")
     with strategy.scope():
-        optimizer = create_optimizer("adam", rate, 0.0, objective.trainable_variables)
-    batches = TrainingBatches(
-        encoded, batch_size, 3, max_seq_length=LONGEST, length_buckets=length_buckets
-    )
-    trainer = Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
+        optimizer = create_optimizer("adam", 2e-3, 0.0, objective.trainable_variables)
+    batches = TrainingBatches(encoded, 8, 3, max_seq_length=LONGEST)
+    return Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
+
+
+def train(objective, encoded, steps, *, strategy):
+    trainer = trainer_of(objective, encoded, strategy)
     losses = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
     assert trainer._run.experimental_get_tracing_count() == 1  # whatever the lengths
     return losses
@@ -163,6 +166,25 @@ def test_two_devices_learn_the_same(monkeypatch):
         losses.append(train(objective, encoded, 10, strategy=strategy))
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
     assert losses[0][-1] != losses[0][0]
+
+
+def test_kernels_are_compiled_for_each_length(monkeypatch):
+    """Within one trace of the step; what is learned from batches of several lengths is the same."""
+    encoded, losses, trainers = rows("classification"), [], []
+    for smallest in (2**40, 1):
+        monkeypatch.setattr(kernels, "SMALLEST_FUSED", smallest)
+        objective = objective_of("classification", num_hidden_layers=1)
+        trainer = trainer_of(objective, encoded)
+        losses.append([trainer.train(tf.constant(1))["loss"] for _ in range(8)])
+        trainers.append(trainer)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    for trainer, compiles in zip(trainers, (False, True), strict=True):
+        graph = trainer._run.get_concrete_function(trainer._iterator, tf.constant(1)).graph
+        functions = graph.as_graph_def().library.function
+        compiled = [f for f in functions if f.attr["_XlaMustCompile"].b]
+        assert bool(compiled) == compiles
+    lengths = {int(batch["input_ids"].shape[1]) for batch in trainer._create_dataset(0).take(8)}
+    assert len(lengths) > 1
 
 
 def test_the_original_scale_of_layerwise_decay():

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -90,6 +91,10 @@ def readable_convolution(values, logits):
     return tf.einsum("bsnhk,bsnk->bsnh", unfolded, taps)
 
 
+def readable_depthwise_convolution(inputs, taps):
+    return tf.nn.depthwise_conv2d(inputs[:, None], taps[None, ..., None], [1] * 4, "SAME")[:, 0]
+
+
 def readable_cross_entropy(logits):
     ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
@@ -143,19 +148,27 @@ PATHS = {
         readable_convolution,
         [[B, S, N, D], [B, S, N, K]],
     ),
+    "depthwise convolution": (
+        convolution.depthwise_convolution,
+        readable_depthwise_convolution,
+        [HIDDEN, [K, D]],
+    ),
     "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
 }
 
 
 @pytest.mark.parametrize("name", PATHS)
-@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+@pytest.mark.parametrize("compiled", ["never", "of known lengths", "of each length"])
 def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
-    """Values and gradients; `compiled` as in a graph of large tensors."""
+    """Values and gradients; compiled as in a graph of large tensors."""
     fast, readable, shapes = PATHS[name]
-    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 1 if compiled else 2**40)
+    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 2**40 if compiled == "never" else 1)
     monkeypatch.setattr(kernels, "LONGEST_SUM", 4)  # the rows here are of 16
+    traced = shapes
+    if compiled == "of each length":
+        traced = [[None if n == S else n for n in shape] for shape in shapes]
 
-    @tf.function
+    @tf.function(input_signature=[tf.TensorSpec(shape) for shape in traced])
     def values_and_gradients(*given):
         outputs = []
         for path in (fast, readable):
@@ -167,12 +180,13 @@ def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
             outputs.append([output, *tape.gradient(output, given, upstream)])
         return outputs
 
-    given = tensors(*shapes)
-    graph = values_and_gradients.get_concrete_function(*given).graph
-    if not name.startswith("affine"):
+    each_length = kernels.compiled_for_each_length if compiled == "of each length" else nullcontext
+    with each_length():
+        graph = values_and_gradients.get_concrete_function().graph
+    if not name.startswith(("affine", "depthwise")):
         nodes = [str(op.node_def) for op in graph.get_operations()]
-        assert any("_XlaMustCompile" in node for node in nodes) == compiled
-    for one, other in zip(*values_and_gradients(*given), strict=True):
+        assert any("_XlaMustCompile" in node for node in nodes) == (compiled != "never")
+    for one, other in zip(*values_and_gradients(*tensors(*shapes)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
@@ -207,8 +221,12 @@ def test_only_known_large_shapes_are_compiled():
         return [op.type for op in function.get_concrete_function().graph.get_operations()]
 
     assert any("PartitionedCall" in kind for kind in calls([64, 64, 64]))
-    assert not any("PartitionedCall" in kind for kind in calls([64, None, 64]))
+    assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
     assert not any("PartitionedCall" in kind for kind in calls([8, 8, 8]))
+    with kernels.compiled_for_each_length():
+        assert any("PartitionedCall" in kind for kind in calls([64, None, 128]))
+        assert not any("PartitionedCall" in kind for kind in calls([8, None, 8]))
+    assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
 
 
 @pytest.mark.skipif(
