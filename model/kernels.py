@@ -50,7 +50,8 @@ def _compiles(tensors, sooner=1):
     shapes = [tensor.shape for tensor in tensors]
     if tf.executing_eagerly():
         return False
-    if not (_each_length.get() or all(shape.is_fully_defined() for shape in shapes)):
+    each_length = _each_length.get() and _on_processor()
+    if not (each_length or all(shape.is_fully_defined() for shape in shapes)):
         return False
     sizes = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
     return sooner * max(sizes) >= SMALLEST_FUSED
@@ -64,7 +65,8 @@ def compiled_for_each_length() -> Iterator[None]:
     """In graphs built within, functions of lengths known only at run time are compiled as well.
 
     A step of a length that has not occurred before then takes a second or two longer, all others
-    are faster. That is for training, not for a server, whose request would wait.
+    are faster. That is for training, not for a server, whose request would wait. On processors
+    only: elsewhere nobody has measured what compiling costs.
     """
     token = _each_length.set(True)
     try:
