@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from data.input_pipeline import READ_AHEAD, dataset_options
 from errors import InputError
 from finetune.encoding import Encoded
 
@@ -167,12 +168,8 @@ class _Assembler:
         )
         if cardinality is None:
             cardinality = tf.data.INFINITE_CARDINALITY
-        options = tf.data.Options()
-        # Several workers each take their part of every global batch; there are no files to share.
-        policy = tf.data.experimental.AutoShardPolicy.DATA
-        options.experimental_distribute.auto_shard_policy = policy
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
-        return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+        return dataset.with_options(dataset_options()).prefetch(READ_AHEAD)
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
         S = None if self._length_buckets else self._max_seq_length
