@@ -214,9 +214,6 @@ def dataset_options() -> tf.data.Options:
     options.deterministic = True
     # Several workers each take their part of every global batch; files are too few to deal out.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    # There is nothing to tune, and the thread that would can keep whoever deletes an iterator
-    # waiting for up to a minute, until it wakes up by itself.
-    options.autotune.enabled = False
     return options
 
 

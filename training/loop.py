@@ -175,7 +175,12 @@ def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
 
 
 def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy):
-    """Splits global batches over the replicas; the dataset itself on one device."""
+    """Splits global batches over the replicas; the dataset, which is not tuned, on one device."""
+    # There is nothing to tune, and the thread that would can keep whoever deletes an iterator
+    # waiting for up to a minute, until it wakes up by itself.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    dataset = dataset.with_options(options)
     if strategy.num_replicas_in_sync == 1:
         return dataset
     return strategy.experimental_distribute_dataset(dataset)

@@ -235,6 +235,5 @@ def test_reading_runs_ahead_of_the_training_step(files):
         if node.op == "PrefetchDataset":
             size = tf.make_ndarray(nodes[node.input[1].split(":")[0]].attr["value"].tensor)
             assert size > 0
-    assert dataset.options().autotune.enabled is False  # whose thread can outlive its iterator
     functions = [node.op for function in graph.library.function for node in function.node_def]
     assert not {"PyFunc", "EagerPyFunc"} & set(functions)

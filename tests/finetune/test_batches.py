@@ -248,15 +248,6 @@ def test_the_trainer_takes_them_on_one_device_on_two_and_resumed():
     assert resumed == single[3:4]
 
 
-def test_no_thread_tunes_the_pipeline():
-    """It could keep whoever deletes an iterator waiting for up to a minute."""
-    for batches in (
-        TrainingBatches(encoded_of(20), 8, 1, max_seq_length=S_MAX),
-        EvaluationBatches(encoded_of(20), 8, max_seq_length=S_MAX),
-    ):
-        assert batches().options().autotune.enabled is False
-
-
 def test_what_cannot_be_batched_is_refused():
     with pytest.raises(InputError, match="should have examples"):
         TrainingBatches(encoded_of(0), 8, 1, max_seq_length=S_MAX)
