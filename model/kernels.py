@@ -373,54 +373,6 @@ def _normalized(inputs, residual, epsilon):
     return centered / deviation, deviation
 
 
-@tf.custom_gradient
-def cross_entropy(logits: tf.Tensor, ids: tf.Tensor):
-    """Cross entropy of a softmax over V, and the softmax itself, not normalised, for sampling.
-
-    Args:
-        logits: float32 [B, P, V].
-        ids: int32 [B, P].
-
-    Returns:
-        -log softmax(logits)[ids], float32 [B, P]; and `exponential_blocks(logits)`, through which
-        no gradient passes.
-    """
-    blocks = exponential_blocks(logits)
-    total = tf.reduce_sum(tf.reduce_sum(blocks, -1), -1)  # [B, P]
-    chosen = tf.gather(logits, ids, batch_dims=2) - tf.reduce_max(logits, -1)
-
-    def gradient(upstream, _):
-        return _cross_entropy_gradient(blocks, total, ids, upstream, logits.shape[-1]), None
-
-    return (tf.math.log(total) - chosen, blocks), gradient
-
-
-def exponential_blocks(logits: tf.Tensor) -> tf.Tensor:
-    """exp(logits - their maximum) [B, P, V], zeros appended, cut into about sqrt(V) blocks.
-
-    Returns:
-        [B, P, W, W], W = ceil(sqrt(V)).
-    """
-    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
-    W = math.isqrt(V - 1) + 1
-    exponentials = _exponentials(logits, tf.reduce_max(logits, -1, keepdims=True))
-    # Not fused: with the zeros inside, the exponentials are no longer worked out in parallel.
-    exponentials = tf.pad(exponentials, [[0, 0], [0, 0], [0, W * W - V]])
-    return tf.reshape(exponentials, [B, P, W, W])
-
-
-@fused
-def _exponentials(logits, largest):
-    return tf.exp(logits - largest)
-
-
-@fused
-def _cross_entropy_gradient(blocks, total, ids, upstream, V):
-    flat = tf.reshape(blocks, [tf.shape(ids)[0], tf.shape(ids)[1], blocks.shape[-1] ** 2])
-    share = (upstream / total)[..., None]
-    return flat[..., :V] * share - tf.where(tf.range(V) == ids[..., None], upstream[..., None], 0.0)
-
-
 @fused
 def add_bias(logits: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Logits of any dtype plus a float32 bias, in float32."""

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from model import EncoderConfig, MaskedLMHead, build_encoder
 from model.encoder import Encoder
-from model.kernels import cross_entropy
 from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens
+from pretrain.vocabulary_softmax import cross_entropy
 from training import metrics
 from training.objective import Objective
 

@@ -1,11 +1,11 @@
-"""Dynamic masking, and drawing replacement tokens from a generator."""
+"""Dynamic masking, and putting replacement tokens in their places."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from pretrain.hparams import PretrainingHParams, max_predictions
-from training.randomness import split_seed, uniform_for_batch
+from training.randomness import inverse_cdf, split_seed, uniform_for_batch
 
 
 def mask_tokens(
@@ -71,7 +71,7 @@ def mask_tokens(
 def _draw_with_replacement(candidates: tf.Tensor, P: int, seed: tf.Tensor) -> tf.Tensor:
     """P positions per example, each uniform over the candidates, as the original draws them."""
     uniform = uniform_for_batch(seed, tf.shape(candidates)[0], [P])
-    return _inverse_cdf(tf.cast(candidates, tf.float32)[:, None, :], uniform)
+    return inverse_cdf(tf.cast(candidates, tf.float32)[:, None, :], uniform)
 
 
 def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
@@ -88,32 +88,3 @@ def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> 
     total = tf.scatter_nd(where, updates, [B, S])
     written = (count > 0) & (tf.range(S) > 0)
     return tf.where(written, total // tf.maximum(count, 1), ids)
-
-
-def sample_tokens(blocks: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Draws from a softmax by inverting its distribution function.
-
-    The same distribution as adding Gumbel noise and taking the largest, for two random numbers per
-    draw instead of V. First a block of about sqrt(V) tokens is drawn, then a token of the block, so
-    that sums stay short and exact enough in float32.
-
-    Args:
-        blocks: `model.kernels.exponential_blocks` of the logits, float32 [B, P, W, W].
-        uniform: float32 [B, P, 2] in [0, 1).
-        vocab_size: V.
-
-    Returns:
-        Token ids, int32 [B, P].
-    """
-    block = _inverse_cdf(tf.reduce_sum(blocks, axis=-1), uniform[..., 0])  # [B, P]
-    token = _inverse_cdf(tf.gather(blocks, block, batch_dims=2), uniform[..., 1])
-    # The last token stands for any index that rounding in a parallel sum may push past the end.
-    return tf.minimum(block * blocks.shape[-1] + token, vocab_size - 1)
-
-
-def _inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """Index i with probability weights[..., i] / sum; an index of weight 0 is never returned."""
-    cumulative = tf.cumsum(weights, axis=-1)
-    threshold = uniform * cumulative[..., -1]
-    passed = cumulative <= threshold[..., None]
-    return tf.reduce_sum(tf.cast(passed, tf.int32), axis=-1)

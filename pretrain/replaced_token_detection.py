@@ -5,10 +5,10 @@ from __future__ import annotations
 import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_encoder
-from model.kernels import exponential_blocks
 from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
 from pretrain.masked_lm import masked_features, masked_lm_loss
-from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
+from pretrain.masking import mask_tokens, replace_tokens
+from pretrain.vocabulary_softmax import exponential_blocks, sample_tokens
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed, uniform_for_batch

@@ -44,3 +44,19 @@ def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf
         return noise
     first = context.replica_id_in_sync_group * batch_size
     return noise[first : first + batch_size]
+
+
+def inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Draws an index i with probability weights[..., i] / sum, never one whose weight is 0.
+
+    Args:
+        weights: float [..., n], not negative.
+        uniform: the noise, of `weights`' dtype in [0, 1); its shape broadcasts with [...].
+
+    Returns:
+        int32, of the shape of `uniform`.
+    """
+    cumulative = tf.cumsum(weights, axis=-1)
+    threshold = uniform * cumulative[..., -1]
+    passed = cumulative <= threshold[..., None]
+    return tf.reduce_sum(tf.cast(passed, tf.int32), axis=-1)

@@ -12,6 +12,7 @@ from tensorflow.python.eager import context
 
 from model import build_encoder, convolution, kernels
 from model.layers import LAYER_NORM_EPSILON
+from pretrain import vocabulary_softmax
 from tests.model_support import TINY, normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
@@ -42,7 +43,7 @@ def arguments(name, dtype=tf.float32):
     (logits,) = tensors([B, S, 50])
     largest = tf.reduce_max(logits, -1, keepdims=True)
     if name == "_cross_entropy_gradient":
-        blocks = kernels.exponential_blocks(logits)
+        blocks = vocabulary_softmax.exponential_blocks(logits)
         total = tf.reduce_sum(blocks, [2, 3])
         ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
         return blocks, total, ids, *tensors([B, S]), 50
@@ -60,7 +61,7 @@ def arguments(name, dtype=tf.float32):
 
 FUSED = {
     name: value
-    for module in (convolution, kernels)
+    for module in (convolution, kernels, vocabulary_softmax)
     for name, value in vars(module).items()
     if hasattr(value, "compiled")
 }
@@ -102,7 +103,7 @@ def readable_cross_entropy(logits):
 
 def fast_cross_entropy(logits):
     ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
-    return kernels.cross_entropy(logits, ids)[0]
+    return vocabulary_softmax.cross_entropy(logits, ids)[0]
 
 
 HIDDEN = [B, S, D]
@@ -216,7 +217,7 @@ def test_a_norm_stores_nothing_in_between():
         assert results <= len(made) <= results + 1, entry
 
 
-def test_only_known_large_shapes_are_compiled():
+def test_what_is_compiled():
     def calls(shape):
         function = tf.function(kernels.gelu, input_signature=[tf.TensorSpec(shape, tf.float32)])
         return [op.type for op in function.get_concrete_function().graph.get_operations()]

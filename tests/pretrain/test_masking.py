@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from model.kernels import exponential_blocks
 from pretrain.hparams import PretrainingHParams, max_predictions
-from pretrain.masking import mask_tokens, replace_tokens, sample_tokens
+from pretrain.masking import mask_tokens, replace_tokens
+from pretrain.vocabulary_softmax import exponential_blocks, sample_tokens
 
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 V, B, S = 1000, 800, 128  # 102,400 tokens

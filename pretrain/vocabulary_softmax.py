@@ -1,0 +1,79 @@
+"""The softmax over the vocabulary, worked out once: for the loss, its gradient and for sampling."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from model.kernels import fused
+from training.randomness import inverse_cdf
+
+
+@tf.custom_gradient
+def cross_entropy(logits: tf.Tensor, ids: tf.Tensor):
+    """Cross entropy of a softmax over V, and the softmax itself, not normalised, for sampling.
+
+    Args:
+        logits: float32 [B, P, V].
+        ids: int32 [B, P].
+
+    Returns:
+        -log softmax(logits)[ids], float32 [B, P]; and `exponential_blocks(logits)`, through which
+        no gradient passes.
+    """
+    blocks = exponential_blocks(logits)
+    total = tf.reduce_sum(tf.reduce_sum(blocks, -1), -1)  # [B, P]
+    chosen = tf.gather(logits, ids, batch_dims=2) - tf.reduce_max(logits, -1)
+
+    def gradient(upstream, _):
+        return _cross_entropy_gradient(blocks, total, ids, upstream, logits.shape[-1]), None
+
+    return (tf.math.log(total) - chosen, blocks), gradient
+
+
+def exponential_blocks(logits: tf.Tensor) -> tf.Tensor:
+    """exp(logits - their maximum) [B, P, V], zeros appended, cut into about sqrt(V) blocks.
+
+    Returns:
+        [B, P, W, W], W = ceil(sqrt(V)).
+    """
+    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
+    W = math.isqrt(V - 1) + 1
+    exponentials = _exponentials(logits, tf.reduce_max(logits, -1, keepdims=True))
+    # Not fused: with the zeros inside, the exponentials are no longer worked out in parallel.
+    exponentials = tf.pad(exponentials, [[0, 0], [0, 0], [0, W * W - V]])
+    return tf.reshape(exponentials, [B, P, W, W])
+
+
+@fused
+def _exponentials(logits, largest):
+    return tf.exp(logits - largest)
+
+
+@fused
+def _cross_entropy_gradient(blocks, total, ids, upstream, V):
+    flat = tf.reshape(blocks, [tf.shape(ids)[0], tf.shape(ids)[1], blocks.shape[-1] ** 2])
+    share = (upstream / total)[..., None]
+    return flat[..., :V] * share - tf.where(tf.range(V) == ids[..., None], upstream[..., None], 0.0)
+
+
+def sample_tokens(blocks: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Draws from a softmax by inverting its distribution function.
+
+    The same distribution as adding Gumbel noise and taking the largest, for two random numbers per
+    draw instead of V. First a block of about sqrt(V) tokens is drawn, then a token of the block, so
+    that sums stay short and exact enough in float32.
+
+    Args:
+        blocks: `exponential_blocks` of the logits, float32 [B, P, W, W].
+        uniform: float32 [B, P, 2] in [0, 1).
+        vocab_size: V.
+
+    Returns:
+        Token ids, int32 [B, P].
+    """
+    block = inverse_cdf(tf.reduce_sum(blocks, axis=-1), uniform[..., 0])  # [B, P]
+    token = inverse_cdf(tf.gather(blocks, block, batch_dims=2), uniform[..., 1])
+    # The last token stands for any index that rounding in a parallel sum may push past the end.
+    return tf.minimum(block * blocks.shape[-1] + token, vocab_size - 1)
