@@ -20,13 +20,13 @@ import numpy as np
 import tensorflow as tf
 
 from data import manifest, records
+from data.streams import batch_stream
 from errors import InputError
 
 SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
 FILES_PER_GROUP = 16
 WINDOW = 16384
 _PLAIN_WINDOW = 1024
-READ_AHEAD = 4  # batches that wait, ready
 
 
 def record_files(data_dir: str, split: str = "train") -> list[str]:
@@ -205,16 +205,7 @@ def pretraining_dataset(
     dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
-    return dataset.with_options(dataset_options()).prefetch(READ_AHEAD)
-
-
-def dataset_options() -> tf.data.Options:
-    """What every stream of batches has."""
-    options = tf.data.Options()
-    options.deterministic = True
-    # Several workers each take their part of every global batch; files are too few to deal out.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return options
+    return batch_stream(dataset)
 
 
 def _parse(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from data.input_pipeline import READ_AHEAD, dataset_options
+from data.streams import batch_stream
 from errors import InputError
 from finetune.encoding import Encoded
 
@@ -169,7 +169,7 @@ class _Assembler:
         if cardinality is None:
             cardinality = tf.data.INFINITE_CARDINALITY
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
-        return dataset.with_options(dataset_options()).prefetch(READ_AHEAD)
+        return batch_stream(dataset)
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
         S = None if self._length_buckets else self._max_seq_length

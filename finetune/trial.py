@@ -23,7 +23,8 @@ from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Encoder, EncoderConfig
 from training import checkpointing, monitoring
-from training.loop import Trainer, distribute
+from training.distribution import own_rows
+from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 from training.tracing import plain_function
 
@@ -281,9 +282,9 @@ def predict(
         length_buckets=hparams.length_buckets,
         max_seq_length=hparams.max_seq_length,
     )
-    dataset = distribute(batches(), strategy)
+    dataset = batches()
     run = plain_function(
-        lambda features: strategy.run(objective.predict, args=(features,)),
+        lambda features: strategy.run(lambda part: objective.predict(own_rows(part)), (features,)),
         input_signature=[dataset.element_spec],  # one trace for all lengths
     )
     rows: dict[str, list[np.ndarray]] = {}

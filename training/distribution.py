@@ -53,6 +53,28 @@ def _split_cpu(parts: int) -> None:
         )
 
 
+def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """This replica's rows of a global batch, from inside a replica: the first has the first rows.
+
+    TensorFlow's own distribution of a dataset would give each device a stream of its own, which it
+    tunes (why not: `data.streams.untuned`), to copy some hundred kilobytes ahead.
+
+    Args:
+        features: tensors [B, ...], the same on every replica. B need not be divisible: the last
+            replicas then have fewer rows, or none.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
+    if replicas == 1:
+        return features
+
+    def rows(tensor):
+        size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // replicas)
+        return tensor[number * size : (number + 1) * size]
+
+    return tf.nest.map_structure(rows, features)
+
+
 def sum_over_replicas(tensors):
     """Sums a nest of tensors over the replicas, from inside a replica."""
     context = tf.distribute.get_replica_context()

@@ -8,10 +8,11 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
+from data.streams import untuned
 from errors import LossNotFinite
 from model.kernels import compiled_for_each_length
 from training import metrics
-from training.distribution import sum_over_replicas
+from training.distribution import own_rows, sum_over_replicas
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
 from training.randomness import replica_seed, split_seed, step_seed
@@ -66,7 +67,7 @@ class Trainer(orbit.AbstractTrainer):
         """
         if self._iterator is None:  # now, because the step has been restored since construction
             dataset = self._create_dataset(int(self.optimizer.iterations.numpy()))
-            self._iterator = iter(distribute(dataset, self.strategy))
+            self._iterator = iter(untuned(dataset))
         sums, first_bad_step = self._run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
             raise LossNotFinite(
@@ -106,7 +107,7 @@ class Trainer(orbit.AbstractTrainer):
     def _replica_step_eager(self, features):
         seed = step_seed(self.seed, self.optimizer.iterations)
         data_seed, dropout_seed = split_seed(seed, 2)
-        batch = self.objective.prepare(features, data_seed)
+        batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums, gradients = self._gradients(batch, normalizers, replica_seed(dropout_seed))
         gradients, norm = clip(sum_over_replicas(gradients))
@@ -153,7 +154,7 @@ class Evaluator(orbit.AbstractEvaluator):
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Mean metrics over the first `num_steps` batches; -1: all of them."""
         limit, totals = int(num_steps), {}
-        for number, features in enumerate(distribute(self._create_dataset(), self.strategy)):
+        for number, features in enumerate(untuned(self._create_dataset())):
             if number == limit:
                 break
             sums = self._run(features, tf.constant(number, tf.int64))
@@ -163,7 +164,7 @@ class Evaluator(orbit.AbstractEvaluator):
         return metrics.summarize(totals)
 
     def _replica_step(self, features, number):
-        batch = self.objective.prepare(features, evaluation_seed(self.seed, number))
+        batch = self.objective.prepare(own_rows(features), evaluation_seed(self.seed, number))
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums = self.objective.loss(batch, normalizers, None)
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
@@ -172,15 +173,3 @@ class Evaluator(orbit.AbstractEvaluator):
 def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
     """Seed of evaluation batch `number`: the same at every checkpoint, unlike any of training."""
     return step_seed(seed ^ 0x5EED, number)
-
-
-def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy):
-    """Splits global batches over the replicas; the dataset, which is not tuned, on one device."""
-    # There is nothing to tune, and the thread that would can keep whoever deletes an iterator
-    # waiting for up to a minute, until it wakes up by itself.
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    dataset = dataset.with_options(options)
-    if strategy.num_replicas_in_sync == 1:
-        return dataset
-    return strategy.experimental_distribute_dataset(dataset)

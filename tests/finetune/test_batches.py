@@ -5,11 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from errors import InputError
 from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
 from finetune.encoding import Encoded
-from training.loop import Trainer, distribute
+from training.distribution import own_rows
+from training.loop import Evaluator, Trainer
 from training.objective import Objective
 from training.optimizer import create_optimizer
 
@@ -185,21 +187,21 @@ def test_training_rows_all_have_weight():
     assert all(batch["weight"].tolist() == [1.0] * 8 for batch in take(batches(), 3))
 
 
-def test_two_replicas_share_the_global_batches():
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize(("batch_size", "parts"), [(8, [4, 4]), (5, [3, 2]), (1, [1, 0])])
+def test_two_replicas_share_the_global_batches(batch_size, parts, static):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    encoded = encoded_of(50)
-    training = TrainingBatches(encoded, 8, 1, max_seq_length=S_MAX)
-    evaluation = EvaluationBatches(encoded, 8, max_seq_length=S_MAX)
-    for dataset, plain in (
-        (training(3), take(training(3), 7)),
-        (evaluation(), take(evaluation(), 7)),
-    ):
-        together = []
-        for batch in itertools.islice(distribute(dataset, strategy), 7):
-            parts = {k: strategy.experimental_local_results(v) for k, v in batch.items()}
-            assert [part.shape[0] for part in parts["input_ids"]] == [4, 4]
-            together.append({k: np.concatenate([p.numpy() for p in v]) for k, v in parts.items()})
-        assert_equal_batches(together, plain)
+    (batch,) = take(EvaluationBatches(encoded_of(50), batch_size, max_seq_length=S_MAX)(), 1)
+    rows = None if not static else batch_size
+    specs = {k: tf.TensorSpec([rows, *v.shape[1:]], v.dtype) for k, v in batch.items()}
+
+    @tf.function(input_signature=[specs])
+    def split(features):
+        return strategy.run(own_rows, (features,))
+
+    together = {k: strategy.experimental_local_results(v) for k, v in split(batch).items()}
+    assert [part.shape[0] for part in together["input_ids"]] == parts
+    assert_equal_batches([{k: np.concatenate(v) for k, v in together.items()}], [batch])
 
 
 class Mean(Objective):
@@ -253,3 +255,30 @@ def test_what_cannot_be_batched_is_refused():
         TrainingBatches(encoded_of(0), 8, 1, max_seq_length=S_MAX)
     with pytest.raises(ValueError, match="max_seq_length=20"):
         EvaluationBatches(encoded_of(50), 8, max_seq_length=20)
+
+
+@pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])
+def test_no_thread_tunes_a_stream_of_batches(devices, monkeypatch):
+    """It could keep whoever deletes an iterator waiting for up to a minute."""
+    given = []
+    create = OwnedIterator.__init__
+
+    def noted(self, dataset=None, *args, **kwargs):
+        given.extend([] if dataset is None else [dataset])
+        create(self, dataset, *args, **kwargs)
+
+    monkeypatch.setattr(OwnedIterator, "__init__", noted)
+    strategy = tf.distribute.MirroredStrategy(devices)
+    with strategy.scope():
+        objective = Mean()
+        optimizer = create_optimizer("adam", 0.1, 0.0, objective.trainable_variables)
+
+    def batches(start_step=0):
+        return tf.data.Dataset.from_tensors(take(training(start_step), 1)[0])
+
+    training = TrainingBatches(encoded_of(50), 8, 1, max_seq_length=S_MAX)
+    Trainer(objective, optimizer, batches, seed=1, strategy=strategy).train(tf.constant(1))
+    Evaluator(objective, batches, seed=1, strategy=strategy).evaluate(tf.constant(-1))
+    list(training(3).take(1))
+    assert len(given) >= 3
+    assert not [dataset for dataset in given if dataset.options().autotune.enabled is not False]

@@ -10,7 +10,7 @@ from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives import build_objective
 from training.distribution import create_strategy
-from training.loop import Evaluator, Trainer, distribute
+from training.loop import Evaluator, Trainer
 from training.optimizer import create_optimizer
 
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
@@ -247,12 +247,3 @@ def test_evaluation_repeats_itself_and_changes_nothing():
     assert whole == evaluate(-1) == evaluate(3)
     assert whole["loss"] != evaluate(1)["loss"]
     assert_equal(before, weights(trainer))
-
-
-def test_no_thread_tunes_a_stream_of_batches():
-    """It could keep whoever deletes an iterator waiting for up to a minute."""
-    own = tf.data.Options()
-    own.deterministic = True
-    stream = distribute(corpus()().with_options(own), tf.distribute.get_strategy())
-    assert stream.options().autotune.enabled is False
-    assert stream.options().deterministic  # what it came with stays

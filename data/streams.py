@@ -1,0 +1,27 @@
+"""What every tf.data stream has in common."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+READ_AHEAD = 4  # batches that wait, ready
+
+
+def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The end of a pipeline of batches: in a fixed order, read ahead, untuned."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # Where TensorFlow splits a stream over workers: part of every batch each, as files are too few.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return untuned(dataset.with_options(options).prefetch(READ_AHEAD))
+
+
+def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The dataset without the thread by which tf.data tunes one.
+
+    There is nothing to tune, and whoever deletes an iterator would now and then wait for that
+    thread, for up to a minute, until it wakes up by itself.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
