@@ -1,4 +1,4 @@
-"""What every tf.data stream has in common."""
+"""What tf.data streams have in common."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The end of a pipeline of batches: in a fixed order, read ahead, untuned."""
     options = tf.data.Options()
     options.deterministic = True
-    # Where TensorFlow splits a stream over workers: part of every batch each, as files are too few.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return untuned(dataset.with_options(options).prefetch(READ_AHEAD))
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from finetune.hparams import FinetuningHParams
 from finetune.task import Task
 from model import Encoder
+from model.kernels import compiled_for_each_length
 from model.span_head import SpanHead
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from training import metrics
@@ -51,6 +52,10 @@ class FineTuning(Objective):
         if self.reduction == "mean":
             loss /= normalizers["weights"] + EPSILON
         return loss, {"loss": metrics.mean(losses, weights)}
+
+    def tracing(self):
+        """See Objective.tracing: the lengths of batches are known only at run time."""
+        return compiled_for_each_length()
 
     def predict(self, batch) -> dict[str, tf.Tensor]:
         """What the head predicts for a batch, see its `predict`."""

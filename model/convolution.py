@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.kernels import affine, fused, row_mean
+from model.kernels import affine, fused, on_processor, row_mean, sizes
 from model.layers import dense, initializer
 
 
@@ -36,7 +36,7 @@ def dynamic_convolution(values: tf.Tensor, logits: tf.Tensor, token_mask: tf.Ten
 # Forty operations that become one: that pays for a single text of 128 tokens already.
 @fused(sooner=8)
 def _convolve(values, logits, token_mask):
-    S, K = tf.shape(values)[1], logits.shape[-1]
+    S, K = sizes(values)[1], logits.shape[-1]
     taps = tf.split(_softmax(logits), K, axis=-1)  # K of [B, S, N, 1]
     padded = _pad_tokens(_masked(values, token_mask), K)
     output = _sum_in_turns(K, lambda k: taps[k] * padded[:, k : k + S])
@@ -45,7 +45,7 @@ def _convolve(values, logits, token_mask):
 
 @fused(sooner=8)
 def _convolve_gradient(values, logits, token_mask, upstream):
-    S, K = tf.shape(values)[1], logits.shape[-1]
+    S, K = sizes(values)[1], logits.shape[-1]
     upstream = tf.cast(upstream, tf.float32)
     kernels = _softmax(logits)  # [B, S, N, K]
     padded = _pad_tokens(_masked(values, token_mask), K)
@@ -110,11 +110,13 @@ def depthwise_convolution(inputs: tf.Tensor, taps: tf.Tensor):
 
     def gradient(upstream):
         to_rows = tf.nn.depthwise_conv2d_backprop_input(
-            tf.shape(rows), row_taps, tf.expand_dims(upstream, 1), **options
+            sizes(rows), row_taps, tf.expand_dims(upstream, 1), **options
         )
-        # The same with the tokens in a column: a processor takes a third to a half of the time.
-        column, to_column = tf.expand_dims(inputs, 2), tf.expand_dims(upstream, 2)  # [B, S, 1, D]
-        to_taps = tf.nn.depthwise_conv2d_backprop_filter(column, [K, 1, D, 1], to_column, **options)
+        # With the tokens in a column a processor takes a third to a half of the time.
+        axis, shape = (2, [K, 1, D, 1]) if on_processor() else (1, [1, K, D, 1])
+        to_taps = tf.nn.depthwise_conv2d_backprop_filter(
+            tf.expand_dims(inputs, axis), shape, tf.expand_dims(upstream, axis), **options
+        )
         return tf.squeeze(to_rows, 1), tf.reshape(to_taps, [K, D])
 
     return tf.squeeze(tf.nn.depthwise_conv2d(rows, row_taps, **options), 1), gradient
@@ -143,7 +145,7 @@ class SpanKey(tf_keras.layers.Layer):
         self.bias = self.add_weight("bias", [A], initializer="zeros")
 
     def call(self, inputs):
-        # In float32: with bfloat16 its gradient takes half as long again on a processor.
+        # In float32: with bfloat16 its gradient takes longer on a processor.
         taps = tf.cast(tf.squeeze(self.depthwise_kernel, 2), tf.float32)  # [K, D]
         spans = depthwise_convolution(tf.cast(inputs, tf.float32), taps)  # [B, S, D]
         return affine(tf.cast(spans, inputs.dtype), tf.squeeze(self.pointwise_kernel, 0), self.bias)
@@ -195,7 +197,7 @@ class Convolution(tf_keras.layers.Layer):
             source = self.span_key(hidden * token_mask) * query
         else:
             source = values * token_mask
-        B, S = tf.shape(hidden)[0], tf.shape(hidden)[1]
+        B, S, _ = sizes(hidden)
         N, H, K = self.config.num_heads, self.config.head_size, self.config.conv_kernel_size
         output = dynamic_convolution(
             tf.reshape(values, [B, S, N, H]),

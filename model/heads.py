@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.kernels import add_bias
+from model.kernels import add_bias, sizes
 from model.layers import Embeddings, LayerNorm, dense
 
 
@@ -41,7 +41,7 @@ class MaskedLMHead(tf_keras.layers.Layer):
             logits = tf.nn.bias_add(logits, bias)  # becomes part of the product
         else:
             logits = add_bias(logits, bias)
-        return tf.reshape(logits, tf.concat([tf.shape(positions), [table.shape[0]]], 0))
+        return tf.reshape(logits, [*sizes(masked)[:-1], table.shape[0]])
 
 
 class DiscriminatorHead(tf_keras.layers.Layer):

@@ -48,9 +48,9 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 def _compiles(tensors, sooner=1):
     """Whether a fused function of these tensors is compiled."""
     shapes = [tensor.shape for tensor in tensors]
-    if tf.executing_eagerly():
+    if tf.executing_eagerly() or any(shape.rank is None for shape in shapes):
         return False
-    each_length = _each_length.get() and _on_processor()
+    each_length = _each_length.get() and on_processor()
     if not (each_length or all(shape.is_fully_defined() for shape in shapes)):
         return False
     sizes = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
@@ -75,6 +75,19 @@ def compiled_for_each_length() -> Iterator[None]:
         _each_length.reset(token)
 
 
+def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
+    """Its dimensions: numbers, and int32 scalars for those known only at run time.
+
+    Taking dimensions from `tf.shape` and putting them together again is a dozen operations, which
+    take longest when a graph is built.
+    """
+    known = list(tensor.shape)
+    if None not in known:
+        return known
+    found = tf.unstack(tf.shape(tensor))
+    return [found[i] if n is None else n for i, n in enumerate(known)]
+
+
 def row_mean(tensor: tf.Tensor) -> tf.Tensor:
     """Mean over the last axis, for use in fused functions. [..., D] -> [..., 1].
 
@@ -82,16 +95,15 @@ def row_mean(tensor: tf.Tensor) -> tf.Tensor:
     What goes into a mean of means, each of at most 32, stays within the kernel.
     """
     length = tensor.shape[-1] or 0  # 0: known only at run time
-    if _on_processor() and _compiles([tensor]) and length > LONGEST_SUM:
+    if on_processor() and _compiles([tensor]) and length > LONGEST_SUM:
         divisors = [n for n in range(2, LONGEST_SUM + 1) if length % n == 0]
         if divisors and length // divisors[-1] <= LONGEST_SUM:
             parts = [length // divisors[-1], divisors[-1]]
-            shape = tf.concat([tf.shape(tensor)[:-1], parts], 0)
-            tensor = tf.reduce_mean(tf.reshape(tensor, shape), -2)
+            tensor = tf.reduce_mean(tf.reshape(tensor, [*sizes(tensor)[:-1], *parts]), -2)
     return tf.reduce_mean(tensor, -1, keepdims=True)
 
 
-def _on_processor():
+def on_processor() -> bool:
     """Where what is measured on processors only, and would not be chosen unmeasured, holds."""
     return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
 
@@ -156,7 +168,7 @@ def _kept(like, seed, rate):
     # By way of int64, whose range and casts there are on GPUs.
     index = tf.cast(tf.cast(tf.range(tf.size(like, tf.int64)), tf.uint64), tf.uint32)
     words = _mix(_mix(index + first) ^ second)
-    return tf.reshape(words >= round(rate * 2**32), tf.shape(like))
+    return tf.reshape(words >= round(rate * 2**32), sizes(like))
 
 
 def _mix(words):
@@ -199,7 +211,7 @@ def _attention_probabilities_gradient(upstream, undropped, seed, rate):
     if seed is not None and rate > 0.0:
         upstream = _drop.plain(upstream, seed, rate)
     undropped = tf.cast(undropped, tf.float32)
-    slope = row_mean(upstream * undropped) * tf.cast(tf.shape(undropped)[-1], tf.float32)
+    slope = row_mean(upstream * undropped) * tf.cast(sizes(undropped)[-1], tf.float32)
     return tf.cast((upstream - slope) * undropped, dtype)
 
 
@@ -226,9 +238,9 @@ def affine(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 @tf.custom_gradient
 def _affine(inputs, kernel, bias):
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
-    shape = tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)
+    shape = [*sizes(inputs)[:-1], kernel.shape[1]]
     product = tf.matmul(flat, kernel)
-    if _bias_apart(product):
+    if _bias_apart(product, shape):
         outputs = _add_bias_apart(tf.reshape(product, shape), bias)
     else:
         outputs = tf.reshape(tf.nn.bias_add(product, bias), shape)
@@ -237,18 +249,20 @@ def _affine(inputs, kernel, bias):
         upstream = tf.reshape(upstream, [-1, kernel.shape[1]])
         to_inputs = tf.matmul(upstream, kernel, transpose_b=True)
         to_kernel = tf.matmul(flat, upstream, transpose_a=True)
-        return tf.reshape(to_inputs, tf.shape(inputs)), to_kernel, _sum_of_rows(upstream)
+        return tf.reshape(to_inputs, sizes(inputs)), to_kernel, _sum_of_rows(upstream)
 
     return outputs, gradient
 
 
-def _bias_apart(product):
-    """Whether a bias is added by a kernel of its own, where the product is large.
+def _bias_apart(product, shape):
+    """Whether a bias is added by a kernel of its own to a product that is to have this shape.
 
     As part of the product it costs nothing in float32. In bfloat16 oneDNN keeps the whole product
-    in float32 then, and rounds it in a second pass.
+    in float32 then, and rounds it in a second pass, which takes longer where products are large.
     """
-    return product.dtype == tf.bfloat16 and _on_processor()
+    if product.dtype != tf.bfloat16 or not on_processor():
+        return False
+    return _compiles([tf.reshape(product, shape)])  # whose sizes say more than those of flat rows
 
 
 @fused
@@ -272,12 +286,13 @@ def affine_gelu(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Ten
     """
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
     product = tf.matmul(flat, kernel)
-    if _bias_apart(product) and _compiles([product]):
+    shape = [*sizes(inputs)[:-1], kernel.shape[1]]
+    if _bias_apart(product, shape):
         outputs = _add_bias_and_gelu(product, bias)
     else:
         x = tf.nn.bias_add(product, bias)
         outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
-    return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0))
+    return tf.reshape(outputs, shape)
 
 
 def add_and_norm(
@@ -362,7 +377,7 @@ def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
 def _sum_of_rows(tensor):
     """[..., D] -> [D], as a product with ones: on a processor 2 to 6 times as fast as a sum."""
     rows = tf.reshape(tensor, [-1, tensor.shape[-1]])
-    return tf.squeeze(tf.matmul(tf.ones([1, tf.shape(rows)[0]], rows.dtype), rows), 0)
+    return tf.squeeze(tf.matmul(tf.ones([1, sizes(rows)[0]], rows.dtype), rows), 0)
 
 
 def _normalized(inputs, residual, epsilon):

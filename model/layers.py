@@ -7,7 +7,7 @@ import tf_keras
 
 from errors import InputError
 from model.config import EncoderConfig
-from model.kernels import add_and_norm, affine, affine_gelu, dropout, gelu
+from model.kernels import add_and_norm, affine, affine_gelu, dropout, gelu, sizes
 
 LAYER_NORM_EPSILON = 1e-12  # of the original's contrib layer norm; not Keras' 1e-3
 
@@ -90,7 +90,7 @@ class GroupedDense(tf_keras.layers.Layer):
                 tf.split(self.bias, self.groups),
             )
             return tf.concat([_dense(*group, self.activation, False) for group in groups], -1)
-        B, S = tf.shape(inputs)[0], tf.shape(inputs)[1]
+        B, S, _ = sizes(inputs)
         grouped = tf.reshape(inputs, [B, S, self.groups, self.kernel.shape[1]])  # [B, S, G, in/G]
         outputs = tf.einsum("bsgi,gio->bsgo", grouped, self.kernel)  # [B, S, G, units/G]
         return self.activation(tf.reshape(outputs, [B, S, self.units]) + self.bias)
@@ -120,7 +120,7 @@ class Embeddings(tf_keras.layers.Layer):
     def call(self, input_ids, segment_ids, seed=None):
         longest, length = self.config.max_position_embeddings, input_ids.shape[1]
         expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
-        S = tf.shape(input_ids)[1]
+        S = sizes(input_ids)[1]
         if length is None:  # XLA drops the assertion, and fails on the shapes below
             tf.debugging.assert_less_equal(S, longest, expected)
         elif length > longest:

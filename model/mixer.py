@@ -7,7 +7,7 @@ import tf_keras
 
 from model.config import EncoderConfig
 from model.convolution import Convolution
-from model.kernels import affine, attention_probabilities, swap_tokens_and_heads
+from model.kernels import affine, attention_probabilities, sizes, swap_tokens_and_heads
 from model.layers import Dense, dense
 
 # Added to the scores of padding keys; the original's value, finite in bfloat16 too.
@@ -39,7 +39,7 @@ class SelfAttention(tf_keras.layers.Layer):
         Returns:
             The context [B, S, A] and the attention probabilities [B, N', S, S].
         """
-        B, S = tf.shape(query)[0], tf.shape(query)[1]
+        B, S, _ = sizes(query)
         N, H = self.config.num_heads, self.config.head_size
 
         def split_heads(projected):  # [B, S, A] -> [B, N, S, H]

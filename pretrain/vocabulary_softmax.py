@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from model.kernels import fused
+from model.kernels import fused, sizes
 from training.randomness import inverse_cdf
 
 
@@ -38,7 +38,7 @@ def exponential_blocks(logits: tf.Tensor) -> tf.Tensor:
     Returns:
         [B, P, W, W], W = ceil(sqrt(V)).
     """
-    B, P, V = tf.shape(logits)[0], tf.shape(logits)[1], logits.shape[-1]
+    B, P, V = sizes(logits)
     W = math.isqrt(V - 1) + 1
     exponentials = _exponentials(logits, tf.reduce_max(logits, -1, keepdims=True))
     # Not fused: with the zeros inside, the exponentials are no longer worked out in parallel.
@@ -53,7 +53,7 @@ def _exponentials(logits, largest):
 
 @fused
 def _cross_entropy_gradient(blocks, total, ids, upstream, V):
-    flat = tf.reshape(blocks, [tf.shape(ids)[0], tf.shape(ids)[1], blocks.shape[-1] ** 2])
+    flat = tf.reshape(blocks, [*sizes(ids), blocks.shape[-1] ** 2])
     share = (upstream / total)[..., None]
     return flat[..., :V] * share - tf.where(tf.range(V) == ids[..., None], upstream[..., None], 0.0)
 

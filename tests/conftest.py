@@ -15,21 +15,21 @@ tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfigu
 # What takes longest comes first, lest one of two workers be left alone with it at the end.
 LONGEST = (
     "test_readme",
-    "test_run_finetuning",
-    "test_continue_pretraining",
     "test_run_pretraining",
-    "training/test_loop",
     "serving/test_spans",
-    "serving/test_dev_sets",
-    "serving/test_export",
-    "analysis/test_parameters",
-    "checkpoints/test_tf1_convert",
     "serving/test_predict",
-    "finetune/test_objective",
-    "benchmarks/test_commands",
-    "model/test_encoder",
+    "training/test_loop",
+    "serving/test_export",
+    "test_continue_pretraining",
+    "checkpoints/test_tf1_convert",
     "serving/test_texts",
+    "finetune/test_objective",
+    "model/test_encoder",
+    "test_run_finetuning",
+    "benchmarks/test_commands",
     "pretrain/test_objectives",
+    "data/test_build",
+    "analysis/test_flops",
 )
 
 

@@ -184,6 +184,7 @@ def rates(first, count, peak=1e-3, warmup=2):
     ]
 
 
+@pytest.mark.slow  # needs twenty seconds
 def test_additional_steps_have_a_schedule_of_their_own(folder, data_dir, tmp_path):
     """Nobody multiplies the learning rate by hand, or repeats the architecture."""
     run(data_dir, tmp_path / "m", continue_from=folder / "whole", additional_steps=5)
@@ -206,6 +207,7 @@ def recorded(model_dir):
     return json.loads((model_dir / "hparams.json").read_text())["hparams"]
 
 
+@pytest.mark.slow  # needs half a minute: three runs
 def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, monkeypatch):
     """To the bit; and the source is not needed any more."""
     shutil.copytree(folder / "whole", tmp_path / "source")

@@ -133,6 +133,7 @@ def test_the_encoder_comes_back(trained):
     np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
 
 
+@pytest.mark.slow  # needs most of a minute: three processes train
 def test_killed_at_any_moment_it_goes_on_as_if_never_stopped(data_dir, tmp_path):
     """A real SIGKILL of the real command, between checkpoints; equal to the bit."""
     hparams = {"num_train_steps": 300, "save_checkpoints_steps": 40, "iterations_per_loop": 3}
@@ -219,9 +220,9 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
     "options",
     [
         {"precision": "mixed_bfloat16"},
-        {"xla": True},
+        pytest.param({"xla": True}, marks=pytest.mark.slow),  # compiles for a quarter of a minute
         {"strategy": "mirrored:2"},
-        {"hparams": {"optimizer": "lamb"}},
+        pytest.param({"hparams": {"optimizer": "lamb"}}, marks=pytest.mark.slow),  # ten seconds
     ],
     ids=lambda options: next(iter(options)),
 )

@@ -54,25 +54,26 @@ def _split_cpu(parts: int) -> None:
 
 
 def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """This replica's rows of a global batch, from inside a replica: the first has the first rows.
+    """This replica's rows of a global batch, from inside a replica; the first has the first.
 
     TensorFlow's own distribution of a dataset would give each device a stream of its own, which it
     tunes (why not: `data.streams.untuned`), to copy some hundred kilobytes ahead.
 
     Args:
-        features: tensors [B, ...], the same on every replica. B need not be divisible: the last
-            replicas then have fewer rows, or none.
+        features: tensors [B, ...], the same on every replica.
+
+    Returns:
+        Tensors [B / replicas, ...].
+
+    Raises:
+        ValueError: B is not divisible by the number of replicas.
     """
     context = tf.distribute.get_replica_context()
     replicas, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
     if replicas == 1:
         return features
-
-    def rows(tensor):
-        size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // replicas)
-        return tensor[number * size : (number + 1) * size]
-
-    return tf.nest.map_structure(rows, features)
+    # Of what is stacked the shape is known, which it would not be of a slice at `number`.
+    return {k: tf.stack(tf.split(v, replicas))[number] for k, v in features.items()}
 
 
 def sum_over_replicas(tensors):

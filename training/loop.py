@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from data.streams import untuned
 from errors import LossNotFinite
-from model.kernels import compiled_for_each_length
 from training import metrics
 from training.distribution import own_rows, sum_over_replicas
 from training.objective import Objective
@@ -25,7 +24,7 @@ class Trainer(orbit.AbstractTrainer):
     """Runs training steps of an objective.
 
     A step is a function of the variables and (seed, step) alone. With `xla` it is compiled whole on
-    one device; with several, all but the sums over replicas and the update are.
+    one device; with several, the loss and its gradients are.
 
     Args:
         objective: what is learned.
@@ -120,7 +119,7 @@ class Trainer(orbit.AbstractTrainer):
         }
 
     def _gradients_eager(self, batch, normalizers, dropout_seed):
-        with compiled_for_each_length():
+        with self.objective.tracing():
             with tf.GradientTape() as tape:
                 loss, sums = self.objective.loss(batch, normalizers, dropout_seed)
             gradients = tape.gradient(loss, self._variables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 
 import tensorflow as tf
 
@@ -48,3 +49,7 @@ class Objective(tf.Module, abc.ABC):
             normalizers: from `normalizers`, summed over replicas.
             dropout_seed: int32 [2]; None for evaluation.
         """
+
+    def tracing(self) -> contextlib.AbstractContextManager:
+        """What the loop traces a training step's `loss` and its gradients within."""
+        return contextlib.nullcontext()

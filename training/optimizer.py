@@ -91,6 +91,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.decay_rate, self.scales = weight_decay_rate, scales
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self._scalars = None
 
     def build(self, var_list):
         """Creates the slots m and v of every variable."""
@@ -106,25 +107,38 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         index = self._index_dict[self._var_key(variable)]
         return self._m[index], self._v[index]
 
+    def apply_gradients(self, *args, **kwargs):
+        """See Keras."""
+        # Of this update: its first variable makes them for all, as hundreds of variables with
+        # scalars of their own would be a tenth of the operations of a step.
+        self._scalars = None
+        return super().apply_gradients(*args, **kwargs)
+
     def update_step(self, gradient, variable):
         """Updates one variable with its (dense) gradient."""
-        index = self._index_dict[self._var_key(variable)]
+        if self._scalars is None:
+            constants = (0.0, self.beta_1, self.beta_2, self.epsilon)
+            rate = tf.convert_to_tensor(self.learning_rate)
+            self._scalars = (rate, 1.0 - rate * self.decay_rate, *map(tf.constant, constants))
+        rate, kept, zero, beta_1, beta_2, epsilon = self._scalars
         m, v = self.slots(variable)
-        rate = self.learning_rate * (self.scales[index] if self.scales is not None else 1.0)
+        if self.scales is not None:
+            rate *= self.scales[self._index_dict[self._var_key(variable)]]
+            kept = 1.0 - rate * self.decay_rate
         if self.decay_rate and decays(variable):
             # A product whose memory becomes the variable's: half the traffic of a difference.
-            variable.assign((1.0 - rate * self.decay_rate) * variable)
+            variable.assign(kept * variable)
         # One kernel, one pass. Its correction of the bias is off with both powers of beta at 0.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
             v=v.handle,
-            beta1_power=0.0,
-            beta2_power=0.0,
+            beta1_power=zero,
+            beta2_power=zero,
             lr=rate,
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=epsilon,
             grad=gradient,
         )
 

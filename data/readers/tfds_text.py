@@ -57,6 +57,8 @@ class TfdsCorpus(Corpus):
         """Yields the texts of the examples; those without words count as "empty_documents"."""
         import tensorflow_datasets as tfds
 
+        from data.streams import untuned
+
         split = tfds.even_splits(self._split, unit.end)[unit.start]
         dataset = open_dataset(self._name, self._data_dir).as_dataset(
             split=split,
@@ -65,7 +67,7 @@ class TfdsCorpus(Corpus):
             # One file after the other: the order is that of the files.
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
         )
-        for index, example in enumerate(tfds.as_numpy(dataset)):
+        for index, example in enumerate(tfds.as_numpy(untuned(dataset))):
             name = f"{unit.name}:{index}"
             text = decode_line(
                 example[self._feature], where=name, offset=0, strict=self.strict, problems=problems

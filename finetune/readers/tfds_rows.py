@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from data.streams import untuned
 from errors import InputError
 from finetune.readers.tables import Row
 
@@ -48,7 +49,7 @@ def read_dataset(
         # One file after the other: the order is that of the files.
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
     )
-    for index, example in enumerate(tfds.as_numpy(dataset)):
+    for index, example in enumerate(tfds.as_numpy(untuned(dataset))):
         where = f"{builder.info.full_name}@{split}, example {index}"
         yield (
             where,

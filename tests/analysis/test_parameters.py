@@ -27,7 +27,14 @@ def test_every_size_is_counted():
     assert set(EXPECTED) == set(SIZES)
 
 
-@pytest.mark.parametrize("size", EXPECTED)
+@pytest.mark.parametrize(
+    "size",
+    [
+        # Of base sizes, draws up to a gigabyte of weights in ten seconds.
+        pytest.param(size, marks=[pytest.mark.slow] if size.endswith("-base") else [])
+        for size in EXPECTED
+    ],
+)
 def test_parameter_count(size):
     assert count_parameters(default_hparams(size)) == Parameters(*EXPECTED[size])
 

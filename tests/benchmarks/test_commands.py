@@ -275,6 +275,7 @@ def test_export_latency(command):
         command(name, *arguments, facts=facts, prepare=prepare)
 
 
+@pytest.mark.slow  # needs twenty seconds: it exports a model
 def test_texts_have_the_length_asked_for(tmp_path):
     """Through the exported model: a word is a piece."""
     model, exported = tmp_path / "model", tmp_path / "exported"

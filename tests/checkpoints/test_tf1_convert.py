@@ -146,13 +146,13 @@ def test_other_objectives_there_and_back(tmp_path, changes):
 @pytest.mark.parametrize(
     "size",
     [
+        "convbert-small",
         "convbert-medium-small",
-        # Ten to twenty seconds and up to 2 GB of memory each.
-        pytest.param("convbert-small", marks=pytest.mark.slow),
-        pytest.param("convbert-base", marks=pytest.mark.slow),
-        pytest.param("electra-base", marks=pytest.mark.slow),
+        "convbert-base",
+        "electra-base",
     ],
 )
+@pytest.mark.slow  # needs ten to twenty seconds and up to 2 GB of memory each
 def test_published_sizes_there_and_back(tmp_path, size):
     """Without a config.json: the tensors say which size it is."""
     hparams = resolve_hparams({"model_size": size}, named_size(size).vocab_size)

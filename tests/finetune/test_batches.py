@@ -187,21 +187,32 @@ def test_training_rows_all_have_weight():
     assert all(batch["weight"].tolist() == [1.0] * 8 for batch in take(batches(), 3))
 
 
-@pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize(("batch_size", "parts"), [(8, [4, 4]), (5, [3, 2]), (1, [1, 0])])
-def test_two_replicas_share_the_global_batches(batch_size, parts, static):
+@pytest.mark.parametrize("rows", [8, None])
+def test_two_replicas_share_the_global_batches(rows):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    (batch,) = take(EvaluationBatches(encoded_of(50), batch_size, max_seq_length=S_MAX)(), 1)
-    rows = None if not static else batch_size
+    (batch,) = take(EvaluationBatches(encoded_of(50), 8, max_seq_length=S_MAX)(), 1)
     specs = {k: tf.TensorSpec([rows, *v.shape[1:]], v.dtype) for k, v in batch.items()}
+    known = []
+
+    def replica(features):
+        own = own_rows(features)
+        known.append(own["input_ids"].shape)
+        return own
 
     @tf.function(input_signature=[specs])
     def split(features):
-        return strategy.run(own_rows, (features,))
+        return strategy.run(replica, (features,))
 
     together = {k: strategy.experimental_local_results(v) for k, v in split(batch).items()}
-    assert [part.shape[0] for part in together["input_ids"]] == parts
+    assert [part.shape[0] for part in together["input_ids"]] == [4, 4]
     assert_equal_batches([{k: np.concatenate(v) for k, v in together.items()}], [batch])
+    assert {shape[0] for shape in known} == {rows and 4}
+
+
+def test_a_batch_that_replicas_cannot_share_is_refused():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(ValueError, match="evenly divi"):
+        tf.function(strategy.run).get_concrete_function(own_rows, ({"x": tf.zeros([5, 2])},))
 
 
 class Mean(Objective):

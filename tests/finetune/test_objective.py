@@ -178,7 +178,7 @@ def test_kernels_are_compiled_for_each_length(monkeypatch):
         losses.append([trainer.train(tf.constant(1))["loss"] for _ in range(8)])
         trainers.append(trainer)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    for trainer, compiles in zip(trainers, (False, kernels._on_processor()), strict=True):
+    for trainer, compiles in zip(trainers, (False, kernels.on_processor()), strict=True):
         graph = trainer._run.get_concrete_function(trainer._iterator, tf.constant(1)).graph
         functions = graph.as_graph_def().library.function
         compiled = [f for f in functions if f.attr["_XlaMustCompile"].b]

@@ -193,7 +193,10 @@ def test_dynamic_batch_and_length(changes):
     "changes",
     [
         {},
-        {"convolution": "dynamic", "linear_groups": 2, "share_layers": True},
+        pytest.param(  # compiles for ten seconds
+            {"convolution": "dynamic", "linear_groups": 2, "share_layers": True},
+            marks=pytest.mark.slow,
+        ),
         {"convolution": "static", "num_hidden_layers": 1},
     ],
 )

@@ -1,4 +1,7 @@
-"""Real runs of run_finetuning.py: their SavedModels answer whole dev sets as they did."""
+"""Real runs of run_finetuning.py: their SavedModels answer whole dev sets as they did.
+
+A minute for four runs, two for an environment of its own that is downloaded.
+"""
 
 import csv
 import importlib.metadata
@@ -22,6 +25,8 @@ from tests import command_support
 from tests.finetune.squad_support import small_file
 from tests.model_support import TINY
 from tests.serving.support import WORDS, describe, save
+
+pytestmark = pytest.mark.slow  # see above for what it needs
 
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 1, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8, "qa_na_threshold": -1.0}
@@ -175,7 +180,6 @@ def test_the_client_answers_as_the_run_did(answered, kind):
     assert len({json.dumps(row["prediction"]) for row in found}) > 1
 
 
-@pytest.mark.slow
 def test_in_a_fresh_environment(answered, tmp_path):
     """Nothing but TensorFlow and TensorFlow Text is installed: downloads 600 MB, takes minutes."""
     environment = tmp_path / "environment"

@@ -166,6 +166,7 @@ def test_a_checkpoint_in_the_middle_does_not_matter(one_by_one):
     assert_goes_on(trainer, one_by_one["checkpoint"], one_by_one["weights"][6])
 
 
+@pytest.mark.slow  # needs half a minute
 def test_a_checkpoint_in_the_middle_does_not_matter_to_lamb(tmp_path):
     whole = make(dropout=0.1, optimizer="lamb")
     whole.train(tf.constant(3))
