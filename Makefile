@@ -38,7 +38,7 @@ test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
