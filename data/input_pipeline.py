@@ -169,8 +169,7 @@ def pretraining_dataset(
         shuffle: False gives the order of the files (for evaluation).
         repeat: False ends after one epoch.
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
-            with examples of nothing but padding (`input_mask` 0 throughout), so that shapes stay
-            static.
+            with examples of nothing but padding (`input_mask` 0 throughout).
         vocab_size: V; ids outside [0, V) are refused. None leaves the upper end unchecked.
 
     Returns:

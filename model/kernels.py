@@ -38,23 +38,22 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 
     @functools.wraps(function)
     def call(*arguments):
-        tensors = [value for value in arguments if tf.is_tensor(value)]
-        return (compiled if _compiles(tensors, sooner) else function)(*arguments)
+        shapes = [value.shape for value in arguments if tf.is_tensor(value)]
+        return (compiled if _compiles(shapes, sooner) else function)(*arguments)
 
     call.compiled, call.plain = compiled, function
     return call
 
 
-def _compiles(tensors, sooner=1):
-    """Whether a fused function of these tensors is compiled."""
-    shapes = [tensor.shape for tensor in tensors]
+def _compiles(shapes, sooner=1):
+    """Whether a fused function of tensors of these shapes is compiled."""
     if tf.executing_eagerly() or any(shape.rank is None for shape in shapes):
         return False
     each_length = _each_length.get() and on_processor()
     if not (each_length or all(shape.is_fully_defined() for shape in shapes)):
         return False
-    sizes = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
-    return sooner * max(sizes) >= SMALLEST_FUSED
+    counts = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
+    return sooner * max(counts) >= SMALLEST_FUSED
 
 
 _each_length = contextvars.ContextVar("each_length", default=False)
@@ -95,7 +94,7 @@ def row_mean(tensor: tf.Tensor) -> tf.Tensor:
     What goes into a mean of means, each of at most 32, stays within the kernel.
     """
     length = tensor.shape[-1] or 0  # 0: known only at run time
-    if on_processor() and _compiles([tensor]) and length > LONGEST_SUM:
+    if on_processor() and _compiles([tensor.shape]) and length > LONGEST_SUM:
         divisors = [n for n in range(2, LONGEST_SUM + 1) if length % n == 0]
         if divisors and length // divisors[-1] <= LONGEST_SUM:
             parts = [length // divisors[-1], divisors[-1]]
@@ -240,7 +239,7 @@ def _affine(inputs, kernel, bias):
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
     shape = [*sizes(inputs)[:-1], kernel.shape[1]]
     product = tf.matmul(flat, kernel)
-    if _bias_apart(product, shape):
+    if _bias_apart(inputs, kernel):
         outputs = _add_bias_apart(tf.reshape(product, shape), bias)
     else:
         outputs = tf.reshape(tf.nn.bias_add(product, bias), shape)
@@ -254,15 +253,15 @@ def _affine(inputs, kernel, bias):
     return outputs, gradient
 
 
-def _bias_apart(product, shape):
-    """Whether a bias is added by a kernel of its own to a product that is to have this shape.
+def _bias_apart(inputs, kernel):
+    """Whether a bias is added to inputs [..., in] times kernel [in, out] by a kernel of its own.
 
     As part of the product it costs nothing in float32. In bfloat16 oneDNN keeps the whole product
     in float32 then, and rounds it in a second pass, which takes longer where products are large.
     """
-    if product.dtype != tf.bfloat16 or not on_processor():
+    if inputs.dtype != tf.bfloat16 or not on_processor():
         return False
-    return _compiles([tf.reshape(product, shape)])  # whose sizes say more than those of flat rows
+    return _compiles([inputs.shape[:-1].concatenate(kernel.shape[1:])])
 
 
 @fused
@@ -287,7 +286,7 @@ def affine_gelu(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Ten
     flat = tf.reshape(inputs, [-1, kernel.shape[0]])
     product = tf.matmul(flat, kernel)
     shape = [*sizes(inputs)[:-1], kernel.shape[1]]
-    if _bias_apart(product, shape):
+    if _bias_apart(inputs, kernel):
         outputs = _add_bias_and_gelu(product, bias)
     else:
         x = tf.nn.bias_add(product, bias)

@@ -122,7 +122,9 @@ class Embeddings(tf_keras.layers.Layer):
         expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
         S = sizes(input_ids)[1]
         if length is None:  # XLA drops the assertion, and fails on the shapes below
-            tf.debugging.assert_less_equal(S, longest, expected)
+            checked = tf.debugging.assert_less_equal(S, longest, expected)
+            with tf.control_dependencies([checked]):  # or the sum below may be the first to fail
+                S = tf.identity(S)
         elif length > longest:
             raise InputError(f"{expected} Received: {length}")
         embedded = (
