@@ -6,7 +6,7 @@ QUICKSTART := runs/quickstart
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-slow lint clean
+.PHONY: quickstart test test-avx2 test-slow test-perf lint clean
 
 # Reads real text that every machine has after installation (the documentation inside the installed
 # packages), pre-trains a small ConvBERT on it, and says what was learned; then fine-tunes it, and a
@@ -35,10 +35,18 @@ quickstart: .venv/installed
 
 # A module at a time to each of two workers, in the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not perf" -n 2 --dist loadscope --no-loadscope-reorder
+
+# The same as on a CPU without AVX-512, whatever this one has.
+test-avx2:
+	ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2 $(MAKE) test
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope
+
+# What XLA and oneDNN make of the code on a CPU with AVX-512.
+test-perf: .venv/installed-dev
+	$(BIN)/python -m pytest -m perf
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

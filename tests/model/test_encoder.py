@@ -157,8 +157,8 @@ def test_each_dropout_rate_is_used(which):
     with_dropout = encoder(features, training=True, seed=seed).sequence
     assert np.abs(with_dropout - encoder(features).sequence).max() > 1e-2
     none = build(**NO_DROPOUT)
-    np.testing.assert_array_equal(
-        none(features, training=True, seed=seed).sequence, none(features).sequence
+    np.testing.assert_allclose(  # two code paths, which round alike on some CPUs only
+        none(features, training=True, seed=seed).sequence, none(features).sequence, atol=1e-6
     )
 
 

@@ -1,6 +1,5 @@
 """Kernels: compiled against plain, written-out gradients against automatic ones."""
 
-import os
 import re
 from contextlib import nullcontext
 
@@ -200,9 +199,7 @@ def test_row_mean(length):
     np.testing.assert_allclose(mean, np.mean(rows, -1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif(
-    bool(tf.config.list_physical_devices("GPU")), reason="it is about XLA's kernels of a processor"
-)
+@pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
 def test_a_norm_stores_nothing_in_between():
     """Of the size of its inputs: what rows are summed of is part of the kernels that sum."""
     rows, width = 2048, 256
@@ -232,10 +229,7 @@ def test_what_is_compiled():
     assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
 
 
-@pytest.mark.skipif(
-    os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0" or bool(tf.config.list_physical_devices("GPU")),
-    reason="oneDNN's operations of a processor are meant",
-)
+@pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_gelu_is_part_of_the_product_in_inference(precision, groups):
@@ -256,10 +250,7 @@ def test_gelu_is_part_of_the_product_in_inference(precision, groups):
     assert not [node.name for node in nodes if node.op == "Erf"]
 
 
-@pytest.mark.skipif(
-    os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0" or bool(tf.config.list_physical_devices("GPU")),
-    reason="oneDNN's operations of a processor are meant",
-)
+@pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
 @pytest.mark.parametrize("function", [kernels.affine, kernels.affine_gelu])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("length", [2**11, 2**4, None])
@@ -276,6 +267,7 @@ def test_the_bias_is_part_of_the_product(function, dtype, length):
     assert output.dtype == dtype
 
 
+@pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
 @pytest.mark.parametrize("name", ["_convolve", "_convolve_gradient"])
 def test_the_convolution_unfolds_nothing(name):
     """No buffer of the compiled kernel is K times as large as the values, nor nearly."""
