@@ -37,9 +37,13 @@ quickstart: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not slow and not perf" -n 2 --dist loadscope --no-loadscope-reorder
 
-# The same as on a CPU without AVX-512, whatever this one has.
-test-avx2:
-	ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2 $(MAKE) test
+# The same as on a CPU without AVX-512, whatever this one has: there TensorFlow computes bfloat16
+# without oneDNN.
+AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
+test-avx2: .venv/installed-dev
+	$(AVX2) $(MAKE) test
+	$(AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
+	    -m "bfloat16 and not slow and not perf"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope

@@ -1,6 +1,7 @@
 """Set-up of all tests: two logical CPU devices, so that distribution is tested in-process."""
 
 import os
+import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -33,8 +34,25 @@ LONGEST = (
 )
 
 
+# TensorFlow picks oneDNN's bfloat16 operations by the CPU, and they crash where a limit of oneDNN's
+# instructions below the CPU's takes them away. `make test-avx2` runs these tests without oneDNN, as
+# a CPU that has no AVX-512 does.
+_LIMIT = os.environ.get("ONEDNN_MAX_CPU_ISA", "DEFAULT")
+ONEDNN_LACKS_BFLOAT16 = (
+    _LIMIT.startswith(("SSE", "AVX"))
+    and not _LIMIT.startswith("AVX512")
+    and os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0"
+    and "avx512f" in pathlib.Path("/proc/cpuinfo").read_text().split()
+)
+
+
 def pytest_collection_modifyitems(items):
-    """Puts the modules of `LONGEST` before all others, each in its own order."""
+    """Marks tests of bfloat16; puts the modules of `LONGEST` before all others."""
+    for item in items:
+        if "bfloat16" in item.name:
+            item.add_marker("bfloat16")
+        if ONEDNN_LACKS_BFLOAT16 and item.get_closest_marker("bfloat16"):
+            item.add_marker(pytest.mark.skip(reason="oneDNN is kept from bfloat16"))
     places = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.nodeid.split("::")[0], len(places)))
 

@@ -219,7 +219,7 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"precision": "mixed_bfloat16"},
+        pytest.param({"precision": "mixed_bfloat16"}, marks=pytest.mark.bfloat16),
         pytest.param({"xla": True}, marks=pytest.mark.slow),  # compiles for a quarter of a minute
         {"strategy": "mirrored:2"},
         pytest.param({"hparams": {"optimizer": "lamb"}}, marks=pytest.mark.slow),  # ten seconds

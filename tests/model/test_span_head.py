@@ -205,6 +205,7 @@ def test_in_a_function(jit):
             np.testing.assert_allclose(predictions[name], value, 1e-4, 1e-4)
 
 
+@pytest.mark.bfloat16
 def test_mixed_precision():
     sequence, batch = normal(B, S, D), make_batch()
     exact = make_head()

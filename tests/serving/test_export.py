@@ -24,6 +24,7 @@ from serving.signature import described
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
 
+pytestmark = pytest.mark.bfloat16  # most read the exports of both precisions
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCUMENTATION = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 TEXTS = ["the city was born in 1995", "", "who? " * 40, "Café in 北京"]
