@@ -95,6 +95,7 @@ class Task:
             Roles: text_a, text_b, label, id; words, tags for tagging.
         per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
         header: whether tables begin with a line of column names.
+        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
         labels: the label names, in the order of the network's outputs; () where `resolve_labels`
             is to collect them from the training split.
         metrics: keys of finetune.metrics.METRICS; the first is the main one.
@@ -129,6 +130,7 @@ class Task:
     per_split: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     lenient: bool = False
     folders: tuple[str, ...] = ()
+    delimiter: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -139,6 +141,7 @@ class Task:
                 f"{', '.join(FORMATS[self.kind])}. Received: {self.format!r}"
             )
         _check_splits(self)
+        _check_delimiter(self)
         for split in self.files:
             _check_columns(self, split)
         _check_symmetric(self)
@@ -159,7 +162,10 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, which `from_json` turns back into an equal task."""
-        return _lists(dataclasses.asdict(self))
+        values = _lists(dataclasses.asdict(self))
+        if self.delimiter is None:  # runs are compared by this, also those from before the field
+            del values["delimiter"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any], where: str = "task") -> Task:
@@ -184,7 +190,7 @@ def _lists(value: Any) -> Any:
 
 
 def _check_splits(task: Task) -> None:
-    if not task.name or set(task.name) & set("/\\"):
+    if task.name in ("", ".", "..") or not task.name.isprintable() or set(task.name) & set("/\\"):
         raise InputError(f"`name` should be usable as a folder's name. Received: {task.name!r}")
     if not task.metrics:
         raise InputError("`metrics` should name at least one score. Received: ()")
@@ -204,6 +210,21 @@ def _check_splits(task: Task) -> None:
         )
 
 
+def _check_delimiter(task: Task) -> None:
+    if task.delimiter is None:
+        return
+    if task.format not in ("tsv", "csv"):
+        raise InputError(
+            f"`delimiter` should be given for tables, of format csv or tsv. Received: "
+            f"{task.delimiter!r} and format {task.format!r}"
+        )
+    if len(task.delimiter) != 1 or task.delimiter in '"\r\n\0':
+        raise InputError(
+            f"`delimiter` should be one character that is neither a quotation mark nor a line "
+            f"break. Received: {task.delimiter!r}"
+        )
+
+
 def _check_columns(task: Task, split: str) -> None:
     if task.kind == "span":
         return
@@ -219,6 +240,13 @@ def _check_columns(task: Task, split: str) -> None:
             raise InputError(
                 f"`columns` of a {task.kind} task may hold {', '.join(needed + optional)}. "
                 f"Received: {role!r}"
+            )
+    result = needed[-1]  # what is predicted
+    for role in ("text_a", "text_b", "words"):
+        if role in columns and columns[role] == columns.get(result):
+            raise InputError(
+                f"`columns` should name different columns for `{role}` and `{result}` (split "
+                f"{split!r}). Received: {columns[role]!r} for both"
             )
     hidden = {"label", "tags"} if split in task.test else set()
     for role in needed:
@@ -261,6 +289,11 @@ def load_task(name_or_json_path: str) -> Task:
     name = name_or_json_path.strip()
     if name.endswith(".json") or os.path.isfile(name):
         return declaration.read(name)
+    if os.path.isdir(name) and name.lower() not in {*glue.TASKS, *glue.ALIASES}:
+        raise InputError(
+            f"The task should be a name, or the path of a JSON file that declares a task. "
+            f"Received: {name_or_json_path!r}, a folder"
+        )
     key = glue.ALIASES.get(name.lower(), name.lower())
     if key in glue.TASKS:
         return glue.TASKS[key]
