@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from errors import InputError
@@ -303,6 +304,24 @@ def load_task(name_or_json_path: str) -> Task:
         f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
         f"declares a task{hint}. Received: {name_or_json_path!r}"
     )
+
+
+def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
+    """`load_task` of each.
+
+    Raises:
+        InputError: as of `load_task`; or two tasks have the same name, and so the same results.
+    """
+    tasks = [load_task(name) for name in names_or_json_paths]
+    first: dict[str, tuple[Task, str]] = {}
+    for task, said in zip(tasks, names_or_json_paths):
+        other, before = first.setdefault(task.name, (task, said))
+        if task != other:
+            raise InputError(
+                f"{said}: each task should have a `name` of its own, which is that of the file if "
+                f"the declaration gives none. Received: {task.name!r}, as {before} has"
+            )
+    return tasks
 
 
 def read_split(task: Task, data_dir: str, split: str) -> list[Example]:

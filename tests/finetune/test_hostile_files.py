@@ -13,7 +13,7 @@ from finetune import declaration
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.tables import read_jsonl, read_table
 from finetune.squad.examples import read_squad
-from finetune.task import load_task, read_split, resolve_labels
+from finetune.task import load_task, load_tasks, read_split, resolve_labels
 
 COLUMNS = {"text_a": "review", "label": "stars"}
 TABLE = "stars,review\ngood,fine film\nbad,poor film\n"
@@ -280,6 +280,20 @@ def test_a_task_without_a_name_has_the_files_or_the_folders(tmp_path):
     assert load_task(str(folder / ".json")).name == "reviews"
     with pytest.raises(InputError, match=f"Received: '{folder}', a folder"):
         load_task(str(folder))
+
+
+def test_two_tasks_of_one_name(tmp_path):
+    """Their results would be in one folder."""
+    paths = []
+    for name in ("films", "books"):
+        (tmp_path / name).mkdir()
+        paths.append(str(tmp_path / name / "task.json"))
+        (tmp_path / name / "task.json").write_text(json.dumps(TASK))
+    assert [task.name for task in load_tasks([paths[0], "cola", paths[0]])] == [
+        *("task", "cola", "task")
+    ]
+    with pytest.raises(InputError, match=rf"^{paths[1]}: .*`name`.*'task', as {paths[0]} has"):
+        load_tasks(paths)
 
 
 # ---------------------------------------------------------------- splits
