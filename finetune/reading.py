@@ -34,7 +34,7 @@ def split_path(task: Task, data_dir: str, split: str) -> str:
     places = _places(task, data_dir)
     raise InputError(
         f"{' or '.join(names)}: the {split} split of task {task.name} should be in "
-        f"{' or '.join(places)}. Received: {_listing(places, names)}"
+        f"{' or '.join(dict.fromkeys(places))}. Received: {_listing(places, names)}"
     )
 
 

@@ -203,6 +203,12 @@ def _check_splits(task: Task) -> None:
                 f"`files` should name the file of the split {split!r}. "
                 f"Received: {', '.join(task.files) or 'no files'}"
             )
+    for split, part in task.files.items() if task.format == "tfds" else ():
+        if not task.tfds and "@" not in part:
+            raise InputError(
+                f"`tfds` should name the dataset, or the split {split!r} should be written "
+                f"DATASET@SPLIT in `files`. Received: {part!r}"
+            )
     if set(task.files) - set(task.splits) or set(task.per_split) - set(task.files):
         names = sorted({*task.files, *task.per_split} - set(task.splits))
         raise InputError(

@@ -260,6 +260,7 @@ def test_a_task_without_a_delimiter_is_described_as_before(tmp_path):
         ({"kind": "tagging", "columns": {"words": 0, "tags": 1}}, "`format`.*conll.*'train.csv'"),
         ({"kind": "clasification", "files": {"train": "x"}}, "`kind` should be one of"),
         ({"columns": {"text_a": "review", "label": "review"}}, "different.*'review' for both"),
+        ({"format": "tfds"}, "`tfds` should name the dataset.*DATASET@SPLIT.*'train.csv'"),
         ({"name": ".."}, "`name`.*Received: '..'"),
         ({"name": "a\nb"}, "`name`"),
         ({"name": ""}, "`name` should be a text"),
@@ -313,6 +314,11 @@ def test_what_holds_no_labels(tmp_path, content, message):
     (tmp_path / "train.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):
         resolve_labels(load_task(write_task(tmp_path)), "")
+
+
+def test_a_folder_is_named_once(tmp_path):
+    with pytest.raises(InputError, match=rf"train.csv: .* should be in {tmp_path}\. Received"):
+        resolve_labels(load_task(write_task(tmp_path)), str(tmp_path))
 
 
 def test_a_label_that_is_a_list(tmp_path):
