@@ -296,11 +296,6 @@ def load_task(name_or_json_path: str) -> Task:
     name = name_or_json_path.strip()
     if name.endswith(".json") or os.path.isfile(name):
         return declaration.read(name)
-    if os.path.isdir(name) and name.lower() not in {*glue.TASKS, *glue.ALIASES}:
-        raise InputError(
-            f"The task should be a name, or the path of a JSON file that declares a task. "
-            f"Received: {name_or_json_path!r}, a folder"
-        )
     key = glue.ALIASES.get(name.lower(), name.lower())
     if key in glue.TASKS:
         return glue.TASKS[key]
@@ -309,6 +304,7 @@ def load_task(name_or_json_path: str) -> Task:
     raise InputError(
         f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
         f"declares a task{hint}. Received: {name_or_json_path!r}"
+        f"{', a folder' if os.path.isdir(name) else ''}"
     )
 
 
