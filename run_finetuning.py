@@ -42,7 +42,7 @@ from finetune.sweep import (
     setting_of,
     with_seed,
 )
-from finetune.task import Task, load_task
+from finetune.task import Task, load_task, load_tasks
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
 from model import SIZES, Encoder, EncoderConfig, build_encoder
@@ -180,7 +180,7 @@ class Settings:
         ):
             target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
         return cls(
-            [load_task(name) for name in names],
+            load_tasks(names),
             replace_checked(RunSettings(), {**recipe_run, **run}),
             recipe_hparams,
             per_task,

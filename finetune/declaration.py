@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import InputError
-from files import read_json
-from finetune.task import Task
+from finetune.readers.lines import read_object
+from finetune.task import FORMATS, KINDS, Task
 from training.hyperparameters import field_names
 
 _FORMATS = {
@@ -31,12 +31,17 @@ _METRICS = {
 def read(path: str) -> Task:
     """Reads a declaration; the task's files are looked for beside it, too.
 
+    A task without a name has the file's, without its extension.
+
     Raises:
         InputError: the file is missing, not JSON, or not a correct declaration.
     """
-    values = read_json(path)
-    values.setdefault("name", os.path.splitext(os.path.basename(path))[0])
-    values.setdefault("folders", [os.path.dirname(os.path.abspath(path))])
+    values = read_object(path)
+    folder = os.path.dirname(os.path.abspath(path))
+    stem = os.path.splitext(os.path.basename(path))[0]
+    # ".json" has no stem; results would be in a hidden folder.
+    values.setdefault("name", os.path.basename(folder) if stem.startswith(".") else stem)
+    values.setdefault("folders", [folder])
     return parse(values, path)
 
 
@@ -82,15 +87,29 @@ def parse(values: dict[str, Any], where: str) -> Task:
 
 
 def _format(fields: dict[str, Any], where: str) -> str:
-    """The format by the extension of the training file."""
-    name = fields["files"].get(fields.get("train", "train"), "")
-    extension = os.path.splitext(name if isinstance(name, str) else name[0])[1].lower()
-    if extension not in _FORMATS:
+    """The format by the extension of the training file, which the other files should share."""
+    kind = fields["kind"]
+    if kind not in KINDS:
+        raise InputError(f"{where}: `kind` should be one of {', '.join(KINDS)}. Received: {kind!r}")
+    known = {end: name for end, name in _FORMATS.items() if name in FORMATS[kind]}
+    found = {}
+    for split, name in fields["files"].items():
+        name = name if isinstance(name, str) else name[0]
+        extension = os.path.splitext(name)[1].lower()
+        if extension in known:
+            found.setdefault(known[extension], name)
+        elif split == fields.get("train", "train"):
+            raise InputError(
+                f"{where}: `format` of a {kind} task should be one of {', '.join(FORMATS[kind])}, "
+                f"unless the files' names end in {', '.join(known)}. Received: no format, and "
+                f"{name!r}"
+            )
+    if len(found) > 1:
         raise InputError(
-            f"{where}: `format` should say how the files are written, unless their names end in "
-            f"{', '.join(_FORMATS)}. Received: {name!r}"
+            f"{where}: the files of a task should be of one format; `format` says of which, "
+            f"whatever their names. Received: {', '.join(found.values())}"
         )
-    return _FORMATS[extension]
+    return next(iter(found), FORMATS[kind][0])  # without a training file, which Task misses
 
 
 def _check_metrics(task: Task) -> None:
@@ -99,7 +118,7 @@ def _check_metrics(task: Task) -> None:
 
     if not task.dev:
         raise InputError(
-            "`files` should have a development split, named so as to begin with dev. "
+            "`files` should have a development split, whose name begins with dev or val. "
             f"Received: {', '.join(task.files)}"
         )
     check_metrics(task)
@@ -197,4 +216,5 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "per_split": _object(_layout),
     "lenient": _boolean,
     "folders": _texts,
+    "delimiter": _text_or_null,
 }

@@ -29,12 +29,12 @@ def split_path(task: Task, data_dir: str, split: str) -> str:
     found = _find(task, data_dir, split)
     if found:
         return found
-    name = task.files[split]
-    name = name if isinstance(name, str) else " or ".join(name)
+    names = task.files[split]
+    names = (names,) if isinstance(names, str) else names
     places = _places(task, data_dir)
     raise InputError(
-        f"{name}: the {split} split of task {task.name} should be in {' or '.join(places)}. "
-        f"Received: {_listing(places)}"
+        f"{' or '.join(names)}: the {split} split of task {task.name} should be in "
+        f"{' or '.join(dict.fromkeys(places))}. Received: {_listing(places, names)}"
     )
 
 
@@ -64,6 +64,12 @@ def _find(task: Task, data_dir: str, split: str) -> str | None:
 def _places(task: Task, data_dir: str) -> list[str]:
     """The folders in which a task's files may be, in the order in which they are tried."""
     absolute = [folder for folder in task.folders if os.path.isabs(folder)]
+    if absolute and data_dir and not os.path.isdir(data_dir):  # or it would be passed over
+        what = "a file" if os.path.exists(data_dir) else "no such folder"
+        raise InputError(
+            f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
+            f"Received: {what}"
+        )
     if data_dir:
         below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
         return [*below, data_dir, *absolute]
@@ -86,8 +92,11 @@ def _match(path: str) -> str | None:
     return found[0] if found else None
 
 
-def _listing(folders: list[str]) -> str:
+def _listing(folders: list[str], names: tuple[str, ...]) -> str:
     """What stands in the first of `folders` that exists, for an error message."""
+    for path in (os.path.join(folder, name) for folder in folders for name in names):
+        if os.path.isdir(path):
+            return f"{path}, which is a folder"
     for folder in filter(os.path.isdir, folders):
         names = sorted(os.listdir(folder))
         names = ", ".join([*names[:8], *(["..."] if len(names) > 8 else [])])
@@ -137,8 +146,20 @@ def read_split(task: Task, data_dir: str, split: str) -> list[Example]:
         rows = _with_ids(_rows(task, data_dir, split, place))
         examples = [make(task, split, identity, where, row) for identity, where, row in rows]
     if not examples:
-        raise InputError(f"{place}: the {split} split should hold examples. Received: none")
+        raise _no_examples(task, split, place)
     return examples
+
+
+def _no_examples(task: Task, split: str, place: str) -> InputError:
+    reason = ""
+    if os.path.isfile(place):
+        with open(place, "rb") as file:
+            beginning = file.read(4096).removeprefix(b"\xef\xbb\xbf").strip()
+        if not beginning:
+            reason = " (the file is empty)"
+        elif task.format in ("tsv", "csv") and task.has_header(split) and not task.lenient:
+            reason = " (nothing follows the line of column names)"
+    return InputError(f"{place}: the {split} split should hold examples. Received: none{reason}")
 
 
 def _with_ids(rows: Iterator[Row]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -178,6 +199,7 @@ def _rows(task: Task, data_dir: str, split: str, path: str) -> Iterator[Row]:
         header=task.has_header(split),
         optional=hidden,
         lenient=task.lenient and split not in task.test,
+        delimiter=task.delimiter,
     )
 
 
@@ -185,14 +207,15 @@ def _text_example(task: Task, split: str, identity: str, where: str, row: dict) 
     texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
     for role, text in texts.items():
         if not isinstance(text, str) or not (text.strip() or task.lenient):
-            raise InputError(f"{where}: `{role}` should be a text. Received: {text!r}")
+            wanted = "a text that is not empty" if isinstance(text, str) else "a text"
+            raise InputError(f"{where}: `{role}` should be {wanted}. Received: {text!r:.60}")
     label = row.get("label")
     if split in task.test and (label is None or label == ""):
         label = None
     elif task.kind == "regression":
         label = _number(task, split, where, label)
     else:
-        label = _label_index(task, where, label)
+        label = _label_index(task, split, where, label)
     return TextExample(identity, texts["text_a"], texts.get("text_b"), label)
 
 
@@ -205,9 +228,11 @@ def _number(task: Task, split: str, where: str, label: Any) -> float | None:
     if split in task.test and value == -1.0 < low:
         return None  # what tensorflow-datasets writes for a label that is hidden
     if not low <= value <= high:
+        comma = isinstance(label, str) and label.strip().replace(",", "", 1).isdecimal()
         raise InputError(
             f"{where}: the label should be a number from {low:g} to {high:g} (`label_range` of "
-            f"task {task.name}). Received: {label!r}"
+            f"task {task.name}{', with a decimal point' if comma and ',' in label else ''}). "
+            f"Received: {label!r:.60}"
         )
     return value
 
@@ -221,14 +246,17 @@ def _label_name(label: Any) -> str | None:
     return str(label) if isinstance(label, (str, int, float)) and label != "" else None
 
 
-def _label_index(task: Task, where: str, label: Any) -> int:
+def _label_index(task: Task, split: str, where: str, label: Any) -> int:
     name = _label_name(label)
     if name not in task.labels:
         near = difflib.get_close_matches(str(name), task.labels, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
+        names = ", ".join(task.labels[:40])
+        if len(task.labels) > 40:
+            names += f" and {len(task.labels) - 40:,} others"
+        source = "" if split == task.train else ", as declared or in the training split"
         raise InputError(
-            f"{where}: the label should be one of {', '.join(task.labels)}{hint}. "
-            f"Received: {label!r}"
+            f"{where}: the label should be one of {names}{source}{hint}. Received: {label!r:.60}"
         )
     return task.labels.index(name)
 
@@ -237,14 +265,17 @@ def _tagged_example(task: Task, split: str, identity: str, where: str, row: dict
     words, tags = row["words"], row.get("tags")
     places = row.get("tag_places")
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        raise InputError(f"{where}: `words` should be a list of words. Received: {words!r}")
+        raise InputError(f"{where}: `words` should be a list of words. Received: {words!r:.60}")
     blank = isinstance(tags, list) and tags and all(tag == "_" for tag in tags)
     if split in task.test and (tags is None or (blank and "_" not in task.labels)):
         return TaggedExample(identity, tuple(words), None)  # "_": not annotated, in CoNLL-U
     if not isinstance(tags, list) or len(tags) != len(words):
-        raise InputError(f"{where}: `tags` should be {len(words)} tags. Received: {tags!r}")
+        count = f" ({len(tags)} tags)" if isinstance(tags, list) else ""
+        raise InputError(
+            f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}{count}"
+        )
     indices = (
-        _label_index(task, places[place] if places else where, tag)
+        _label_index(task, split, places[place] if places else where, tag)
         for place, tag in enumerate(tags)
     )
     return TaggedExample(identity, tuple(words), tuple(indices))
@@ -283,15 +314,18 @@ def _read_questions(task: Task, data_dir: str, split: str, path: str) -> list[Qu
 
 
 def _question(row: dict, where: str) -> QuestionExample:
-    texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
+    from finetune.squad.examples import check_answer_start
+
+    answers = row["answers"]
+    if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
+        raise InputError(
+            f"{where}: `answers` should hold lists `text` and `answer_start`. "
+            f"Received: {answers!r:.60}"
+        )
+    texts, starts = answers["text"], answers["answer_start"]
     impossible = bool(row.get("is_impossible", False))
     for text, start in [] if impossible else zip(texts, starts):
-        there = row["context"][max(start, 0) : max(start, 0) + len(text)]
-        if start < 0 or there != text:
-            raise InputError(
-                f"{where}: the answer {text!r} should stand at character {start} of its context."
-                f" Received: {there!r}"
-            )
+        check_answer_start(text, start, row["context"], where)
     return QuestionExample(
         row["id"],
         row["question"],
@@ -311,11 +345,16 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
     for where, row in _rows(task, data_dir, task.train, place):
         values = row["tags"] if task.kind == "tagging" else [row["label"]]
         if not isinstance(values, list):
-            raise InputError(f"{where}: `tags` should be a list of tags. Received: {values!r}")
+            raise InputError(f"{where}: `tags` should be a list of tags. Received: {values!r:.60}")
         names = [_label_name(value) for value in values]
         if None in names:
-            raise InputError(f"{where}: the label should not be empty. Received: {values!r}")
+            number = names.index(None)
+            where, value = row.get("tag_places", {number: where})[number], values[number]
+            wanted = "not be empty" if value in ("", None) else "be a text or a number"
+            raise InputError(f"{where}: the label should {wanted}. Received: {value!r:.60}")
         found.update(names)
+    if not found:
+        raise _no_examples(task, task.train, place)
     if len(found) < 2:
         raise InputError(
             f"{place}: the training split of task {task.name} should have at least two labels. "

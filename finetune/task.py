@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from errors import InputError
@@ -95,6 +96,7 @@ class Task:
             Roles: text_a, text_b, label, id; words, tags for tagging.
         per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
         header: whether tables begin with a line of column names.
+        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
         labels: the label names, in the order of the network's outputs; () where `resolve_labels`
             is to collect them from the training split.
         metrics: keys of finetune.metrics.METRICS; the first is the main one.
@@ -129,6 +131,7 @@ class Task:
     per_split: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     lenient: bool = False
     folders: tuple[str, ...] = ()
+    delimiter: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -139,6 +142,7 @@ class Task:
                 f"{', '.join(FORMATS[self.kind])}. Received: {self.format!r}"
             )
         _check_splits(self)
+        _check_delimiter(self)
         for split in self.files:
             _check_columns(self, split)
         _check_symmetric(self)
@@ -159,7 +163,10 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, which `from_json` turns back into an equal task."""
-        return _lists(dataclasses.asdict(self))
+        values = _lists(dataclasses.asdict(self))
+        if self.delimiter is None:  # runs are compared by this, also those from before the field
+            del values["delimiter"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any], where: str = "task") -> Task:
@@ -184,7 +191,7 @@ def _lists(value: Any) -> Any:
 
 
 def _check_splits(task: Task) -> None:
-    if not task.name or set(task.name) & set("/\\"):
+    if task.name in ("", ".", "..") or not task.name.isprintable() or set(task.name) & set("/\\"):
         raise InputError(f"`name` should be usable as a folder's name. Received: {task.name!r}")
     if not task.metrics:
         raise InputError("`metrics` should name at least one score. Received: ()")
@@ -196,11 +203,32 @@ def _check_splits(task: Task) -> None:
                 f"`files` should name the file of the split {split!r}. "
                 f"Received: {', '.join(task.files) or 'no files'}"
             )
+    for split, part in task.files.items() if task.format == "tfds" else ():
+        if not task.tfds and "@" not in part:
+            raise InputError(
+                f"`tfds` should name the dataset, or the split {split!r} should be written "
+                f"DATASET@SPLIT in `files`. Received: {part!r}"
+            )
     if set(task.files) - set(task.splits) or set(task.per_split) - set(task.files):
         names = sorted({*task.files, *task.per_split} - set(task.splits))
         raise InputError(
             f"Each split should be listed under `train`, `dev` or `test`. "
             f"Received: {', '.join(names)}"
+        )
+
+
+def _check_delimiter(task: Task) -> None:
+    if task.delimiter is None:
+        return
+    if task.format not in ("tsv", "csv"):
+        raise InputError(
+            f"`delimiter` should be given for tables, of format csv or tsv. Received: "
+            f"{task.delimiter!r} and format {task.format!r}"
+        )
+    if len(task.delimiter) != 1 or task.delimiter in '"\r\n\0':
+        raise InputError(
+            f"`delimiter` should be one character that is neither a quotation mark nor a line "
+            f"break. Received: {task.delimiter!r}"
         )
 
 
@@ -219,6 +247,13 @@ def _check_columns(task: Task, split: str) -> None:
             raise InputError(
                 f"`columns` of a {task.kind} task may hold {', '.join(needed + optional)}. "
                 f"Received: {role!r}"
+            )
+    result = needed[-1]  # what is predicted
+    for role in ("text_a", "text_b", "words"):
+        if role in columns and columns[role] == columns.get(result):
+            raise InputError(
+                f"`columns` should name different columns for `{role}` and `{result}` (split "
+                f"{split!r}). Received: {columns[role]!r} for both"
             )
     hidden = {"label", "tags"} if split in task.test else set()
     for role in needed:
@@ -269,7 +304,26 @@ def load_task(name_or_json_path: str) -> Task:
     raise InputError(
         f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
         f"declares a task{hint}. Received: {name_or_json_path!r}"
+        f"{', a folder' if os.path.isdir(name) else ''}"
     )
+
+
+def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
+    """`load_task` of each.
+
+    Raises:
+        InputError: as of `load_task`; or two tasks have the same name, and so the same results.
+    """
+    tasks = [load_task(name) for name in names_or_json_paths]
+    first: dict[str, tuple[Task, str]] = {}
+    for task, said in zip(tasks, names_or_json_paths):
+        other, before = first.setdefault(task.name, (task, said))
+        if task != other:
+            raise InputError(
+                f"{said}: each task should have a `name` of its own, which is that of the file if "
+                f"the declaration gives none. Received: {task.name!r}, as {before} has"
+            )
+    return tasks
 
 
 def read_split(task: Task, data_dir: str, split: str) -> list[Example]:

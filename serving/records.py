@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from errors import InputError
 from finetune.readers.lines import read_lines
-from finetune.readers.tables import Row, parse_json_row, read_table
+from finetune.readers.tables import Column, Row, parse_json_row, read_table
 
 FORMATS = ("lines", "tsv", "csv", "jsonl")
 _EXTENSIONS = {".txt": "lines", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
@@ -46,15 +46,21 @@ class Inputs:
         self.names = list(names)
         self._columns = task["columns"] if task else {}
         self.header = task["header"] if task else True
+        # Of the task's own files, and so of those alone that are in their format.
+        self._delimiters = {task.get("format"): task.get("delimiter")} if task else {}
 
-    def columns(self, known: Iterable[str]) -> dict[str, str | int]:
-        """Input -> the column of that name or of the task's, whichever is known."""
+    def delimiter(self, file_format: str) -> str | None:
+        """What the task's declaration says to stand between the columns of such files."""
+        return self._delimiters.get(file_format)
+
+    def columns(self, known: Iterable[str]) -> dict[str, Column]:
+        """Input -> the column of that name or of the task's, whichever is known, or else both."""
         known = set(known)
-        columns = {name: name for name in self.names}
+        columns: dict[str, Column] = {name: name for name in self.names}
         for name in self.names:
             own = self._columns.get(_ROLES.get(name))
-            if name not in known and own in known:
-                columns[name] = own
+            if name not in known and isinstance(own, str):
+                columns[name] = own if own in known else tuple(dict.fromkeys((name, own)))
         columns["id"] = "id" if "id" in known else self._columns.get("id", "id")
         return columns
 
@@ -136,6 +142,7 @@ def read_records(
     else:
         columns = inputs.columns(_fields(first, file_format)) if header else inputs.numbers()
         settings = {"header": header, "optional": ("id",), "source": source, "refuse": refuse}
+        settings["delimiter"] = inputs.delimiter(file_format)
         rows = read_table(path, file_format == "csv", columns, **settings)
     for where, values in rows:
         identity = values.pop("id", None)

@@ -1,4 +1,4 @@
-"""Tagged sentences: columns separated by blanks (CoNLL shared tasks), and CoNLL-U."""
+"""Tagged sentences: columns between spaces or tabs (CoNLL shared tasks), and CoNLL-U."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ _NOT_A_WORD = re.compile(r"\d+-\d+$|\d+\.\d+$")
 def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True) -> Iterator[Row]:
     """Yields sentences {"words", "tags", "tag_places"} of a file with one word per line.
 
-    Columns stand between tabs or, in files without tabs, spaces; a blank line ends a sentence;
-    "-DOCSTART-" lines are passed over.
+    Columns stand between tabs or, in lines without tabs, spaces; all other whitespace, such as a
+    no-break space, is part of a word. A blank line ends a sentence, and so does a line whose first
+    column is "-DOCSTART-", which is passed over. Tags are taken as they are: no scheme (IOB1, BIO,
+    BIOES) is converted into another.
 
     Args:
         path: the file.
         columns: the numbers, from 0 or negative from the end, of "words" and "tags".
-        tagged: whether there must be tags; if not, "tags" may be missing from `columns`.
+        tagged: whether there must be tags; if not, "tags" may be missing from `columns` or from
+            the file.
 
     Raises:
-        InputError: a column that is not a number, a line with too few or too many columns.
+        InputError: a column that is not a number, a line with too few or too many columns, words
+            and tags in one column.
     """
     for role, column in columns.items():
         if not isinstance(column, int):
@@ -47,14 +51,16 @@ def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True)
                 words, tags, places = [], [], []
             continue
         where = f"{path}, line {number}"
-        width = width or len(fields)
+        if not width:
+            width = len(fields)
+            columns = _within(where, columns, width, tagged)
         if len(fields) != width:
             raise InputError(
                 f"{where}: should have {width} columns, as the lines before. "
-                f"Received: {len(fields)}"
+                f"Received: {len(fields)}, {line[:60]!r}"
             )
         words.append(_field(where, fields, "words", columns["words"]))
-        if tagged or "tags" in columns:
+        if "tags" in columns:
             tags.append(_field(where, fields, "tags", columns["tags"]))
         places.append(where)
     if words:
@@ -62,19 +68,39 @@ def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True)
 
 
 def _split(line: str) -> list[str]:
-    if not line.strip(" \t"):
-        return []
-    return line.split("\t") if "\t" in line else line.strip(" ").split()
+    if "\t" in line and line.strip(" \t"):
+        return [field.strip(" ") for field in line.split("\t")]
+    return [field for field in line.split(" ") if field.strip("\t")]
+
+
+def _within(
+    where: str, columns: dict[str, str | int], width: int, tagged: bool
+) -> dict[str, str | int]:
+    """The columns, counted from 0, of a file of so many; without tags where it has none."""
+    within = {}
+    for role, column in columns.items():
+        if -width <= column < width:
+            within[role] = column % width
+        elif tagged or role != "tags":
+            raise InputError(
+                f"{where}: should have a column {column} for `{role}`. Received: {width} columns"
+            )
+    if within.get("tags") == within["words"]:
+        if tagged:
+            raise InputError(
+                f"{where}: `words` and `tags` should be different columns. Received: column "
+                f"{within['words']} of {width} for both"
+            )
+        del within["tags"]
+    return within
 
 
 def _field(where: str, fields: list[str], role: str, column: int) -> str:
-    if not -len(fields) <= column < len(fields):
-        raise InputError(
-            f"{where}: should have a column {column} for `{role}`. Received: {len(fields)} columns"
-        )
-    if not fields[column].strip():
+    # A no-break space may be all of a word, but is no part of a tag.
+    field = fields[column].strip(" " if role == "words" else None)
+    if not field:
         raise InputError(f"{where}: `{role}` should not be empty. Received: {fields[column]!r}")
-    return fields[column]
+    return field
 
 
 def _sentence(path: str, words: list[str], tags: list[str], places: list[str]) -> Row:

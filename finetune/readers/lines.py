@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
 from errors import InputError
+from files import parse_json
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Byte order marks of other encodings; that of UTF-32 begins as UTF-16's does.
+_ENCODINGS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+# How files begin that are often given in place of text.
+_NO_TEXT = {
+    b"\x1f\x8b": "a gzip file, which should be decompressed",
+    b"BZh": "a bzip2 file, which should be decompressed",
+    b"\xfd7zXZ\x00": "an xz file, which should be decompressed",
+    b"\x28\xb5\x2f\xfd": "a zstd file, which should be decompressed",
+    b"PK\x03\x04": "a zip archive or an Excel workbook, which should be saved as text (CSV)",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook, which should be saved as text (CSV)",
+    b"PAR1": "a Parquet file, which should be written as JSON lines",
+}
 
 
 def read_lines(
@@ -15,27 +34,94 @@ def read_lines(
 ) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, line) of a UTF-8 file; a byte order mark is dropped.
 
+    A file that begins with the byte order mark of UTF-16 or UTF-32 is read as such.
+
     Only a line feed ends a line (with a carriage return before it or not): the official files
     hold carriage returns and Unicode's line separators inside of texts.
 
     Args:
         path: the file.
         keep_ends: whether lines keep what ends them.
-        source: its lines, where it is open already; `path` then only names it in errors.
+        source: its lines in UTF-8, where it is open already; `path` then only names it in errors.
 
     Raises:
-        InputError: the file cannot be opened, or a line is not UTF-8.
+        InputError: the file cannot be opened or is no text, a line is not UTF-8, or all lines end
+            in carriage returns alone.
     """
+    lines = _lines(path) if source is None else source
+    for number, line in enumerate(lines, start=1):
+        if source is None and number == 1:
+            _check_line_feed(path, line)
+        if number == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if not keep_ends:
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield number, _decoded(line, f"{path}, line {number}")
+
+
+def read_object(path: str) -> dict[str, Any]:
+    """The JSON object that a file holds, in an encoding as of `read_lines`.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else; names the line.
+    """
+    lines = enumerate(_lines(path), start=1)
+    text = "".join(_decoded(line, f"{path}, line {number}") for number, line in lines)
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
+        raise InputError(f"{path}, line 1: not JSON (the file is empty)")
     try:
-        with open(path, "rb") if source is None else contextlib.nullcontext(source) as file:
-            for number, line in enumerate(file, start=1):
-                if number == 1:
-                    line = line.removeprefix(_BYTE_ORDER_MARK)
-                if not keep_ends:
-                    line = line.removesuffix(b"\n").removesuffix(b"\r")
-                yield number, _decoded(line, f"{path}, line {number}")
+        return parse_json(text, path)
+    except RecursionError as error:
+        raise InputError(f"{path}: not JSON that can be read (brackets are too deep)") from error
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """The lines of a file, in UTF-8 or wrongly so."""
+    try:
+        with open(path, "rb") as file:
+            encoding = _encoding(path, file.peek(1024))
+            yield from _recoded(path, file, encoding) if encoding else file
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _encoding(path: str, head: bytes) -> str | None:
+    """UTF-16 or UTF-32 by the byte order mark, None for UTF-8; refuses what is no text."""
+    for mark, encoding in _ENCODINGS.items():
+        if head.startswith(mark):
+            return encoding
+    for beginning, what in _NO_TEXT.items():
+        if head.startswith(beginning):
+            raise InputError(f"{path}: the file should be text in UTF-8. Received: {what}")
+    if b"\0" in head.partition(b"\n")[0]:
+        raise InputError(
+            f"{path}, line 1: the file should be text in UTF-8, or in UTF-16 with a byte order "
+            f"mark. Received: NUL bytes (a binary file, or UTF-16 without the mark)"
+        )
+    return None
+
+
+def _recoded(path: str, file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    """The lines of a file of another encoding, in UTF-8."""
+    number = 0
+    try:
+        for line in io.TextIOWrapper(file, encoding, newline="\n"):
+            yield line.encode()
+            number += 1
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: the file begins with the byte order mark of {encoding}, and should be "
+            f"{encoding}. Received: other bytes after line {number} ({error.reason})"
+        ) from error
+
+
+def _check_line_feed(path: str, line: bytes) -> None:
+    """Refuses the first line of a file that is one line for want of line feeds."""
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise InputError(
+            f"{path}: each line should end in a line feed. Received: carriage returns alone"
+        )
 
 
 def _decoded(line: bytes, where: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import difflib
+import functools
+import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from absl import logging
@@ -14,6 +17,14 @@ from errors import InputError
 from finetune.readers.lines import read_lines
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("path, line 3"), and its values by role
+# A column's name, its number from 0, or names of which the first that is there counts.
+Column = str | int | tuple[str, ...]
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+# The messages of the module csv that speak of its own interface.
+_QUOTING = {
+    "unexpected end of data": "a quotation mark that is never closed",
+    "new-line character seen in unquoted field": "a carriage return outside of quotation marks",
+}
 
 
 def _raise(error: InputError) -> None:
@@ -23,13 +34,14 @@ def _raise(error: InputError) -> None:
 def read_table(
     path: str,
     quoted: bool,
-    columns: dict[str, str | int],
+    columns: Mapping[str, Column],
     *,
     header: bool = True,
     optional: Collection[str] = (),
     lenient: bool = False,
     source: Iterable[bytes] | None = None,
     refuse: Callable[[InputError], None] = _raise,
+    delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
 
@@ -38,23 +50,30 @@ def read_table(
         quoted: True for comma-separated values, quoted where needed (RFC 4180); False for
             tab-separated ones in which a quotation mark is a character like any other, as in
             GLUE's files.
-        columns: role -> name, or number from 0, of its column.
+        columns: role -> name, or number from 0, of its column, or several names that it may have.
         header: whether the first line names the columns.
         optional: roles whose column may be missing from the table.
         lenient: whether rows with a wrong number of fields are left out, and counted in the log.
         source: see `read_lines`.
         refuse: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
+        delimiter: the character between columns. None: a tab, or, with `quoted`, a comma; where
+            the first line of a quoted table has the names only between semicolons or tabs, those
+            (with a warning).
 
     Raises:
         InputError: a missing column, a wrong number of fields, broken quoting.
     """
-    records = _csv_records(path, source) if quoted else _tsv_records(path, source)
+    lines = read_lines(path, keep_ends=quoted, source=source)
+    if quoted and header and not delimiter:
+        delimiter, lines = _detect(path, lines, columns, optional)
+    delimiter = delimiter or ("," if quoted else "\t")
+    records = (_csv_records if quoted else _tsv_records)(path, lines, delimiter)
     places, width, skipped = None, 0, []
-    for number, fields in records:
+    for number, last, fields in records:
         where = f"{path}, line {number}"
         if places is None:
-            places = _places(where, columns, fields, header, optional)
+            places = _places(where, columns, fields, header, optional, delimiter)
             width = len(fields)
             if header:
                 continue
@@ -65,7 +84,7 @@ def read_table(
             refuse(
                 InputError(
                     f"{where}: should have {width} fields, as the first line has. "
-                    f"Received: {len(fields)}{_hint(fields, quoted)}"
+                    f"Received: {len(fields)}{_hint(fields, delimiter, number, last)}"
                 )
             )
             continue
@@ -77,75 +96,168 @@ def read_table(
         )  # fmt: skip
 
 
-def _tsv_records(path: str, source: Iterable[bytes] | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in read_lines(path, source=source):
+# Yield (number of the first line, of the last line, fields).
+_Records = Iterator[tuple[int, int, list[str]]]
+
+
+def _tsv_records(path: str, lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
+    for number, line in lines:
         if line:
-            yield number, line.split("\t")
+            yield number, number, line.split(delimiter)
 
 
-def _csv_records(path: str, source: Iterable[bytes] | None) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(path: str, lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
     csv.field_size_limit(2**31 - 1)  # a document may be longer than the default of 131,072
-    lines = (line for _, line in read_lines(path, keep_ends=True, source=source))
-    reader = csv.reader(lines, strict=True)
+    reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
     number = 1  # where the record begins: one with line breaks inside of quotes ends later
     try:
         for fields in reader:
             if fields:
-                yield number, fields
+                yield number, reader.line_num, fields
             number = reader.line_num + 1
     except csv.Error as error:
+        reason = str(error)
+        reason = next((ours for csvs, ours in _QUOTING.items() if reason.startswith(csvs)), reason)
         raise InputError(
-            f"{path}, line {number}: the row that begins here should be comma-separated, with "
-            f'fields that hold a comma, a line break or a quotation mark in "..." and such a mark '
-            f"doubled. Received: {error}"
+            f"{path}, line {number}: the row that begins here should be separated by "
+            f"{_called(delimiter)}, with fields that hold one, a line break or a quotation mark in "
+            f'"..." and such a mark doubled. Received: {reason}'
         ) from error
 
 
-def _hint(fields: list[str], quoted: bool) -> str:
+def _called(delimiter: str) -> str:
+    return _SEPARATORS.get(delimiter, repr(delimiter))
+
+
+def _detect(
+    path: str,
+    lines: Iterator[tuple[int, str]],
+    columns: Mapping[str, Column],
+    optional: Collection[str],
+) -> tuple[str, Iterator[tuple[int, str]]]:
+    """What separates the columns, by the first line that is not blank; and all the lines."""
+    head = list(itertools.islice(lines, 1))
+    while head and not head[-1][1].strip():
+        following = next(lines, None)
+        if following is None:
+            break
+        head.append(following)
+    line = head[-1][1] if head else ""
+    roles = [role for role, column in columns.items() if not isinstance(column, int)]
+    roles = [role for role in roles if role not in optional] or roles
+    for delimiter in _SEPARATORS if roles else ():
+        names = _header_names(line, delimiter)
+        if all(any(name in names for name in _names(columns[role])) for role in roles):
+            if delimiter != ",":
+                _say_once(path, delimiter)
+            return delimiter, itertools.chain(head, lines)
+    return ",", itertools.chain(head, lines)
+
+
+@functools.cache
+def _say_once(path: str, delimiter: str) -> None:
+    """A training split is read twice where its labels are collected."""
+    print(
+        f"warning: {path}: read as separated by {_called(delimiter)}, as its first line is; "
+        f'"delimiter": {json.dumps(delimiter)} in a task\'s declaration says so',
+        file=sys.stderr,
+    )
+
+
+def _header_names(line: str, delimiter: str) -> list[str]:
+    try:
+        rows = list(csv.reader([line], delimiter=delimiter, strict=True))
+    except csv.Error:
+        return []
+    return [name.strip() for name in rows[0]] if rows else []
+
+
+def _names(column: Column) -> tuple[str | int, ...]:
+    return column if isinstance(column, tuple) else (column,)
+
+
+def _hint(fields: list[str], delimiter: str, first: int, last: int) -> str:
     if len(fields) == 1:
-        return f" (is the file separated by {'commas' if quoted else 'tabs'}?)"
+        return f" (is the file separated by {_called(delimiter)}?)"
+    if last > first:
+        return f" (the row goes on to line {last}: is a quotation mark not closed?)"
     return ""
 
 
 def _places(
     where: str,
-    columns: dict[str, str | int],
+    columns: Mapping[str, Column],
     fields: list[str],
     header: bool,
     optional: Collection[str],
+    delimiter: str,
 ) -> dict[str, int]:
     """Role -> position in a row, from the first row of the table."""
     names = [field.strip() for field in fields]
-    places = {}
+    places: dict[str, int] = {}
     for role, column in columns.items():
+        found: list[int] = []
         if isinstance(column, int):
             found = [column % len(fields)] if -len(fields) <= column < len(fields) else []
-        elif header:
-            found = [place for place, name in enumerate(names) if name == column]
-        else:
+        elif not header:
             raise InputError(
                 f"{where}: a table without a header needs the number of the column of `{role}`, "
-                f"counted from 0. Received: {column!r}"
+                f"counted from 0. Received: {_either(column)}"
             )
+        for own in () if isinstance(column, int) else _names(column):
+            found = found or [place for place, name in enumerate(names) if name == own]
         if len(found) == 1:
             places[role] = found[0]
         elif found or role not in optional:
+            again = f" ({len(found)} of that name)" if found else ""
+            hint = "" if found else _separator_hint(fields, delimiter)
+            near = _nearest(column, names) if header and len(names) > 1 else ""
+            received = _listed(names) if header else f"{len(fields)} columns"
             raise InputError(
-                f"{where}: there should be one column {column!r} for `{role}`"
-                f"{_nearest(column, names) if header else ''}. "
-                f"Received: {', '.join(names) if header else f'{len(fields)} columns'}"
+                f"{where}: there should be one column {_either(column)} for `{role}`{near}. "
+                f"Received: {received}{again}{hint}"
             )
+    label, texts = places.get("label"), ("text_a", "text_b")
+    if label is not None and label in [places.get(text) for text in texts]:
+        raise InputError(
+            f"{where}: the label should have a column of its own. Received: column {label} for "
+            f"label and text"
+        )
     return places
 
 
-def _nearest(name: str | int, names: list[str]) -> str:
-    near = difflib.get_close_matches(str(name), names, n=1)
-    return f" (did you mean {near[0]!r}?)" if near and near[0] != name else ""
+def _either(column: Column) -> str:
+    return " or ".join(map(repr, _names(column)))
+
+
+def _listed(names: Collection[str]) -> str:
+    """Names for an error message, which is one line and not too long."""
+    text = ", ".join(names)
+    text = text if text.isprintable() else ", ".join(map(repr, names))
+    return text if len(text) <= 300 else f"{text[:300]} ..."
+
+
+def _separator_hint(fields: list[str], delimiter: str) -> str:
+    """What may separate the columns, where one column is all there is."""
+    if len(fields) > 1:
+        return ""
+    others = [called for mark, called in _SEPARATORS.items() if mark in fields[0]]
+    if others:
+        return f" (is it separated by {others[0]}? say so with `delimiter`)"
+    return f" (if the file is not separated by {_called(delimiter)}, say so with `delimiter`)"
+
+
+def _nearest(column: Column, names: list[str]) -> str:
+    for own in _names(column):
+        near = difflib.get_close_matches(str(own), names, n=1)
+        if near and near[0] != own:
+            return f" (did you mean {near[0]!r}?)"
+    return ""
 
 
 def read_jsonl(
     path: str,
-    columns: dict[str, str | int],
+    columns: Mapping[str, Column],
     *,
     optional: Collection[str] = (),
     source: Iterable[bytes] | None = None,
@@ -162,7 +274,7 @@ def read_jsonl(
 
 
 def parse_json_row(
-    where: str, line: str, columns: dict[str, str | int], optional: Collection[str] = ()
+    where: str, line: str, columns: Mapping[str, Column], optional: Collection[str] = ()
 ) -> dict[str, Any]:
     """The values, by role, of a line that is a JSON object; arguments as `read_jsonl`'s.
 
@@ -176,22 +288,32 @@ def parse_json_row(
         if isinstance(error, json.JSONDecodeError):
             reason = f"{error.msg} at character {error.pos + 1}"
         raise InputError(
-            f"{where}: should be one JSON object. Received: {line[:60]!r} ({reason})"
+            f"{where}: should be one JSON object. Received: {line[:60]!r} ({reason}"
+            f"{_json_hint(line)})"
         ) from error
     if not isinstance(record, dict):
-        raise InputError(f"{where}: should be one JSON object. Received: {line[:60]!r}")
+        raise InputError(
+            f"{where}: should be one JSON object. Received: {line[:60]!r}{_json_hint(line)}"
+        )
     row = {}
     for role, key in columns.items():
-        if key in record:
-            row[role] = record[key]
+        own = next((name for name in _names(key) if name in record), None)
+        if own is not None:
+            row[role] = record[own]
         elif role not in optional:
             raise InputError(
-                f"{where}: there should be the key {key!r} for `{role}`"
-                f"{_nearest(key, list(record))}. Received: {', '.join(record)}"
+                f"{where}: there should be the key {_either(key)} for `{role}`"
+                f"{_nearest(key, list(record))}. Received: {_listed(record) or 'no keys'}"
             )
     if "\\u" in line:
         _check_surrogates(where, row)
     return row
+
+
+def _json_hint(line: str) -> str:
+    if line.strip() == "{":
+        return "; each object should be on one line"
+    return "; objects should not be in an array" if line.lstrip().startswith("[") else ""
 
 
 def _check_surrogates(where: str, row: dict[str, Any]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import files
 from errors import InputError
+from finetune.readers.lines import read_object
 from finetune.task import QuestionExample
+
+_KINDS = {str: "a text", int: "a whole number", list: "a list"}
 
 
 def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
@@ -25,14 +27,15 @@ def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
 
     Raises:
         InputError: not JSON, a missing key, an answer that is not where it should be, an id that
-            occurs twice, no question at all. Names the question.
+            occurs twice, no question at all. Names the question, by its place ("data[0]") where it
+            has no id.
     """
     examples: dict[str, QuestionExample] = {}
-    for article in _member(_read(path), "data", list, path):
-        for paragraph in _member(article, "paragraphs", list, path):
-            context = _text(paragraph, "context", path)
-            for question in _member(paragraph, "qas", list, path):
-                example = _example(question, context, path, training)
+    for article, at_article in _members(read_object(path), "data", path, f"{path}, "):
+        for paragraph, place in _members(article, "paragraphs", at_article, f"{at_article}."):
+            context = _text(paragraph, "context", place)
+            for question, at_question in _members(paragraph, "qas", place, f"{place}."):
+                example = _example(question, context, path, at_question, training)
                 if example.id in examples:
                     raise InputError(f"{path}, question {example.id}: the id occurs twice")
                 examples[example.id] = example
@@ -41,13 +44,40 @@ def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
     return list(examples.values())
 
 
-def _example(question: Any, context: str, path: str, training: bool) -> QuestionExample:
-    identifier = _text(question, "id", path)
+def check_answer_start(text: str, start: int, context: str, where: str) -> None:
+    """Checks that an answer stands in its context where it is said to.
+
+    Args:
+        text: the answer.
+        start: the offset of its first character.
+        context: in which it should be.
+        where: what an error begins with.
+
+    Raises:
+        InputError: it does not; says what stands there, and where the answer is nearest to it.
+    """
+    there = context[max(start, 0) : max(start, 0) + len(text)]
+    if start >= 0 and there == text:
+        return
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    found = [place for place in (before, context.find(text, max(start, 0))) if place >= 0]
+    nearest = min(found, key=lambda place: abs(place - start), default=None)
+    hint = "it occurs nowhere there" if nearest is None else f"it stands at {nearest}"
+    raise InputError(
+        f"{where}: the answer {text!r} should stand at character {start} of its context, counted "
+        f"from 0 ({hint}). Received: {there!r}"
+    )
+
+
+def _example(question: Any, context: str, path: str, place: str, training: bool) -> QuestionExample:
+    identifier = _text(question, "id", place)
     where = f"{path}, question {identifier}"
     text = _text(question, "question", where)
     is_impossible = question.get("is_impossible", False)
     if not isinstance(is_impossible, bool):
-        raise InputError(f"{where}: `is_impossible` should be a bool. Received: {is_impossible!r}")
+        raise InputError(
+            f"{where}: `is_impossible` should be true or false. Received: {is_impossible!r:.60}"
+        )
     answers, answer_start = (), None
     if not is_impossible:
         given = _member(question, "answers", list, where, default=None if training else [])
@@ -62,28 +92,18 @@ def _answer_start(answer: Any, context: str, where: str, training: bool) -> int 
     """Checks one answer."""
     text = _text(answer, "text", where)
     if not text.strip():
-        raise InputError(f"{where}: an answer should be more than blanks. Received: {text!r}")
+        raise InputError(f"{where}: an answer should be more than whitespace. Received: {text!r}")
     if not training and answer.get("answer_start") is None:
         return None
     start = _member(answer, "answer_start", int, where)
-    there = context[max(start, 0) : max(start, 0) + len(text)]
-    if start < 0 or there != text:
-        raise InputError(
-            f"{where}: the answer {text!r} should stand at character {start} of its context."
-            f" Received: {there!r}"
-        )
+    check_answer_start(text, start, context, where)
     return start
 
 
-def _read(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8-sig") as file:  # a byte order mark is passed over
-            text = file.read()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: should be UTF-8: {error}") from error
-    return files.parse_json(text, path)
+def _members(item: Any, key: str, where: str, begin: str) -> list[tuple[Any, str]]:
+    """The members of the list `item[key]`, each with its place: `begin` and "data[0]"."""
+    members = _member(item, key, list, where)
+    return [(member, f"{begin}{key}[{index}]") for index, member in enumerate(members)]
 
 
 def _member(item: Any, key: str, kind: type, where: str, default: Any = None) -> Any:
@@ -93,7 +113,7 @@ def _member(item: Any, key: str, kind: type, where: str, default: Any = None) ->
     value = item.get(key, default)
     if not isinstance(value, kind) or isinstance(value, bool):
         received = f"{value!r:.60}" if key in item else f"only {', '.join(item) or 'nothing'}"
-        raise InputError(f"{where}: `{key}` should be a {kind.__name__}. Received: {received}")
+        raise InputError(f"{where}: `{key}` should be {_KINDS[kind]}. Received: {received}")
     return value
 
 

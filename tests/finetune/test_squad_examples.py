@@ -57,21 +57,25 @@ def test_evaluation_needs_neither_answers_nor_places(tmp_path):
     [
         (
             question("q7", CONTEXT, ("London", 24)),
-            "question q7: the answer 'London' should stand at character 24 of its context."
-            " Received: ' Londo'",
+            "question q7: the answer 'London' should stand at character 24 of its context, counted"
+            " from 0 (it stands at 25). Received: ' Londo'",
         ),
         (question("q7", CONTEXT, ("Ada", -3)), "question q7: the answer 'Ada' should stand at"),
-        (question("q7", CONTEXT, ("on.", 40)), "character 40 of its context. Received: ''"),
+        (question("q7", CONTEXT, ("on.", 40)), "character 40 of its context, counted"),
+        (question("q7", CONTEXT, ("on.", 40)), "(it stands at 29). Received: ''"),
+        (question("q7", CONTEXT, ("n", 24)), "(it stands at 23). Received: ' '"),
+        (question("q7", CONTEXT, ("Ada", -3)), "(it stands at 0). Received: 'Ada'"),
+        (question("q7", CONTEXT, ("Paris", 25)), "(it occurs nowhere there). Received: 'Londo'"),
         (question("q7", CONTEXT, "Ada", ("Eve", 0)), "the answer 'Eve' should stand at"),
-        (question("q7", CONTEXT, (" ", 3)), "question q7: an answer should be more than blanks"),
-        (question("q7", CONTEXT, ("Ada", "0")), "`answer_start` should be a int. Received: '0'"),
-        ({"id": "q7", "answers": []}, "question q7: `question` should be a str. Received: only id"),
-        ({"question": "Who?"}, "squad.json: `id` should be a str. Received: only question"),
-        (question(7, CONTEXT, "Ada"), "`id` should be a str. Received: 7"),
+        (question("q7", CONTEXT, (" ", 3)), "q7: an answer should be more than whitespace"),
+        (question("q7", CONTEXT, ("Ada", "0")), "should be a whole number. Received: '0'"),
+        ({"id": "q7", "answers": []}, "q7: `question` should be a text. Received: only id"),
+        ({"question": "Who?"}, "data[0].paragraphs[0].qas[1]: `id` should be a text"),
+        (question(7, CONTEXT, "Ada"), "qas[1]: `id` should be a text. Received: 7"),
         ("Who?", "`id` should be in a JSON object. Received: 'Who?'"),
         (
             question("q7", CONTEXT, "Ada", is_impossible="no"),
-            "question q7: `is_impossible` should be a bool. Received: 'no'",
+            "question q7: `is_impossible` should be true or false. Received: 'no'",
         ),
         (question("q7", CONTEXT, "Ada", text="\ud800"), "`question` holds half a surrogate pair"),
     ],
@@ -131,14 +135,19 @@ def test_an_id_twice(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", r"squad.json, line 1: not JSON"),
+        ("", r"squad.json, line 1: not JSON \(the file is empty\)"),
+        (" \n", r"squad.json, line 1: not JSON \(the file is empty\)"),
         ('{"data":\n[}', r"squad.json, line 2: not JSON"),
         ("[]", r"squad.json: should be a JSON object. Received: list"),
         ('{"dat": []}', r"squad.json: `data` should be a list. Received: only dat"),
         ('{"data": []}', r"squad.json: there is no question in it"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"`context` should be a str"),
-        (json.dumps({"data": [{"title": "x"}]}), r"`paragraphs` should be a list"),
-        ("\xff", r"squad.json: should be UTF-8"),
+        (
+            '{"data": [{"paragraphs": [{"qas": []}]}]}',
+            r"data\[0\].paragraphs\[0\]: `context` should",
+        ),
+        (json.dumps({"data": [{"title": "x"}]}), r"json, data\[0\]: `paragraphs` should be a list"),
+        ("{\n\xff", r"squad.json, line 2: the file should be UTF-8. Received: b'.xff' at byte 1"),
+        ("[" * 100_000, r"squad.json: not JSON that can be read"),
     ],
 )
 def test_errors_of_a_file(tmp_path, content, message):
@@ -148,5 +157,5 @@ def test_errors_of_a_file(tmp_path, content, message):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(InputError, match=r"none.json: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"none.json: cannot be read .*No such file"):
         read_squad(str(tmp_path / "none.json"), training=False)

@@ -56,6 +56,15 @@ def test_the_signatures_name_goes_first():
     assert values(SINGLE, "review\ttext\na\tb\n", "tsv") == [("b",)]
 
 
+def test_columns_between_semicolons():
+    content = 'review;reply\n"a; b";c\n'
+    assert values(PAIR, content, "csv") == [("a; b", "c")]
+    table = {**task("classification").to_json(), "format": "csv", "delimiter": "|"}
+    assert values(Inputs(["text"], table), "x|review\na|b\n", path="my.csv") == [("b",)]
+    assert values(Inputs(["text"], table), "x\treview\na\tb\n", "tsv") == [("b",)]
+    assert values(PRETRAINED, "x;text\na;b\n", path="my.csv") == [("b",)]
+
+
 def test_tables_without_a_header():
     assert values(PAIR, "a\tb\tc\n", "tsv", header=False) == [("a", "b")]
     assert values(NUMBERED, "yes\ta\nno\tb\n", "tsv") == [("a",), ("b",)]
@@ -137,7 +146,14 @@ def test_formats_are_inferred():
     ("inputs", "file_format", "content", "message"),
     [
         (PAIR, "lines", b"a\n", "lines hold one text each, but text, text_pair are wanted"),
-        (SINGLE, "tsv", b"id\treviw\na\tb\n", "line 1: there should be one column 'text'"),
+        (
+            SINGLE,
+            "tsv",
+            b"id\treviw\na\tb\n",
+            r"line 1: there should be one column 'text' or 'review' .*\(did you mean 'reviw'\?\)",
+        ),
+        (PRETRAINED, "tsv", b"id\treviw\na\tb\n", "one column 'text' for `text`. Received: id"),
+        (SINGLE, "jsonl", b'{"txt": "a"}\n', "line 1: .* key 'text' or 'review' for `text`"),
         (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", "line 3: should have 2 fields"),
         (SINGLE, "csv", b'text\n"a\n', "line 2: the row that begins here"),
         (SINGLE, "jsonl", b'{"text": "a"}\n{"text"}\n', "line 2: should be one JSON object"),

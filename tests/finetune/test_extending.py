@@ -1,0 +1,136 @@
+"""docs/extending.md: its declarations and their example files are read and trained on."""
+
+import json
+import pathlib
+import re
+import shutil
+import textwrap
+
+import pytest
+import tensorflow as tf
+
+from data.vocabulary import Vocabulary
+from finetune import declaration, metrics
+from finetune.hparams import resolve_hparams
+from finetune.task import TaggedExample, Task, load_task
+from finetune.task_data import load_task_data
+from model import build_encoder
+from tests import command_support
+from tests.model_support import TINY
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "extending.md"
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
+LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
+TASKS = {"ner": 7 + 5 + 7, "facts": 4}  # and their words or questions in the training split
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The files that the document shows, by the names that it gives them."""
+    folder = tmp_path_factory.mktemp("extending")
+    for name, content in FILE.findall(TEXT):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(textwrap.dedent(content), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model_dir(folder, tmp_path_factory):
+    """A model directory as pre-training leaves it, of an encoder that has learned nothing."""
+    model_dir = tmp_path_factory.mktemp("model")
+    words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
+    vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(words)))
+    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1)
+    config.save(str(model_dir))
+    vocabulary.save(model_dir)
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
+    tf.train.CheckpointManager(saved, str(model_dir / "checkpoints"), 1).save()
+    hparams = {"model_size": "convbert-tiny", "max_seq_length": 32}
+    hparams["vocabulary"] = vocabulary.digest
+    (model_dir / "hparams.json").write_text(json.dumps({"hparams": hparams}))
+    return model_dir
+
+
+def test_every_field_of_a_declaration_has_a_row():
+    rows = {name for row in re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
+            for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
+    assert set(declaration._CHECKS) - rows == {"lenient", "folders"}  # of the built-in tasks
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_declarations_are_read(folder, model_dir, name):
+    task = load_task(str(folder / name / f"{name}.json"))
+    assert task.name == name
+    config = TINY.replace(vocab_size=1000)
+    hparams = resolve_hparams(LENGTHS, task, config)
+    vocabulary = Vocabulary.load(str(model_dir / "vocab.txt"))
+    data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
+    assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's
+    if name == "ner":
+        assert data.task.labels == ("B-LOC", "B-PER", "I-PER", "O")
+        assert data.train.tokens["tag_weight"].sum() == TASKS[name]
+    else:
+        assert len(data.train.rows["example"]) == TASKS[name]
+    assert list(data.splits) == ["dev"]
+    assert len(data.splits["dev"].examples) == 2
+
+
+@pytest.mark.slow  # needs a minute of two cores: the real command traces and trains two tasks
+def test_the_declarations_are_trained(folder, model_dir, tmp_path):
+    hparams = {"num_train_epochs": 60, "learning_rate": 1e-2, "train_batch_size": 4, **LENGTHS}
+    # Questions are of other facts in the development split: here they are those of the training.
+    shutil.copytree(folder / "facts", tmp_path / "facts")
+    shutil.copy(tmp_path / "facts" / "train.json", tmp_path / "facts" / "dev.json")
+    lines = [
+        [
+            f"--model_dir={model_dir}",
+            f"--task={(tmp_path if name == 'facts' else folder) / name / name}.json",
+            f"--output_dir={tmp_path / 'runs'}",
+            f"--hparams={json.dumps(hparams)}",
+        ]
+        for name in TASKS
+    ]
+    outcomes = tmp_path / "outcomes.json"
+    done = command_support.run("tests/finetuning_driver.py", outcomes, text=json.dumps(lines))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(outcomes.read_text()) == [None, None]
+    scores = {}
+    for path in (tmp_path / "runs").glob("*/*/trial_*/result.json"):
+        result = json.loads(path.read_text())
+        scores[result["task"]] = result["scores"]["dev"]
+    assert set(scores) == set(TASKS)
+    assert list(scores["ner"]) == ["f1", "token_accuracy"]
+    assert scores["ner"]["f1"] > 50  # the sentences are of words that were trained on
+    assert list(scores["facts"])[:2] == ["f1", "exact_match"]
+    assert scores["facts"]["f1"] >= 50  # an untrained network scores 0 to 25
+
+
+@pytest.mark.parametrize(
+    ("tags", "entities"),
+    [
+        # Two neighbours of one type, one of another.
+        ("I-PER I-PER B-PER O I-LOC I-PER", 4),  # IOB1
+        ("B-PER I-PER B-PER O B-LOC B-PER", 4),  # IOB2, BIO
+        ("B-PER E-PER S-PER O S-LOC S-PER", 4),  # BIOES
+        ("B-PER L-PER U-PER O U-LOC U-PER", 3),  # BILOU: the neighbours become one
+        ("O I-PER O O O O", 1),
+    ],
+)
+def test_entities_of_each_scheme(tags, entities):
+    """One entity missing of n found: precision 1, recall (n - 1) / n."""
+    tags = tags.split()
+    labels = tuple(sorted({*tags, "O"}))
+    task = Task("own", "tagging", {"train": "a", "dev": "b"}, "conll", {"words": 0, "tags": 1},
+                ("f1",), test=(), labels=labels)  # fmt: skip
+    words = tuple("abcdef")
+    gold = tuple(labels.index(tag) for tag in tags)
+    found = [TaggedExample("0", words, gold)]
+    assert metrics.score(task, found, [gold]) == {"f1": 100.0}
+    # Without its last entity, one word long in each scheme but the last two.
+    last = max(place for place, tag in enumerate(tags) if tag != "O")
+    fewer = [*gold]
+    fewer[last] = labels.index("O")
+    recall = (entities - 1) / entities
+    expected = 100 * 2 * recall / (1 + recall)
+    assert metrics.score(task, found, [tuple(fewer)])["f1"] == pytest.approx(expected)
