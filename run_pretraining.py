@@ -22,7 +22,7 @@ from absl import app, flags, logging
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
-from errors import InputError, main_with_clear_errors
+from errors import InputError, main_with_clear_errors, require_flags
 from files import read_json
 from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
@@ -71,6 +71,10 @@ flags.DEFINE_bool(
     False,
     "What --continue_from lacks (generator, heads) starts from random weights.",
 )
+NEEDED_FLAGS = {
+    "data_dir": "the folder that build_pretraining_data.py wrote",
+    "model_name": "a name for the run, below DATA_DIR/models/ unless --model_dir is given",
+}
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
 # What the progress bar and the picture show.
@@ -82,6 +86,7 @@ def main(argv: list[str]) -> None:
     """Flags -> hyper-parameters -> objective -> training loop. Checks all before writing any."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    require_flags(FLAGS, NEEDED_FLAGS)
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     hparam_values, run_values = read_settings()
     model_dir = FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
@@ -353,5 +358,4 @@ def report(model_dir: str, step: int) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["data_dir", "model_name"])
     app.run(main_with_clear_errors(main))

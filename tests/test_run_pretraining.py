@@ -267,6 +267,17 @@ def test_mistakes_name_what_is_wrong(data_dir, tmp_path, change, message):
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize("missing", ["data_dir", "model_name"])
+def test_a_missing_flag_is_named_with_what_it_should_be(tmp_path, missing):
+    line = {"data_dir": str(tmp_path), "model_name": "m"}
+    del line[missing]
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS(["run_pretraining.py", *(f"--{name}={value}" for name, value in line.items())])
+        with pytest.raises(InputError, match=f"--{missing} is missing: it should be "):
+            run_pretraining.main(["run_pretraining.py"])
+
+
 def test_nothing_starts_from_what_is_not_there(data_dir, trained, tmp_path):
     with pytest.raises(InputError, match="there is no checkpoint"):
         run(data_dir, tmp_path / "typo", do_train=False, do_eval=True)
