@@ -7,6 +7,9 @@ Run the same command again after an interruption: finished runs are kept, the ot
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import dataclasses
 import hashlib
 import itertools

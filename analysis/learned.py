@@ -9,6 +9,9 @@ masked the same way.
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import numpy as np
 import tensorflow as tf
 from absl import app, flags

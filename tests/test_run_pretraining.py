@@ -3,7 +3,10 @@
 import json
 import os
 import pathlib
+import re
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -324,6 +327,22 @@ def test_bad_folders(data_dir, tmp_path):
     shutil.rmtree(tmp_path / "data" / "pretrain_tfrecords")
     with pytest.raises(InputError, match="no record files"):
         run(str(tmp_path / "data"), tmp_path / "n")
+
+
+@pytest.mark.slow  # needs half a minute: a process of its own imports TensorFlow and trains
+def test_a_run_prints_nothing_of_the_libraries(data_dir, tmp_path):
+    """As README says, so without TF_CPP_MIN_LOG_LEVEL."""
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    line = arguments(data_dir, tmp_path / "m", {}, do_eval=True)
+    done = subprocess.run(
+        [sys.executable, "run_pretraining.py", *line],
+        cwd=command_support.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not re.search(r"cuda|oneDNN|absl::|XLA|rendezvous|tensorflow", done.stderr), done.stderr
 
 
 def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):

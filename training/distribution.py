@@ -8,6 +8,7 @@ import sys
 import tensorflow as tf
 
 from errors import InputError
+from library_logs import silence_compiler
 
 
 def create_strategy(name: str) -> tf.distribute.Strategy:
@@ -20,6 +21,7 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     Raises:
         InputError: another name, or more devices than there are.
     """
+    silence_compiler()
     kind, _, count = name.partition(":")
     if kind not in ("one_device", "mirrored") or (
         count and not re.fullmatch("0*[1-9][0-9]*", count)
