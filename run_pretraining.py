@@ -78,10 +78,7 @@ flags.DEFINE_bool(
     False,
     "What --continue_from lacks (generator, heads) starts from random weights.",
 )
-NEEDED_FLAGS = {
-    "data_dir": "the folder that build_pretraining_data.py wrote",
-    "model_name": "a name for the run, below DATA_DIR/models/ unless --model_dir is given",
-}
+NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
 # What the progress bar and the picture show.
@@ -94,6 +91,8 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, NEEDED_FLAGS)
+    if not FLAGS.model_dir:
+        require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     hparam_values, run_values = read_settings()
     model_dir = FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
