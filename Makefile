@@ -3,7 +3,6 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 QUICKSTART := runs/quickstart
-export TF_CPP_MIN_LOG_LEVEL ?= 3
 export MPLBACKEND ?= Agg
 
 .PHONY: quickstart test test-avx2 test-slow test-perf lint clean

@@ -8,13 +8,15 @@ Run it again to go on after an interruption. See data/build.py for what the fold
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import os
 import sys
 
 from absl import app, flags
 
-# Before TensorFlow is imported: no chatter, and no accelerator, which the builder has no use for.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 from data import build, corpus

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
 class CommandError(Exception):
@@ -25,6 +27,36 @@ class TrainingStopped(CommandError, RuntimeError):
 
 class LossNotFinite(TrainingStopped):
     """The loss or its gradient is NaN or infinite."""
+
+
+def reason(error: Exception) -> str:
+    """What an error of a library says, in one line, to be quoted in an error of ours.
+
+    TensorFlow puts "Graph execution error:" and the place in the graph before what went wrong, and
+    names of nodes and operations around it.
+    """
+    lines = str(getattr(error, "message", None) or error).splitlines()
+    told = [re.sub(_GRAPH_NAMES, "", line).strip() for line in lines if not _GRAPH.match(line)]
+    return next(filter(None, told), type(error).__name__)
+
+
+# Lines of TensorFlow's messages that say where in the graph, and parts of the others that do.
+_GRAPH = re.compile(
+    r'Graph execution error|Detected at node|  File "|    |\d+ root error\(s\) found|\s*\[\[\{\{'
+)
+_GRAPH_NAMES = re.compile(r"\{\{\w*node .*?\}\}| \[Op:\w+\].*|^ *\(\d+\) [A-Z_]+: ")
+
+
+def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
+    """Raises InputError for the first flag of a command that is needed and not given.
+
+    Args:
+        flags: absl's FLAGS.
+        needed: flag -> what it should be.
+    """
+    for name, expectation in needed.items():
+        if not flags[name].value:
+            raise InputError(f"--{name} is missing: it should be {expectation}")
 
 
 def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:

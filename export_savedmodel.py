@@ -7,6 +7,9 @@ It needs nothing but tensorflow and tensorflow_text to be loaded, and none of th
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import json
 import shlex
 from typing import Any

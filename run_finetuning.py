@@ -7,6 +7,9 @@ Run the same command again after an interruption: finished runs are kept, the ot
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import dataclasses
 import hashlib
 import itertools
@@ -19,7 +22,7 @@ import tf_keras
 from absl import app, flags, logging
 
 from data.vocabulary import Vocabulary
-from errors import InputError, LossNotFinite, main_with_clear_errors
+from errors import InputError, LossNotFinite, main_with_clear_errors, require_flags
 from files import read_json
 from finetune.glue import GLUE_TASKS
 from finetune.hparams import (
@@ -96,6 +99,7 @@ def main(argv: list[str]) -> None:
     """Flags -> hyper-parameters -> runs -> report. Reads all files before the first run."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
     tf.get_logger().setLevel("ERROR")  # it warns of tracing again; every run traces its own step
     settings = Settings.read()
@@ -328,5 +332,4 @@ def encoder_creator(config: EncoderConfig):
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["model_dir"])
     app.run(main_with_clear_errors(main))

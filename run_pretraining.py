@@ -7,10 +7,11 @@ Run the same command again after an interruption: it goes on from the last check
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import sys
 
@@ -20,12 +21,13 @@ import tf_keras
 from absl import app, flags, logging
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from data.manifest import read_manifest
+from data.manifest import read_manifest, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError, main_with_clear_errors
+from errors import InputError, main_with_clear_errors, require_flags
 from files import read_json
 from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
+from pretrain.evaluation import evaluate
 from pretrain.hparams import (
     FLAG_NAMES,
     PretrainingHParams,
@@ -53,7 +55,12 @@ flags.DEFINE_string("strategy", None, "one_device, mirrored (all GPUs) or mirror
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Of the arithmetic.")
 flags.DEFINE_bool("xla", None, "Compile the training step.")
 flags.DEFINE_bool("do_train", True, "Train.")
-flags.DEFINE_bool("do_eval", False, "Evaluate on held-out records at every checkpoint.")
+flags.DEFINE_bool(
+    "do_eval",
+    False,
+    "Evaluation on held-out records at every checkpoint; with --nodo_train, of the last one, also"
+    " on a --data_dir that the model was not trained on.",
+)
 flags.DEFINE_string("continue_from", None, "Model directory to take weights, optimizer, step from.")
 flags.DEFINE_enum(
     "continue_optimizer",
@@ -71,6 +78,7 @@ flags.DEFINE_bool(
     False,
     "What --continue_from lacks (generator, heads) starts from random weights.",
 )
+NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
 # What the progress bar and the picture show.
@@ -82,9 +90,15 @@ def main(argv: list[str]) -> None:
     """Flags -> hyper-parameters -> objective -> training loop. Checks all before writing any."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    require_flags(FLAGS, NEEDED_FLAGS)
+    if not FLAGS.model_dir:
+        require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     hparam_values, run_values = read_settings()
     model_dir = FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
+    if FLAGS.do_eval and not FLAGS.do_train:
+        evaluate_only(model_dir, hparam_values, run_values)
+        return
     vocabulary = load_vocabulary(FLAGS.data_dir, hparam_values.get("do_lower_case"))
     hparam_values["do_lower_case"] = vocabulary.do_lower_case
     if FLAGS.continue_from:
@@ -121,6 +135,15 @@ def main(argv: list[str]) -> None:
     files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
         run_controller(hparams, run, trainer, evaluator, model_dir, start)
+
+
+def evaluate_only(model_dir: str, hparam_values: dict, run_values: dict) -> None:
+    """Measures a finished model on the held-out records of --data_dir, its own data or other."""
+    if FLAGS.continue_from:
+        hparam_values = continued_values(
+            hparam_values, FLAGS.continue_from, model_dir, FLAGS.additional_steps
+        )
+    report(model_dir, evaluate(model_dir, FLAGS.data_dir, hparam_values, run_values))
 
 
 class RecordBatches:
@@ -250,9 +273,9 @@ def write_model_directory(
 ) -> None:
     """Makes the model directory self-describing, or refuses one of another configuration."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
-    data = (read_manifest(FLAGS.data_dir) or {}).get("settings")
+    data = settings_digest(FLAGS.data_dir)
     if data is not None:  # folders built by ELECTRA do not say what is in them
-        described["data"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        described["data"] = data
     settings = {**dataclasses.asdict(run), "data_dir": FLAGS.data_dir}
     settings |= {name: FLAGS[name].value for name in CONTINUE_FLAGS}
     if start is not None:
@@ -353,5 +376,4 @@ def report(model_dir: str, step: int) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["data_dir", "model_name"])
     app.run(main_with_clear_errors(main))

@@ -8,6 +8,9 @@ each cell marked as reproduced within 10 % or not, with the reason where not.
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import argparse
 import dataclasses
 import textwrap

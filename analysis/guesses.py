@@ -1,4 +1,4 @@
-"""Guesses of hidden tokens that need no network, only counts of the training text."""
+"""n-gram baselines: predictions of hidden tokens from counts of the training text alone."""
 
 from __future__ import annotations
 
@@ -61,35 +61,44 @@ def _merge(pairs, counts, more_pairs, more_counts):
 
 
 def score_guesses(
-    guesser: BigramGuesser, batches: list[dict[str, np.ndarray]], never_masked: list[int]
+    guesser: BigramGuesser,
+    batches: list[dict[str, np.ndarray]],
+    mask_id: int,
+    never_masked: list[int],
 ) -> dict[str, float]:
-    """Accuracy of each guess on masked held-out tokens.
+    """Accuracy of each baseline on the hidden held-out tokens: those in whose place stands [MASK].
+
+    The other tokens that masking chooses are shown, unchanged or replaced by a random one.
 
     Args:
         guesser: counts of the training text.
         batches: prepared batches, see `pretrain.masking.mask_tokens`.
-        never_masked: ids that are never predicted and so never guessed.
+        mask_id: of [MASK].
+        never_masked: ids that are never predicted.
 
     Returns:
-        `commonest token`, `bigram, left neighbour`, `bigram, both neighbours`, `slots`.
+        `most frequent token`, `bigram, left neighbour`, `bigram, both neighbours`.
     """
     allowed = np.ones(guesser.vocab_size, bool)
     allowed[never_masked] = False
-    commonest = int(np.argmax(guesser.unigrams * allowed))
-    hits, slots = np.zeros(3, np.int64), 0
+    most_frequent = int(np.argmax(guesser.unigrams * allowed))
+    hits, count = np.zeros(3, np.int64), 0
     for batch in batches:
-        for row, slot in zip(*np.nonzero(batch["masked_lm_weights"])):
+        for row, slot in zip(*np.nonzero(hidden_weights(batch, mask_id))):
             seen, position = batch["masked_input_ids"][row], batch["masked_lm_positions"][row, slot]
             answer = batch["masked_lm_ids"][row, slot]
-            slots += 1
-            if allowed[seen[position]]:  # not hidden: every guess, as the model may, copies it
-                hits += seen[position] == answer
-                continue
+            count += 1
             left, right = int(seen[position - 1]), int(seen[min(position + 1, len(seen) - 1)])
             one = guesser.from_left(left, allowed)
-            one = commonest if one is None else one  # a hidden neighbour says nothing
+            one = most_frequent if one is None else one  # a hidden neighbour says nothing
             two = guesser.from_both(left, right, allowed)
-            guesses = (commonest, one, one if two is None else two)
+            guesses = (most_frequent, one, one if two is None else two)
             hits += np.array(guesses) == answer
-    names = ("commonest token", "bigram, left neighbour", "bigram, both neighbours")
-    return {**dict(zip(names, (hits / max(1, slots)).tolist())), "slots": slots}
+    names = ("most frequent token", "bigram, left neighbour", "bigram, both neighbours")
+    return dict(zip(names, (hits / max(1, count)).tolist()))
+
+
+def hidden_weights(batch: dict[str, np.ndarray], mask_id: int) -> np.ndarray:
+    """`masked_lm_weights` of the slots whose token is hidden, float32 [B, P]; 0 of the others."""
+    shown = np.take_along_axis(batch["masked_input_ids"], batch["masked_lm_positions"], axis=1)
+    return batch["masked_lm_weights"] * (shown == mask_id)

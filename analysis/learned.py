@@ -1,91 +1,134 @@
-"""What a pre-trained model has learned, against guesses that need no network.
+"""What a pre-trained model has learned, beside n-gram baselines that need no network.
 
     python -m analysis.learned --data_dir DATA --model_dir MODEL
 
-The model's figures are those of its last evaluation on held-out text (`run_pretraining.py
---do_eval`). The guesses are counted from the training text and scored on the same held-out tokens,
-masked the same way.
+The model and the baselines predict the same hidden tokens of DATA's held-out records: those of the
+model's own evaluation (`run_pretraining.py --do_eval`), masked the same way. DATA need not be what
+the model was trained on, but has its vocabulary. The baselines count DATA's training records.
 """
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from absl import app, flags
 
-from analysis.guesses import BigramGuesser, score_guesses
-from data.input_pipeline import pretraining_dataset, record_files
-from data.vocabulary import Vocabulary
-from errors import InputError, main_with_clear_errors
-from pretrain.load import load_hparams, load_objective
+from analysis.guesses import BigramGuesser, hidden_weights, score_guesses
+from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
+from errors import InputError, main_with_clear_errors, require_flags
+from pretrain.evaluation import HeldoutBatches, check_vocabulary, is_own_data, read_settings
+from pretrain.load import load_objective
+from training import checkpointing, metrics
+from training.distribution import create_strategy
 from training.loop import evaluation_seed
-from training.monitoring import read_metrics
+from training.objective import Objective
+from training.tracing import plain_function
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("data_dir", None, "The data it was trained on.")
-flags.DEFINE_string("model_dir", None, "The model directory.")
+flags.DEFINE_string("data_dir", None, "Data folder, of the model's vocabulary.")
+flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
+NEEDED_FLAGS = {
+    "data_dir": "a folder that build_pretraining_data.py wrote",
+    "model_dir": "a model directory of run_pretraining.py",
+}
 
 
-def masked_heldout_batches(model_dir: str, data_dir: str) -> list[dict[str, np.ndarray]]:
-    """The held-out batches exactly as the model's evaluation masked them."""
-    hparams, run = load_hparams(model_dir)
-    dataset = pretraining_dataset(
-        record_files(data_dir, "heldout"),
-        batch_size=run["eval_batch_size"] or hparams.train_batch_size,
-        max_seq_length=hparams.max_seq_length,
-        seed=0,
-        shuffle=False,
-        repeat=False,
-        drop_remainder=False,
-    )
-    objective = load_objective(model_dir)
+def masked_heldout_batches(
+    objective: Objective, heldout: HeldoutBatches, seed: int, num_steps: int
+) -> list[dict[str, np.ndarray]]:
+    """The first `num_steps` held-out batches (-1: all) as the model's evaluation masks them."""
 
-    @tf.function
+    @plain_function
     def prepare(features, number):
         """The masks that evaluation draws for this batch."""
-        return objective.prepare(features, evaluation_seed(hparams.seed, number))
+        return objective.prepare(features, evaluation_seed(seed, number))
 
-    numbered = dataset.take(run["num_eval_steps"]).enumerate()
     return [
         {name: value.numpy() for name, value in prepare(features, number).items()}
-        for number, features in numbered
+        for number, features in heldout().take(num_steps).enumerate()
     ]
+
+
+def score_model(
+    objective: Objective, batches: list[dict[str, np.ndarray]], mask_id: int
+) -> dict[str, float]:
+    """The metrics of evaluation; those of the masked LM over the hidden tokens alone.
+
+    Args:
+        objective: of the model.
+        batches: from `masked_heldout_batches`.
+        mask_id: of [MASK].
+    """
+
+    @plain_function
+    def measure(batch):
+        """Sums of the metrics of a batch."""
+        return objective.loss(batch, objective.normalizers(batch), None)[1]
+
+    totals = {}
+    for batch in batches:
+        hidden = {**batch, "masked_lm_weights": hidden_weights(batch, mask_id)}
+        sums = measure({name: tf.constant(value) for name, value in hidden.items()})
+        for name, value in sums.items():
+            totals[name] = totals.get(name, 0.0) + value.numpy().astype(np.float64)
+    return metrics.summarize(totals)
 
 
 def count_training_text(data_dir: str, vocab_size: int, max_seq_length: int) -> BigramGuesser:
     """Counts tokens and pairs of the training records."""
+    files = record_files(data_dir, "train")
     dataset = pretraining_dataset(
-        record_files(data_dir, "train"),
+        files,
         batch_size=1024,
         max_seq_length=max_seq_length,
+        vocab_size=vocab_size,
         seed=0,
         shuffle=False,
         repeat=False,
         drop_remainder=False,
     )
     arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
-    return BigramGuesser(vocab_size, arrays)
+    with clear_read_errors(files, max_seq_length, vocab_size):
+        return BigramGuesser(vocab_size, arrays)
 
 
 def main(argv: list[str]) -> None:
     """Prints the table."""
-    rows = [row for row in read_metrics(FLAGS.model_dir) if row["split"] == "heldout"]
-    if not rows:
-        raise InputError(f"{FLAGS.model_dir}: was not evaluated; run_pretraining.py --do_eval does")
-    hparams, _ = load_hparams(FLAGS.model_dir)
-    vocabulary = Vocabulary.load(FLAGS.model_dir)
-    guesser = count_training_text(FLAGS.data_dir, vocabulary.size, hparams.max_seq_length)
-    batches = masked_heldout_batches(FLAGS.model_dir, FLAGS.data_dir)
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    require_flags(FLAGS, NEEDED_FLAGS)
+    data_dir, model_dir = FLAGS.data_dir, FLAGS.model_dir
+    step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+    hparams, run = read_settings(model_dir, {}, {})
+    vocabulary = check_vocabulary(data_dir, model_dir)
+    create_strategy(run.strategy)
+    heldout = HeldoutBatches(data_dir, hparams, run.eval_batch_size)
+    tf_keras.mixed_precision.set_global_policy(hparams.precision)
+    objective = load_objective(model_dir)
+    with clear_read_errors(heldout.files, hparams.max_seq_length, hparams.vocab_size):
+        batches = masked_heldout_batches(objective, heldout, hparams.seed, run.num_eval_steps)
+    guesser = count_training_text(data_dir, vocabulary.size, hparams.max_seq_length)
     never_masked = [vocabulary.ids[t] for t in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
-    print_table(rows[-1], score_guesses(guesser, batches, never_masked))
+    baselines = score_guesses(guesser, batches, vocabulary.mask_id, never_masked)
+    whose = "" if is_own_data(data_dir, model_dir) else ", which the model was not trained on"
+    print(f"\nHeld-out text of {data_dir}{whose}, step {step}")
+    chosen = sum(int(batch["masked_lm_weights"].sum()) for batch in batches)
+    hidden = sum(int(hidden_weights(b, vocabulary.mask_id).sum()) for b in batches)
+    print_table(score_model(objective, batches, vocabulary.mask_id), baselines, hidden, chosen)
 
 
-def print_table(model: dict[str, float], guesses: dict[str, float]) -> None:
-    """The table that `make quickstart` ends with."""
-    slots = guesses.pop("slots")
-    print(f"\nHeld-out text, step {model['step']}: predicting {slots:,} masked tokens")
+def print_table(
+    model: dict[str, float], baselines: dict[str, float], hidden: int, chosen: int
+) -> None:
+    """The table of `make quickstart`: what was predicted of the hidden tokens, and how well."""
+    shown = f"{chosen - hidden:,} of the {chosen:,} chosen tokens are shown and not counted"
+    print(f"Predicting {hidden:,} hidden tokens ({shown})")
     width = 34
-    for name, accuracy in guesses.items():
+    for name, accuracy in baselines.items():
         print(f"  {name:{width}} {accuracy:7.1%}")
     print(f"  {'this model':{width}} {model['masked_lm_accuracy']:7.1%}")
     if "disc_auc" in model:
@@ -95,5 +138,4 @@ def print_table(model: dict[str, float], guesses: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["data_dir", "model_dir"])
     app.run(main_with_clear_errors(main))

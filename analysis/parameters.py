@@ -9,6 +9,9 @@ modelling. Optimizer slots are not counted.
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import argparse
 import math
 from typing import NamedTuple

@@ -12,6 +12,9 @@ or left out is printed. The output appears whole, or not at all.
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 from absl import app, flags, logging
 
 from checkpoints.formats import FORMATS, from_elsewhere, to_elsewhere

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from errors import InputError
+from errors import InputError, reason
 from model import SIZES, Encoder, EncoderConfig
 from pretrain.hparams import (
     PretrainingHParams,
@@ -210,7 +210,7 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     try:
         manager.save(checkpoint_number=conversion.step)
     except tf.errors.OpError as error:
-        raise InputError(f"{folder}: cannot be written ({error.message})") from error
+        raise InputError(f"{folder}: cannot be written ({reason(error)})") from error
 
 
 def load(folder: str) -> Conversion:

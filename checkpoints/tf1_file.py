@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import files
-from errors import InputError
+from errors import InputError, reason
 from training.checkpointing import CHECKPOINT_FOLDER
 
 _READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
@@ -100,10 +100,9 @@ class TensorFile:
         try:
             return np.asarray(self._reader.get_tensor(name))
         except _READING_ERRORS as error:
-            reason = str(error).splitlines()[0]
             raise InputError(
                 f"{self.prefix}: {name} cannot be read, as from a file that was cut short"
-                f" ({reason})"
+                f" ({reason(error)})"
             ) from error
 
 
@@ -156,7 +155,7 @@ def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
             tensors=[tf.constant(tensors[name]) for name in names],
         )
     except tf.errors.OpError as error:
-        raise InputError(f"{prefix}: cannot be written ({error.message})") from error
+        raise InputError(f"{prefix}: cannot be written ({reason(error)})") from error
     folder, name = os.path.split(prefix)
     state = f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n'
     files.write_text(os.path.join(folder, "checkpoint"), state)

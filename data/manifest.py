@@ -7,7 +7,9 @@ none and are read without it.
 from __future__ import annotations
 
 import collections
+import hashlib
 import importlib.metadata
+import json
 import os
 from typing import Any
 
@@ -20,6 +22,14 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
     """The manifest of a data folder, or None where there is none (ELECTRA's own folders)."""
     path = os.path.join(data_dir, MANIFEST)
     return files.read_json(path) if os.path.exists(path) else None
+
+
+def settings_digest(data_dir: str) -> str | None:
+    """SHA-256 of what decides the content of a data folder; None where it has no manifest."""
+    settings = (read_manifest(data_dir) or {}).get("settings")
+    if settings is None:
+        return None
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import files
 from data.streams import untuned
-from errors import InputError
+from errors import InputError, reason
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 _BINARY = ("input_mask", "segment_ids")
@@ -148,10 +148,8 @@ def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, i
                         writer.write(record)
                     count += len(batch)
         except (OSError, tf.errors.OpError) as error:
-            reason = getattr(error, "strerror", None) or getattr(error, "message", str(error))
-            raise InputError(
-                f"{path}: cannot be written after {count} records: {reason}"
-            ) from error
+            why = getattr(error, "strerror", None) or reason(error)
+            raise InputError(f"{path}: cannot be written after {count} records: {why}") from error
     return count, os.path.getsize(path)
 
 
@@ -192,7 +190,7 @@ def count_file(path: str) -> int:
     except tf.errors.NotFoundError:
         raise InputError(f"{path}: there is no such record file") from None
     except tf.errors.DataLossError as error:
-        raise InputError(f"{path}: truncated or corrupt record file: {_reason(error)}") from None
+        raise InputError(f"{path}: truncated or corrupt record file: {reason(error)}") from None
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])  # traced once, not per file
@@ -227,7 +225,7 @@ def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = 
                 )
             check_record(file.read(length), f"{path}: record 0", max_seq_length, vocab_size)
     except tf.errors.OpError as error:
-        raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
+        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
     return True
 
 
@@ -278,10 +276,5 @@ def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) ->
             index += 1
     except tf.errors.OpError as error:
         raise InputError(
-            f"{path}: truncated or corrupt record file after record {index}: {_reason(error)}"
+            f"{path}: truncated or corrupt record file after record {index}: {reason(error)}"
         ) from None
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """TensorFlow's message without the decoration of the op that raised it."""
-    return error.message.split("{{node")[0].split(" [Op:")[0].splitlines()[0].strip()

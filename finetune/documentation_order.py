@@ -11,6 +11,9 @@ Development passages are of entries that pre-training holds out. The folder hold
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import collections
 import dataclasses
 import json

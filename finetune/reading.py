@@ -75,7 +75,8 @@ def _places(task: Task, data_dir: str) -> list[str]:
         return [*below, data_dir, *absolute]
     if not absolute:
         raise InputError(
-            f"Task {task.name} needs --data_dir, the folder of its files. Received: ''"
+            f"--data_dir is missing: it should be the folder of the files of task {task.name}, or"
+            " tfds[:FOLDER] to download them"
         )
     return absolute
 

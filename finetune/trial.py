@@ -220,6 +220,7 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         raise
     finally:
         interrupt.close()
+        trainer.close()
 
 
 def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: FineTuning):

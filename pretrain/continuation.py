@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from errors import InputError
+from errors import InputError, reason
 from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams, generator_config
 from pretrain.load import is_fine_tuned, load_hparams, needed_networks, stored_parts
@@ -112,7 +112,7 @@ class Start:
         except (AssertionError, ValueError) as error:
             raise InputError(
                 f"--continue_from: {self.path} holds other variables, as after a change of"
-                f" objective, generator or optimizer ({str(error).splitlines()[0]})"
+                f" objective, generator or optimizer ({reason(error)})"
             ) from error
 
     def describe(self) -> str:

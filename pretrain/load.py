@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import files
 from data.vocabulary import Vocabulary
-from errors import InputError
+from errors import InputError, reason
 from model import Encoder, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives import build_objective
@@ -133,8 +133,7 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> None:
     except (AssertionError, ValueError) as error:
         raise InputError(
             f"{model_dir}: its checkpoint does not hold the networks that config.json and"
-            f" {HPARAMS_FILE} describe ({str(error).splitlines()[0]})"
+            f" {HPARAMS_FILE} describe ({reason(error)})"
         ) from error
     except (tf.errors.OpError, IndexError, RuntimeError) as error:  # what a cut file gives
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: the checkpoint cannot be read ({reason})") from error
+        raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error

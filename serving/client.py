@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
-from errors import InputError
+from errors import InputError, reason
 from files import read_json
 from serving.records import WORD_LIST, Inputs, Record, json_keys
 from serving.signature import described
@@ -49,8 +49,9 @@ class Client:
         try:
             self._model = tf.saved_model.load(folder)
         except (OSError, tf.errors.OpError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{folder}: the SavedModel cannot be loaded ({reason})") from error
+            raise InputError(
+                f"{folder}: the SavedModel cannot be loaded ({reason(error)})"
+            ) from error
         self._ask = self._model.signatures[signature]
 
     def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
@@ -79,8 +80,7 @@ class Client:
             outputs = {name: value.numpy() for name, value in self._ask(**inputs).items()}
         except tf.errors.OpError as error:
             places = " to ".join(dict.fromkeys((batch[0].where, batch[-1].where)))
-            reason = str(error.message).splitlines()[0]
-            raise InputError(f"{places}: the model cannot answer ({reason})") from error
+            raise InputError(f"{places}: the model cannot answer ({reason(error)})") from error
         return [
             {"id": record.id, **self._row({name: value[i] for name, value in outputs.items()})}
             for i, record in enumerate(batch)

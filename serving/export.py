@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.vocabulary import VOCABULARY_FILE
-from errors import InputError
+from errors import InputError, reason
 from files import new_folder, write_json
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors
@@ -93,8 +93,7 @@ def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[
         try:
             tf.saved_model.save(root, folder, signatures=traced)
         except tf.errors.OpError as error:
-            reason = str(error.message).splitlines()[0]
-            raise InputError(f"{folder}: cannot be written: {reason}") from error
+            raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
     return traced
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from data.vocabulary import Vocabulary
-from errors import InputError
+from errors import InputError, reason
 from files import read_json
 from finetune.hparams import FinetuningHParams, ignores_padding
 from finetune.load import best_run, load_fine_tuned
@@ -192,8 +192,7 @@ def _variable_names(model_dir: str) -> list[str]:
     try:
         return [name for name, _ in tf.train.list_variables(path)]
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: the checkpoint cannot be read ({reason})") from error
+        raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error
 
 
 def _check_finite(model: ServedModel, model_dir: str) -> None:

@@ -10,6 +10,9 @@ status is then 1, too.
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import contextlib
 import itertools
 import json

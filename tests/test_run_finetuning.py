@@ -327,6 +327,8 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
     output = tmp_path / "out"
     cases = [
         (arguments(model_dir, "colla", output), "did you mean cola"),
+        (["--task=cola"], "--model_dir is missing: it should be a model directory"),
+        (arguments(model_dir, "cola", output), "--data_dir is missing: it should be the folder"),
         (arguments(tmp_path, task, output), "config.json"),
         (arguments(strange, task, output), "should have the 66 tokens"),
         (arguments(cased, task, output), "is not what the model was trained with"),

@@ -3,7 +3,10 @@
 import json
 import os
 import pathlib
+import re
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -19,6 +22,7 @@ from errors import InputError, TrainingStopped
 from pretrain.load import load_encoder, load_hparams, load_objective
 from tests import command_support
 from tests.command_support import Command
+from training.loop import evaluation_seed
 from training.monitoring import read_metrics
 
 WORDS = [f"w{i}" for i in range(60)]
@@ -267,6 +271,17 @@ def test_mistakes_name_what_is_wrong(data_dir, tmp_path, change, message):
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize("missing", ["data_dir", "model_name"])
+def test_a_missing_flag_is_named_with_what_it_should_be(tmp_path, missing):
+    line = {"data_dir": str(tmp_path), "model_name": "m"}
+    del line[missing]
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS(["run_pretraining.py", *(f"--{name}={value}" for name, value in line.items())])
+        with pytest.raises(InputError, match=f"--{missing} is missing: it should be "):
+            run_pretraining.main(["run_pretraining.py"])
+
+
 def test_nothing_starts_from_what_is_not_there(data_dir, trained, tmp_path):
     with pytest.raises(InputError, match="there is no checkpoint"):
         run(data_dir, tmp_path / "typo", do_train=False, do_eval=True)
@@ -279,6 +294,131 @@ def test_nothing_starts_from_what_is_not_there(data_dir, trained, tmp_path):
         run(data_dir, tmp_path / "odd", {"train_batch_size": 5}, strategy="mirrored:2")
     run(data_dir, trained, do_train=False, do_eval=True)
     assert read_metrics(str(trained))[-1]["split"] == "heldout"
+
+
+@pytest.fixture(scope="module")
+def other_data(data_dir):
+    """Other text, with the vocabulary of `data_dir`."""
+    folder = pathlib.Path(data_dir).parent
+    rng = np.random.default_rng(1)
+    documents = [
+        "\n".join(" ".join(rng.choice(WORDS[:9], 12)) for _ in range(6)) for _ in range(60)
+    ]
+    (folder / "other.txt").write_text("\n\n".join(documents))
+    options = build.BuildOptions(
+        corpus=str(folder / "other.txt"),
+        corpus_format="text",
+        output_dir=str(folder / "other"),
+        vocab=data_dir,
+        max_seq_length=32,
+        heldout_fraction=0.3,
+        num_shards=2,
+    )
+    build.build(options)
+    return str(folder / "other")
+
+
+def evaluate_only(data_dir, model_dir):
+    """Evaluation as a command line that repeats no setting of the model."""
+    line = [f"--data_dir={data_dir}", "--model_name=m", f"--model_dir={model_dir}"]
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS(["run_pretraining.py", *line, "--nodo_train", "--do_eval"])
+        run_pretraining.main(["run_pretraining.py"])
+
+
+def contents(folder):
+    paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_a_finished_model_is_evaluated_on_other_data(
+    data_dir, other_data, trained, tmp_path, capsys
+):
+    model = tmp_path / "model"
+    shutil.copytree(trained, model)
+    before, rows = contents(model), read_metrics(str(model))
+    for _ in range(2):
+        evaluate_only(other_data, model)
+    said = capsys.readouterr().err
+    assert f"of {other_data} (other data than it was trained on)" in said
+    assert "at step 12 on 8 held-out examples" in said  # two batches of four
+    *kept, row = read_metrics(str(model))
+    assert kept == rows
+    assert (row["step"], row["split"], row["data_dir"]) == (12, "other_heldout", other_data)
+    own = next(row for row in reversed(rows) if row["split"] == "heldout")
+    assert row["loss"] != own["loss"]
+    after = contents(model)
+    assert {name for name in before if before[name] != after[name]} == {"metrics.jsonl"}
+    assert set(after) == set(before)
+    evaluate_only(data_dir, model)  # its own: takes the place of its row
+    again = [row for row in read_metrics(str(model)) if row["split"] == "heldout"][-1]
+    assert {**again, "time": 0} == {**own, "time": 0}
+    assert len(read_metrics(str(model))) == len(rows) + 1
+    run(data_dir, model)  # training knows the directory as it was
+
+
+def test_evaluation_refuses_what_does_not_fit(data_dir, other_data, trained, tmp_path):
+    before = contents(trained)
+    vocabulary = Vocabulary.load(data_dir)
+    shutil.copytree(other_data, tmp_path / "data")
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    manifest["vocabulary_digest"] = "of another"
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="its vocabulary should be that of"):
+        evaluate_only(tmp_path / "data", trained)
+    (tmp_path / "data" / "manifest.json").unlink()
+    Vocabulary(vocabulary.tokens, do_lower_case=False).save(tmp_path / "data")
+    with pytest.raises(InputError, match="its vocabulary should be that of"):
+        evaluate_only(tmp_path / "data", trained)
+    with pytest.raises(InputError, match=r"heldout_tfrecords.*max_seq_length=32"):
+        evaluate_only(data_dir.replace("data32", "data64"), trained)
+    with pytest.raises(InputError, match=r"mask_prob: 0\.15 there, 0\.2 now"):
+        run(other_data, trained, {"mask_prob": 0.2}, do_train=False, do_eval=True)
+    assert contents(trained) == before
+
+
+def hidden_accuracy(model_dir, data_dir, batches):
+    """Share of the [MASK]s of the first held-out batches that the model resolves."""
+    objective, mask_id = load_objective(str(model_dir)), Vocabulary.load(data_dir).mask_id
+    files = run_pretraining.record_files(data_dir, "heldout")
+    dataset = run_pretraining.pretraining_dataset(
+        files,
+        batch_size=4,
+        max_seq_length=32,
+        seed=0,
+        shuffle=False,
+        repeat=False,
+        drop_remainder=False,
+    )
+    right = total = 0
+    for number, features in dataset.take(batches).enumerate():
+        batch = objective.prepare(features, evaluation_seed(0, number))
+        best = tf.argmax(objective.generator_logits(batch), -1, output_type=tf.int32)
+        seen = tf.gather(batch["masked_input_ids"], batch["masked_lm_positions"], batch_dims=1)
+        hidden = (seen == mask_id) & (batch["masked_lm_weights"] > 0)
+        right += int(tf.reduce_sum(tf.cast(hidden & (best == batch["masked_lm_ids"]), tf.int32)))
+        total += int(tf.reduce_sum(tf.cast(hidden, tf.int32)))
+    return right / total, total
+
+
+def test_what_was_learned_is_measured_on_the_data_that_is_named(other_data, trained, tmp_path):
+    """Model and baselines on the same hidden tokens, here of other data than the model's own."""
+    shutil.copytree(trained, tmp_path / "m")
+    evaluate_only(other_data, tmp_path / "m")
+    rows = read_metrics(str(tmp_path / "m"))
+    assert f"{rows[-1]['disc_auc']:.3f}" != f"{rows[-2]['disc_auc']:.3f}"
+    line = [f"--data_dir={other_data}", f"--model_dir={tmp_path / 'm'}"]
+    done = command_support.run("-m", "analysis.learned", *line)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[1].startswith(f"Held-out text of {other_data}, which the model was not trained on")
+    accuracy, hidden = hidden_accuracy(tmp_path / "m", other_data, 2)
+    numbers = [int(n) for n in re.findall(r"\d+", told[2])]
+    assert numbers == [hidden, numbers[2] - hidden, numbers[2]]
+    assert numbers[1] > 0
+    models = [line.split()[-1] for line in told if "this model" in line]
+    assert models == [f"{accuracy:.1%}", f"{rows[-1]['disc_auc']:.3f}"]
 
 
 def test_another_vocabulary_is_refused(data_dir, trained, tmp_path):
@@ -313,6 +453,22 @@ def test_bad_folders(data_dir, tmp_path):
     shutil.rmtree(tmp_path / "data" / "pretrain_tfrecords")
     with pytest.raises(InputError, match="no record files"):
         run(str(tmp_path / "data"), tmp_path / "n")
+
+
+@pytest.mark.slow  # needs half a minute: a process of its own imports TensorFlow and trains
+def test_a_run_prints_nothing_of_the_libraries(data_dir, tmp_path):
+    """As README says, so without TF_CPP_MIN_LOG_LEVEL."""
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    line = arguments(data_dir, tmp_path / "m", {}, do_eval=True)
+    done = subprocess.run(
+        [sys.executable, "run_pretraining.py", *line],
+        cwd=command_support.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not re.search(r"cuda|oneDNN|absl::|XLA|rendezvous|tensorflow", done.stderr), done.stderr
 
 
 def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):

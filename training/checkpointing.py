@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 import files
-from errors import InputError, TrainingStopped
+from errors import InputError, TrainingStopped, reason
 from training.hyperparameters import differences
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
@@ -40,11 +40,10 @@ class CheckpointManager(tf.train.CheckpointManager):
         try:
             return super().save(checkpoint_number, check_interval, options)
         except (tf.errors.OpError, OSError) as error:
-            reason = str(error).splitlines()[0]
             last = self.latest_checkpoint or "none"
             raise TrainingStopped(
                 f"{self.directory}: cannot write the checkpoint of step {checkpoint_number}"
-                f" ({reason}); the last good one is {last}"
+                f" ({reason(error)}); the last good one is {last}"
             ) from error
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import tensorflow as tf
 
 from errors import InputError
+from library_logs import silence_compiler
 
 
 def create_strategy(name: str) -> tf.distribute.Strategy:
@@ -19,10 +21,14 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     Raises:
         InputError: another name, or more devices than there are.
     """
+    silence_compiler()
     kind, _, count = name.partition(":")
-    if kind not in ("one_device", "mirrored") or (count and not count.isdigit()):
+    if kind not in ("one_device", "mirrored") or (
+        count and not re.fullmatch("0*[1-9][0-9]*", count)
+    ):
         raise InputError(
-            f"--strategy should be one_device, mirrored or mirrored:N. Received: {name!r}"
+            "--strategy should be one_device, mirrored or mirrored:N, where N is at least 1."
+            f" Received: {name!r}"
         )
     if kind == "one_device":
         if count:
@@ -35,7 +41,7 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
         _split_cpu(wanted)
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
     if not 1 <= wanted <= len(devices):
-        raise InputError(f"--strategy {name}: there are {len(devices)} devices")
+        raise InputError(f"--strategy {name}: the machine has {len(devices)} devices")
     # Collectives between logical CPU devices mix up their tensors when a process has used more than
     # one strategy; summing on one device cannot. None is the default: NCCL between GPUs.
     reduction = None if gpus else tf.distribute.ReductionToOneDevice()

@@ -77,6 +77,15 @@ class Trainer(orbit.AbstractTrainer):
         rate = rate(self.optimizer.iterations - 1) if callable(rate) else rate
         return {**metrics.summarize(sums), "learning_rate": float(tf.convert_to_tensor(rate))}
 
+    def close(self) -> None:
+        """Ends the stream of batches; `train` would begin a new one at the present step.
+
+        What a Python generator feeds has to end before the interpreter does: TensorFlow calls the
+        generator then, and reports FAILED_PRECONDITION.
+        """
+        del self._iterator  # a tf.Module keeps track of what an attribute was before
+        self._iterator = None
+
     def _run_eager(self, iterator, num_steps):
         # The loop from the first step on, so that the graph holds, and optimizes, one step.
         outputs = self._step.get_concrete_function(iterator).structured_outputs

@@ -22,8 +22,8 @@ CURVES_FILE = "curves.png"
 class MetricsLog:
     """Appends one JSON object per line to `metrics.jsonl`: step, split, time, and the metrics.
 
-    A row takes the place of one of the same step and split, which an evaluation of a finished run
-    has when it is repeated.
+    A row takes the place of one of the same step, split and data, which an evaluation of a finished
+    run has when it is repeated.
 
     Args:
         model_dir: the model directory.
@@ -35,24 +35,29 @@ class MetricsLog:
         self._model_dir, self._step = model_dir, step
         self._path = os.path.join(model_dir, METRICS_FILE)
         kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
-        self._logged = {(row["step"], row["split"]) for row in kept}
+        self._logged = set(map(_place, kept))
         self._rewrite(kept)
 
     def _rewrite(self, rows: list[dict]) -> None:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
 
-    def action(self, split: str):
-        """An orbit action that logs what it is given as metrics of `split`."""
+    def action(self, split: str, data_dir: str | None = None):
+        """An orbit action that logs what it is given as metrics of `split`.
+
+        Args:
+            split: of the data.
+            data_dir: what data, if it is not the model's own.
+        """
+        of = {"split": split} | ({"data_dir": data_dir} if data_dir else {})
 
         def log(values: dict[str, float]) -> None:
             step = int(self._step.numpy())
-            row = {"step": step, "split": split, "time": round(time.time(), 3), **values}
-            if (step, split) in self._logged:
+            row = {"step": step, **of, "time": round(time.time(), 3), **values}
+            if _place(row) in self._logged:
                 rows = read_metrics(self._model_dir)
-                others = [r for r in rows if (r["step"], r["split"]) != (step, split)]
-                self._rewrite([*others, row])
+                self._rewrite([*(other for other in rows if _place(other) != _place(row)), row])
                 return
-            self._logged.add((step, split))
+            self._logged.add(_place(row))
             try:
                 with open(self._path, "a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
@@ -60,6 +65,11 @@ class MetricsLog:
                 raise InputError(f"{self._path}: cannot be written: {error.strerror}") from error
 
         return log
+
+
+def _place(row: dict) -> tuple:
+    """What there is one row of."""
+    return row["step"], row["split"], row.get("data_dir")
 
 
 def read_metrics(model_dir: str) -> list[dict]:

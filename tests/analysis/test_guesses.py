@@ -1,9 +1,9 @@
-"""The guesses that a model is compared with, on sentences small enough to count by hand."""
+"""The baselines that a model is compared with, on sentences small enough to count by hand."""
 
 import numpy as np
 import pytest
 
-from analysis.guesses import BigramGuesser, score_guesses
+from analysis.guesses import BigramGuesser, hidden_weights, score_guesses
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, D = range(9)
 TEXT = np.array(
@@ -33,16 +33,18 @@ def test_guesses(guesser):
     assert guesser.from_both(C, MASK, ALLOWED) is None
 
 
-def test_scores(guesser):
+def test_only_hidden_tokens_are_scored(guesser):
+    """D is chosen and shown, in the first row unchanged, in the second replaced: neither counts."""
     batch = {
-        "masked_input_ids": np.array([[CLS, A, MASK, D, SEP], [CLS, MASK, C, D, SEP]]),
-        "masked_lm_positions": np.array([[2, 3, 0], [1, 0, 0]]),
-        "masked_lm_ids": np.array([[B, D, 0], [A, 0, 0]]),
-        "masked_lm_weights": np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+        "masked_input_ids": np.array([[CLS, A, MASK, D, SEP], [CLS, MASK, C, A, SEP]]),
+        "masked_lm_positions": np.array([[2, 3, 0], [1, 3, 0]]),
+        "masked_lm_ids": np.array([[B, D, 0], [C, D, 0]]),
+        "masked_lm_weights": np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]]),
     }
-    scores = score_guesses(guesser, [batch], [PAD, CLS, SEP, MASK])
-    assert scores.pop("slots") == 3
-    # D is shown, so all copy it; C is the commonest; A came after [CLS] three times of four.
+    assert hidden_weights(batch, MASK).tolist() == [[1, 0, 0], [1, 0, 0]]
+    scores = score_guesses(guesser, [batch], MASK, [PAD, CLS, SEP, MASK])
+    # B came most often after A; the most frequent token is C; A came most often after [CLS], but
+    # between [CLS] and C, both A (3 of 4, then 1 of 3) and C (1 of 4, then 1 of 4) did.
     assert scores == pytest.approx(
-        {"commonest token": 1 / 3, "bigram, left neighbour": 1.0, "bigram, both neighbours": 1.0}
+        {"most frequent token": 0.5, "bigram, left neighbour": 0.5, "bigram, both neighbours": 0.5}
     )

@@ -1,6 +1,8 @@
 """Heads, the layer-wise learning rates, and that padding changes nothing."""
 
 import dataclasses
+import gc
+import threading
 
 import numpy as np
 import pytest
@@ -238,3 +240,28 @@ def test_each_kind_has_its_head(name, kind):
     assert kind in (None, head.name)
     features = random_features(2, 16, [16, 9])
     assert FineTuning(build_encoder(TINY), head).predict(features)
+
+
+def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
+    """Left to the end of the interpreter, TensorFlow would report FAILED_PRECONDITION."""
+    ended = threading.Event()
+    rows_before = TrainingBatches.rows
+
+    def noted(self, start_step=0):
+        try:
+            yield from rows_before(self, start_step)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(TrainingBatches, "rows", noted)
+    gc.disable()  # what the trainer refers to, and is referred to by, shall not decide
+    try:
+        trainer = trainer_of(objective_of("classification"), rows("classification"))
+        first = trainer.train(tf.constant(1))
+        assert not ended.is_set()
+        trainer.close()
+        assert ended.wait(60)
+    finally:
+        gc.enable()
+    assert first["loss"] != trainer.train(tf.constant(1))["loss"]  # it begins anew
+    trainer.close()

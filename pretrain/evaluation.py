@@ -1,0 +1,180 @@
+"""Evaluating a pre-trained model on held-out records: those of its own data, or of other data."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+import files
+from data.input_pipeline import (
+    clear_read_errors,
+    count_records,
+    pretraining_dataset,
+    record_files,
+)
+from data.manifest import read_manifest, settings_digest
+from data.vocabulary import SWITCHES_FILE, Vocabulary
+from errors import InputError
+from pretrain.hparams import PretrainingHParams, RunSettings, resolve_hparams
+from pretrain.load import load_hparams, load_objective
+from training import checkpointing, monitoring
+from training.distribution import create_strategy
+from training.hyperparameters import replace_checked
+from training.loop import Evaluator
+
+OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
+_ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
+
+
+class HeldoutBatches:
+    """Creates the dataset of one pass over the held-out records of a data folder.
+
+    Args:
+        data_dir: the data folder.
+        hparams: of the model.
+        batch_size: over all devices.
+
+    Attributes:
+        files: the record files.
+
+    Raises:
+        InputError: there are none, or of another length or vocabulary.
+    """
+
+    def __init__(self, data_dir: str, hparams: PretrainingHParams, batch_size: int):
+        self.files = record_files(data_dir, "heldout")
+        self._hparams, self._batch_size = hparams, batch_size
+        self()  # looks at the files, so that errors come early
+
+    def __call__(self) -> tf.data.Dataset:
+        """The batches, in the order of the files."""
+        return pretraining_dataset(
+            self.files,
+            batch_size=self._batch_size,
+            max_seq_length=self._hparams.max_seq_length,
+            vocab_size=self._hparams.vocab_size,
+            seed=0,
+            shuffle=False,
+            repeat=False,
+            drop_remainder=False,
+        )
+
+    def examples(self, num_steps: int) -> int:
+        """How many examples the first `num_steps` batches hold; -1: all batches."""
+        total = sum(count_records(self.files).values())
+        return total if num_steps < 0 else min(total, num_steps * self._batch_size)
+
+
+def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
+    """The vocabulary of a model, which the records of a data folder must have been built with.
+
+    Raises:
+        InputError: other tokens or another casing.
+    """
+    vocabulary = Vocabulary.load(model_dir)
+    digest = (read_manifest(data_dir) or {}).get("vocabulary_digest")
+    if digest is None:  # folders built by ELECTRA do not say how their text was cased
+        casing = {name: getattr(vocabulary, name) for name in ("do_lower_case", "strip_accents")}
+        said = os.path.exists(os.path.join(data_dir, SWITCHES_FILE))
+        digest = Vocabulary.load(data_dir, **({} if said else casing)).digest
+    if digest != vocabulary.digest:
+        raise InputError(
+            f"{data_dir}: its vocabulary should be that of {model_dir}; build the data with"
+            f" --vocab {model_dir}"
+        )
+    return vocabulary
+
+
+def is_own_data(data_dir: str, model_dir: str) -> bool:
+    """Whether the model in `model_dir` was trained on the data in `data_dir`."""
+    record = files.read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
+    trained_on, digest = record["hparams"].get("data"), settings_digest(data_dir)
+    if trained_on is not None and digest is not None:
+        return trained_on == digest
+    folder = record["run_settings"].get("data_dir")
+    return folder is not None and os.path.realpath(folder) == os.path.realpath(data_dir)
+
+
+def evaluate(
+    model_dir: str, data_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
+) -> int:
+    """Measures the last checkpoint of a model directory on held-out records, and logs it there.
+
+    Of the model directory, only `metrics.jsonl` changes (and TensorBoard's events, of the model's
+    own data). Rows of other data have the split `other_heldout` and name their `data_dir`.
+
+    Args:
+        model_dir: the model directory.
+        data_dir: the data folder, built with the model's vocabulary.
+        hparam_values: hyper-parameters that are said; each must be the model's.
+        run_values: fields of RunSettings that are said.
+
+    Returns:
+        The step of the checkpoint.
+
+    Raises:
+        InputError: there is no such model, or it and the data do not fit together.
+    """
+    step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+    hparams, run = read_settings(model_dir, hparam_values, run_values)
+    check_vocabulary(data_dir, model_dir)
+    own = is_own_data(data_dir, model_dir)
+    strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
+    batch_size, devices = run.eval_batch_size, strategy.num_replicas_in_sync
+    if batch_size % devices:
+        raise InputError(
+            f"the heldout batch should be divisible by the {devices} devices."
+            f" Received: {batch_size}"
+        )
+    batches = HeldoutBatches(data_dir, hparams, batch_size)
+    tf_keras.mixed_precision.set_global_policy(hparams.precision)
+    with strategy.scope():
+        objective = load_objective(model_dir)
+    evaluator = Evaluator(objective, batches, seed=hparams.seed, strategy=strategy)
+    with clear_read_errors(batches.files, hparams.max_seq_length, hparams.vocab_size):
+        values = evaluator.evaluate(tf.constant(run.num_eval_steps))
+    log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
+    if own:
+        log.action("heldout")(values)
+        write_summaries(os.path.join(model_dir, "heldout"), step, values)
+    else:
+        log.action(OTHER_SPLIT, data_dir=os.path.abspath(data_dir))(values)
+    whose = "its own data" if own else "other data than it was trained on"
+    print(
+        f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
+        f" held-out examples of {data_dir} ({whose})",
+        file=sys.stderr,
+    )
+    return step
+
+
+def read_settings(
+    model_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
+) -> tuple[PretrainingHParams, RunSettings]:
+    """The model's hyper-parameters, and its settings of evaluation unless others are said.
+
+    Raises:
+        InputError: a hyper-parameter is said that is not the model's.
+    """
+    saved, saved_run = load_hparams(model_dir)
+    described = dataclasses.asdict(saved)
+    hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
+    checkpointing.refuse_other_run(model_dir, described, dataclasses.asdict(hparams), _ADVICE)
+    settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
+    run = replace_checked(RunSettings(), settings | run_values)
+    size = run.eval_batch_size or hparams.train_batch_size
+    return hparams, dataclasses.replace(run, eval_batch_size=size)
+
+
+def write_summaries(folder: str, step: int, values: dict[str, float]) -> None:
+    """Adds metrics to TensorBoard's events in a folder."""
+    writer = tf.summary.create_file_writer(folder)
+    with writer.as_default(step=step):
+        for name, value in values.items():
+            tf.summary.scalar(name, value)
+    writer.close()

@@ -1,0 +1,70 @@
+"""What stands on a user's terminal is ours, not what TensorFlow's libraries note."""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.command_support import ROOT
+
+FOLDERS = (".", "analysis", "checkpoints", "finetune", "serving")  # benchmarks set their own
+COMMANDS = sorted(
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).glob("*.py")
+    if 'if __name__ == "__main__":' in path.read_text()
+)
+NOISE = ("cuda", "cuInit", "oneDNN", "absl::", "Compiled cluster", "FAILED_PRECONDITION", "XLA")
+
+
+def quiet_environment():
+    return {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+
+
+def test_there_are_commands():
+    assert {"run_pretraining.py", "learned.py", "predict.py"} < {path.name for path in COMMANDS}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_imports_it_first(path):
+    imports = [
+        node
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        and getattr(node, "module", None) != "__future__"
+    ]
+    assert isinstance(imports[0], ast.Import)
+    assert [alias.name for alias in imports[0].names] == ["library_logs"]
+
+
+CODE = """
+import library_logs
+import tensorflow as tf
+from training.distribution import create_strategy
+from training.tracing import plain_function
+create_strategy("one_device")
+assert float(plain_function(lambda x: tf.tanh(x) + 1, jit_compile=True)(tf.constant(0.0))) == 1.0
+"""
+
+
+def test_importing_tensorflow_and_compiling_say_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        cwd=ROOT,
+        env=quiet_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not [line for line in done.stderr.splitlines() if any(n in line for n in NOISE)]
+
+
+def test_what_is_set_is_left():
+    code = "import os, library_logs; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    environment = {**quiet_environment(), "TF_CPP_MIN_LOG_LEVEL": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "0\n", done.stderr
