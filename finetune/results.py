@@ -138,6 +138,14 @@ def collapse(result: dict[str, Any]) -> str:
     return "; ".join(f"{split}: {why}" for split, why in result["collapsed"].items())
 
 
+def undefined(result: dict[str, Any]) -> list[str]:
+    """A run's undefined scores with the reason, such as "dev spearman: every gold label is 3"."""
+    return [
+        f"{split} {', '.join(reasons)}: {next(iter(reasons.values()))}"
+        for split, reasons in result.get("undefined", {}).items()
+    ]
+
+
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below a folder.
 
