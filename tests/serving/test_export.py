@@ -16,8 +16,11 @@ import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 from errors import InputError
+from finetune import metrics
 from finetune.choice import choose_run
+from finetune.encoding import Encoded
 from finetune.load import load_fine_tuned
+from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
 from serving.export import export, size_on_disk
 from serving.load import load
@@ -165,6 +168,21 @@ def test_loading_a_run_gives_its_network_back(tmp_path):
     for ours, theirs in zip(loaded.objective.variables, objective.variables):
         np.testing.assert_array_equal(ours, theirs)
     assert load_fine_tuned(str(tmp_path), max_seq_length=40).hparams.max_seq_length == 40
+
+
+def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
+    """As predictions/ has it and as it is scored: not clipped."""
+    own = task("regression", label_range=(1.0, 5.0))
+    objective, *_ = fine_tuned(tmp_path / "run", own, num_hidden_layers=1)
+    objective.head.dense.bias.assign_add([9.0])
+    save(tmp_path / "run", tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
+    said = export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    assert "may lie outside" in said["signatures"]["serving_default"]["outputs"]["score"]
+    assert np.all(ask(tmp_path / "saved")["score"] > 5.0)
+    assert "may lie outside `label_range`" in DOCUMENTATION
+    shares = {"score": np.array([9.0], np.float32)}
+    encoded = Encoded(np.array([0, 1]), {}, {"example": np.array([0])}, 0)
+    assert metrics.answers(own, [], encoded, shares, None) == [37.0]
 
 
 def write_result(folder, score, setting, trial, init="pretrained", **more):
