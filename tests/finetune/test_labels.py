@@ -79,7 +79,7 @@ def test_column_names_as_data_are_rejected(tmp_path, kind, split, line):
 
 
 def test_column_names_of_a_test_split_are_no_example(tmp_path):
-    path = declare(tmp_path, ["a,one", "b,two"], labels=["a", "b"])
+    path = declare(tmp_path, ["a,one", "b,two"], labels=["a", "b", "label"])
     values = json.loads((tmp_path / "own.json").read_text())
     values["files"]["test"] = "train.csv"
     (tmp_path / "own.json").write_text(json.dumps(values))
