@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from errors import InputError
 from files import read_json
 from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning, create_head
-from finetune.results import best_settings, group_results, read_results
 from finetune.task import Task
 from model import EncoderConfig, build_encoder
 from pretrain.load import load_vocabulary, restore
@@ -62,27 +60,3 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)
     return FineTuned(objective, task, hparams, vocabulary, record)
-
-
-def best_run(output_dir: str) -> str:
-    """The folder of the best run below an output folder, as the GLUE submission chooses it.
-
-    Of the settings the one of highest median development score, of its runs that of highest score.
-    Runs from random weights are left out where there are others.
-
-    Raises:
-        InputError: no finished run, or runs of several tasks or models.
-    """
-    results, _ = read_results(output_dir)
-    pretrained = [result for result in results if result["init"] == "pretrained"]
-    best = best_settings(group_results(pretrained or results))
-    if len(best) > 1:
-        names = ", ".join(sorted({os.path.join(group.task, "...") for group in best}))
-        raise InputError(
-            f"{output_dir}: should hold the runs of one task and one model; name the folder of one."
-            f" Received: {names}"
-        )
-    (group,) = best
-    return max(group.results, key=lambda result: result["scores"][group.split][group.metric])[
-        "folder"
-    ]

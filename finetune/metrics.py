@@ -70,11 +70,11 @@ def score(
     examples: Sequence[Example],
     answers: Sequence,
     hparams: FinetuningHParams | None = None,
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """The task's metrics, times 100 as the papers print them.
 
-    A score that is not a number, such as the correlation with a constant, is 0; `collapsed` has
-    the reason.
+    A score that is not a number, such as the correlation with a constant, is None; `undefined` has
+    the reason. Where a convention makes it 0 (F1 and Matthews' correlation of constants), it is 0.
 
     Args:
         task: whose `metrics` are wanted.
@@ -105,8 +105,32 @@ def score(
         with warnings.catch_warnings():  # about what is constant or never predicted
             warnings.simplefilter("ignore")
             value = float(METRICS[name][task.kind](task, gold, answers))
-        scores[name] = 100.0 * value if np.isfinite(value) else 0.0
+        scores[name] = 100.0 * value if np.isfinite(value) else None
     return scores
+
+
+def undefined(
+    task: Task, examples: Sequence[Example], answers: Sequence, scores: dict[str, float | None]
+) -> dict[str, str]:
+    """Why scores have no value: metric -> reason, for those that `score` gave as None.
+
+    Args:
+        task: what was predicted.
+        examples: as for `score`.
+        answers: as for `score`.
+        scores: what `score` returned.
+    """
+    without = [name for name, value in scores.items() if value is None]
+    return dict.fromkeys(without, _reason(task, examples, answers)) if without else {}
+
+
+def _reason(task: Task, examples: Sequence[Example], answers: Sequence) -> str:
+    gold = [example.label for example in examples]
+    if len(gold) < 2:
+        return "there is one example only"
+    if len(set(gold)) == 1:
+        return f"every gold label is {gold[0]:.4g}"
+    return collapsed(task, answers) or "the score is not a number"
 
 
 def check_metrics(task: Task) -> None:
@@ -142,7 +166,7 @@ def collapsed(
     """What all answers are, where they are all the same; None where they differ.
 
     Such a run has learned nothing, and its score (0 for Matthews' and other correlations, the
-    share of the commonest label for accuracy) should not hide in an average.
+    share of the most frequent label for accuracy) should not hide in an average.
 
     Args:
         task: what was predicted.

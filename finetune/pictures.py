@@ -117,15 +117,15 @@ class RunColumn:
     Attributes:
         task: where on the horizontal axis.
         series: model and weights; one colour each.
-        values: score of each run.
-        median: of the values.
+        values: score of each run; [] where scores are undefined.
+        median: of the values; None where they are undefined.
         published: figure to compare with, or None.
     """
 
     task: str
     series: str
     values: list[float]
-    median: float
+    median: float | None
     published: float | None
 
 
@@ -159,7 +159,8 @@ def runs_per_task(path: str, columns: Sequence[RunColumn]) -> None:
         places = x + np.linspace(-0.25, 0.25, len(column.values) + 2)[1:-1] * width
         axis.plot(places, column.values, "o", color=color, alpha=0.6, label=label(column.series))
         ends = (x - 0.35 * width, x + 0.35 * width)
-        axis.hlines(column.median, *ends, color=color, linewidth=2)
+        if column.median is not None:
+            axis.hlines(column.median, *ends, color=color, linewidth=2)
         if column.published is not None:
             star = {"color": "black", "markersize": 9, "label": label("published")}
             axis.plot(x, column.published, "*", **star)

@@ -3,11 +3,13 @@
 One JSON object per line and example, in the order of the split's file:
 
     classification  {"id", "prediction": label name, "probabilities": {label name: p}}
-    regression      {"id", "prediction": number in the task's range}
+    regression      {"id", "prediction": number in the unit of the labels}
     tagging         {"id", "words": [...], "prediction": [tag names]}
     span            {"id", "prediction": text, "score": log probability, "null_score"}
 
 and "label" in the same form as "prediction", where the split is labelled (span: all gold answers).
+The number of a regression is not clipped and may lie outside `label_range`; so it is scored, and so
+an exported model answers.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from errors import InputError
+from finetune.labels import refuse_header
 from finetune.readers.tables import Row
 from finetune.task import Example, QuestionExample, TaggedExample, Task, TextExample
 
@@ -205,6 +206,7 @@ def _rows(task: Task, data_dir: str, split: str, path: str) -> Iterator[Row]:
 
 
 def _text_example(task: Task, split: str, identity: str, where: str, row: dict) -> TextExample:
+    refuse_header(task.columns_of(split), where, row)
     texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
     for role, text in texts.items():
         if not isinstance(text, str) or not (text.strip() or task.lenient):

@@ -1,35 +1,38 @@
 """The report of all runs of an output folder: Markdown, CSV and a picture.
 
-    report.md    tables: best setting of each task, the eight-task average, pre-trained against
-                 random weights, collapsed runs, all settings, other scores
+    report.md    tables: best setting of each task, baselines, the eight-task average, pre-trained
+                 against random weights, collapsed runs, all settings, other scores
     report.csv   statistics of every setting, split and metric
     runs.csv     one row per run
     report.png   per task the runs as points, their median, the published figure
 
 Statistics are over the runs of a setting. A run whose predictions are all the same ("collapsed")
-counts in them like any other, and is named.
+counts in them like any other, and is named. So does one whose score is undefined, as 0; where the
+score of every run is undefined, so are the statistics.
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import collections
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from files import write_text
-from finetune import pictures
+from finetune import baselines, pictures
 from finetune.glue import GLUE_TASKS
 from finetune.published import published_rows, published_score
+from finetune.report_csv import runs_csv, summary_csv
 from finetune.results import (
     AVERAGED_METRICS,
     Group,
     Summary,
     best_settings,
+    collapse,
     glue_average,
     group_results,
     read_results,
+    undefined,
 )
 
 REPORT_FILE = "report.md"
@@ -55,8 +58,8 @@ def write_report(output_dir: str) -> str:
     results, unfinished = read_results(output_dir)
     groups = group_results(results)
     best = best_settings(groups)
-    write_text(os.path.join(output_dir, "runs.csv"), _runs_csv(groups, output_dir))
-    write_text(os.path.join(output_dir, "report.csv"), _summary_csv(groups, best))
+    write_text(os.path.join(output_dir, "runs.csv"), runs_csv(groups, output_dir))
+    write_text(os.path.join(output_dir, "report.csv"), summary_csv(groups, best))
     pictures.runs_per_task(os.path.join(output_dir, "report.png"), _columns(best))
     unfinished = [os.path.relpath(folder, output_dir) for folder in unfinished]
     path = os.path.join(output_dir, REPORT_FILE)
@@ -76,7 +79,10 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
         headline = group.headline
         runs = ("median of " if headline.runs > 1 else "") + _count(headline.runs, "run")
         origin = ", random weights" if group.init == "random" else ""
-        parts.append(f"{group.task} {_number(headline.median)} ({group.metric}, {runs}{origin})")
+        found = baselines.compare(group, group.split, group.metric)
+        beside = f"; {found.words()}" if found else ""
+        what = f"{group.metric}, {runs}{origin}{beside}"
+        parts.append(f"{group.task} {_number(headline.median)} ({what})")
     line = "; ".join(parts) or "no runs"
     average, missing = glue_average(best_settings(groups))
     if average is not None and not missing and len(_models(groups)) == 1:
@@ -85,6 +91,12 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
     if collapsed:
         total = sum(len(group.results) for group in groups)
         line += f"; {len(collapsed)} of {total} runs collapsed: {', '.join(collapsed)}"
+    reasons = [f"{group.task} {why}" for group in groups for why in _undefined_reasons(group)]
+    if reasons:
+        line += f"; undefined scores: {'; '.join(dict.fromkeys(reasons))}"
+    single = baselines.single_trials(best_settings(groups))
+    if single:
+        line += f"; one trial decides nothing, use --num_trials: {', '.join(single)}"
     return line
 
 
@@ -105,9 +117,12 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
         _unfinished(unfinished),
         "![scores](report.png)",
         _best_table(best),
+        _single_trials(best),
+        baselines.section(best),
         _average(best),
         _comparison(best),
         _collapsed(groups),
+        _undefined(groups),
         _settings_table(groups, best),
         _other_scores(best),
     ]
@@ -125,7 +140,7 @@ def _unfinished(folders: Sequence[str]) -> str:
 
 
 def _best_table(best: Sequence[Group]) -> str:
-    head = ["task", "score", "model", "weights", "setting", *_STATISTICS, "collapsed", "published"]
+    head = ["task", "score", "model", "weights", "setting", *_CELLS, "published"]
     rows, sources = [], {}
     for group in best:
         found = None
@@ -157,7 +172,11 @@ def _average(best: Sequence[Group]) -> str:
         average, missing = glue_average(mine)
         name = f"{model or 'model'}, {init} weights"
         if average is None:
-            lines.append(f"- {name}: not given, {', '.join(missing)} not run")
+            run = {group.task for group in mine}
+            without = [task for task in missing if task not in run]
+            reasons = [f"{', '.join(without)} not run"] if without else []
+            reasons += [f"{task} undefined" for task in missing if task in run]
+            lines.append(f"- {name}: not given, {'; '.join(reasons)}")
         else:
             lines.append(f"- {name}: **{_number(average)}**")
         if init == "pretrained":
@@ -185,7 +204,8 @@ def _comparison(best: Sequence[Group]) -> str:
                 and (other.task, other.model, other.model_size)
                 == (group.task, group.model, group.model_size)
             ]
-            pairs += [(group, other) for other in same[:1]]
+            both = [other for other in same[:1] if None not in _medians(group, other)]
+            pairs += [(group, other) for other in both]
     if not pairs:
         return ""
     rows, clear = [], 0
@@ -208,7 +228,7 @@ def _collapsed(groups: Sequence[Group]) -> str:
     lines = []
     for group in groups:
         for result in group.collapsed:
-            reasons = "; ".join(f"{split}: {why}" for split, why in result["collapsed"].items())
+            reasons = collapse(result)
             seed = result.get("seed", "unknown")
             lines.append(
                 f"- {group.task}, {group.init} weights, {_setting(group)}, trial "
@@ -222,6 +242,35 @@ def _collapsed(groups: Sequence[Group]) -> str:
     )
 
 
+def _undefined(groups: Sequence[Group]) -> str:
+    lines = [
+        f"- {group.task}, {group.init} weights, {_setting(group)}: {reason}, {_count(runs, 'run')}"
+        for group in groups
+        for reason, runs in _undefined_reasons(group).items()
+    ]
+    if not lines:
+        return ""
+    return (
+        "## Undefined scores\n\nThe correlation with a constant is undefined. Such a run counts as "
+        "0 beside runs that have a score.\n\n" + "\n".join(lines)
+    )
+
+
+def _undefined_reasons(group: Group) -> collections.Counter[str]:
+    """Why scores are undefined, and of how many runs."""
+    return collections.Counter(why for result in group.results for why in undefined(result))
+
+
+def _single_trials(best: Sequence[Group]) -> str:
+    single = baselines.single_trials(best)
+    if not single:
+        return ""
+    return (
+        f"**One trial decides nothing** ({', '.join(single)}): the seed alone moves a score, often "
+        "by more than the difference in question. More runs: `--num_trials`."
+    )
+
+
 def _settings_table(groups: Sequence[Group], best: Sequence[Group]) -> str:
     if len(groups) == len(best):
         return ""
@@ -230,7 +279,7 @@ def _settings_table(groups: Sequence[Group], best: Sequence[Group]) -> str:
         name = _setting(group)
         name = f"{name} (best)" if any(group is chosen for chosen in best) else name
         rows.append([*_who(group), name, *_cells(group)])
-    head = ["task", "score", "model", "weights", "setting", *_STATISTICS, "collapsed"]
+    head = ["task", "score", "model", "weights", "setting", *_CELLS]
     return "## All settings\n\n" + _table(head, rows)
 
 
@@ -240,16 +289,18 @@ def _other_scores(best: Sequence[Group]) -> str:
         for split, metric in group.scored()[1:]:
             task, _, *who = _who(group)
             statistics = _statistics(group.summary(split, metric))
-            rows.append([task, f"{split} {metric}", *who, *statistics])
+            beside = _baseline(group, split, metric)
+            rows.append([task, f"{split} {metric}", *who, *statistics, beside])
     if not rows:
         return ""
-    head = ["task", "score", "model", "weights", *_STATISTICS]
+    head = ["task", "score", "model", "weights", *_STATISTICS, "baseline"]
     return "## Other scores of the best settings\n\n" + _table(head, rows)
 
 
 # ---------------------------------------------------------------- cells
 
 _STATISTICS = ["runs", "median", "mean", "std. error", "best", "worst"]
+_CELLS = [*_STATISTICS, "collapsed", "baseline"]
 
 
 def _statistics(summary: Summary) -> list[str]:
@@ -265,7 +316,13 @@ def _statistics(summary: Summary) -> list[str]:
 
 
 def _cells(group: Group) -> list[str]:
-    return [*_statistics(group.headline), str(len(group.collapsed) or "-")]
+    beside = _baseline(group, group.split, group.metric)
+    return [*_statistics(group.headline), str(len(group.collapsed) or "-"), beside]
+
+
+def _baseline(group: Group, split: str, metric: str) -> str:
+    found = baselines.compare(group, split, metric)
+    return found.cell() if found else "-"
 
 
 def _who(group: Group) -> list[str]:
@@ -274,6 +331,10 @@ def _who(group: Group) -> list[str]:
 
 def _score_name(group: Group) -> str:
     return f"{group.split} {group.metric}"
+
+
+def _medians(*groups: Group) -> list[float | None]:
+    return [group.headline.median for group in groups]
 
 
 def _spread(summary: Summary) -> str:
@@ -304,7 +365,9 @@ def _models(groups: Sequence[Group]) -> list[tuple]:
     return list(dict.fromkeys((g.model, g.model_size, g.init) for g in groups))
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return "undefined"
     return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
 
 
@@ -318,69 +381,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in cells)
 
 
-# ---------------------------------------------------------------- CSV and picture
-
-
-def _setting_columns(groups: Sequence[Group]) -> list[str]:
-    return list(dict.fromkeys(name for group in groups for name in group.setting))
-
-
-def _summary_csv(groups: Sequence[Group], best: Sequence[Group]) -> str:
-    rows = []
-    for group in groups:
-        for split, metric in group.scored():
-            summary = group.summary(split, metric)
-            rows.append(
-                {
-                    "task": group.task,
-                    "model": group.model,
-                    "model_size": group.model_size,
-                    "init": group.init,
-                    **group.setting,
-                    "best_setting": int(any(group is chosen for chosen in best)),
-                    "split": split,
-                    "metric": metric,
-                    **vars(summary),
-                    "collapsed_runs": len(group.collapsed),
-                }
-            )
-    return _csv(rows)
-
-
-def _runs_csv(groups: Sequence[Group], output_dir: str) -> str:
-    rows = []
-    for group in groups:
-        for result in group.results:
-            rows.append(
-                {
-                    "task": group.task,
-                    "model": group.model,
-                    "model_size": group.model_size,
-                    "init": group.init,
-                    **group.setting,
-                    **{name: result.get(name) for name in ("trial", "seed", "steps", "seconds")},
-                    "collapsed": "; ".join(
-                        f"{split}: {why}" for split, why in result.get("collapsed", {}).items()
-                    ),
-                    "folder": os.path.relpath(result["folder"], output_dir),
-                    **{
-                        f"{split} {metric}": value
-                        for split, scores in result["scores"].items()
-                        for metric, value in scores.items()
-                    },
-                }
-            )
-    return _csv(rows)
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as CSV; the columns are those of all rows, empty where a row has none."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    file = io.StringIO()
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
+# ---------------------------------------------------------------- picture
 
 
 def _columns(best: Sequence[Group]) -> list[pictures.RunColumn]:
@@ -388,12 +389,13 @@ def _columns(best: Sequence[Group]) -> list[pictures.RunColumn]:
     columns = []
     for group in best:
         found = published_score(group.model_size, group.task)
+        median, values = group.headline.median, group.values(group.split, group.metric)
         columns.append(
             pictures.RunColumn(
                 task=group.task,
                 series=f"{group.model or 'model'}, {group.init}",
-                values=group.values(group.split, group.metric),
-                median=group.headline.median,
+                values=[v or 0.0 for v in values] if median is not None else [],
+                median=median,
                 published=found[0] if found and group.init == "pretrained" else None,
             )
         )

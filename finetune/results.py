@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -30,23 +31,29 @@ class Summary:
     """Statistics of one score over the runs of a setting, times 100 as the scores are.
 
     `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run.
+    `undefined` counts the runs whose score is undefined, such as the correlation of constant
+    predictions: it enters as 0, for that run predicts nothing. Where no run has a score, as with
+    constant gold labels, all figures are None.
     """
 
     runs: int
-    median: float
-    mean: float
+    median: float | None
+    mean: float | None
     standard_error: float | None
-    best: float
-    worst: float
+    best: float | None
+    worst: float | None
+    undefined: int = 0
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Summary:
-        """Summarises at least one value; higher ones are better."""
-        array = np.asarray(values, np.float64)
-        n = len(array)
+    def of(cls, values: Sequence[float | None]) -> Summary:
+        """Summarises at least one value; higher ones are better, None is undefined."""
+        n, undefined = len(values), sum(value is None for value in values)
+        if undefined == n:
+            return cls(n, None, None, None, None, None, undefined)
+        array = np.asarray([value or 0.0 for value in values], np.float64)
         error = float(array.std(ddof=1) / n**0.5) if n > 1 else None
         best, worst = float(array.max()), float(array.min())
-        return cls(n, float(np.median(array)), float(array.mean()), error, best, worst)
+        return cls(n, float(np.median(array)), float(array.mean()), error, best, worst, undefined)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Group:
     @property
     def split(self) -> str:
         """The headline split: the first that was scored."""
-        return next(iter(self.results[0]["scores"]))
+        return headline(self.results[0])[0]
 
     @property
     def metric(self) -> str:
@@ -89,10 +96,10 @@ class Group:
         """The results of runs that give the same prediction throughout, on any split."""
         return [result for result in self.results if result.get("collapsed")]
 
-    def values(self, split: str, metric: str) -> list[float]:
-        """One score of every run that has it."""
-        found = (result["scores"].get(split, {}).get(metric) for result in self.results)
-        return [value for value in found if value is not None]
+    def values(self, split: str, metric: str) -> list[float | None]:
+        """One score of every run that has it; None where it is undefined."""
+        found = (result["scores"].get(split, {}) for result in self.results)
+        return [scores[metric] for scores in found if metric in scores]
 
     def summary(self, split: str, metric: str) -> Summary:
         """Statistics of one score; at least one run must have it."""
@@ -103,6 +110,40 @@ class Group:
         scores = self.results[0]["scores"]
         pairs = [(split, metric) for split, values in scores.items() for metric in values]
         return sorted(pairs, key=lambda pair: (pair[0] != self.split, pair[1] != self.metric))
+
+
+def headline(result: dict[str, Any]) -> tuple[str, str]:
+    """The split and the metric of a run's headline score."""
+    return next(iter(result["scores"])), result["main_metric"]
+
+
+def headline_score(result: dict[str, Any]) -> float | None:
+    """A run's headline score; None where it is undefined."""
+    split, metric = headline(result)
+    return result["scores"][split][metric]
+
+
+def rank(result: dict[str, Any]) -> tuple:
+    """What sorts runs of one task: by headline score, an undefined one lowest.
+
+    Where scores are equal, a run that is not collapsed is higher, then a pre-trained one.
+    """
+    score = headline_score(result)
+    defined = -math.inf if score is None else score
+    return defined, not result.get("collapsed"), result["init"] == "pretrained"
+
+
+def collapse(result: dict[str, Any]) -> str:
+    """Why a run counts as collapsed, by split."""
+    return "; ".join(f"{split}: {why}" for split, why in result["collapsed"].items())
+
+
+def undefined(result: dict[str, Any]) -> list[str]:
+    """A run's undefined scores with the reason, such as "dev spearman: every gold label is 3"."""
+    return [
+        f"{split} {', '.join(reasons)}: {next(iter(reasons.values()))}"
+        for split, reasons in result.get("undefined", {}).items()
+    ]
 
 
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
@@ -179,11 +220,19 @@ def best_settings(groups: Sequence[Group]) -> list[Group]:
     The first one where several are equal.
     """
     best: dict[tuple, Group] = {}
-    for group in groups:
-        key = (group.task, group.model, group.model_size, group.init)
-        if key not in best or group.headline.median > best[key].headline.median:
-            best[key] = group
-    return list(best.values())
+    for group in by_median(groups):
+        best.setdefault((group.task, group.model, group.model_size, group.init), group)
+    return [group for group in groups if any(group is chosen for chosen in best.values())]
+
+
+def by_median(groups: Iterable[Group]) -> list[Group]:
+    """Groups by falling headline median, an undefined one last, else in their order."""
+
+    def median(group: Group) -> float:
+        found = group.headline.median
+        return -math.inf if found is None else found
+
+    return sorted(groups, key=median, reverse=True)
 
 
 def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
@@ -193,12 +242,13 @@ def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
         best: the chosen setting of each task, of one model and init.
 
     Returns:
-        The average, or None when tasks are missing; and the missing tasks.
+        The average, or None when tasks are missing; and the tasks that were not run, or whose score
+        is undefined.
     """
     medians = {}
     for group in best:
         metric = AVERAGED_METRICS.get(group.task)
         if metric and group.values(group.split, metric):
             medians[group.task] = group.summary(group.split, metric).median
-    missing = [task for task in GLUE_TASKS if task not in medians]
+    missing = [task for task in GLUE_TASKS if medians.get(task) is None]
     return (None if missing else float(np.mean(list(medians.values())))), missing

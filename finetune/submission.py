@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import zipfile
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,16 @@ from typing import Any
 from errors import InputError
 from files import replacing
 from finetune import predictions
-from finetune.results import Group, best_settings, group_results, read_results
+from finetune.results import (
+    Group,
+    by_median,
+    collapse,
+    group_results,
+    headline,
+    headline_score,
+    rank,
+    read_results,
+)
 
 ARCHIVE_FILE = "submission.zip"
 # ZIP entries carry a time; a fixed one (the earliest there is) makes equal content equal bytes.
@@ -66,7 +76,8 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
     """Writes `submission.zip` and prints what each of its files is made from.
 
     Of each task the setting of highest median development score is taken, and of its runs the one
-    of highest score that has predicted the test set. Runs from random weights are left out.
+    of highest score that has predicted the test set. A collapsed run is taken only where every
+    such run of the task is collapsed, and warned of. Runs from random weights are left out.
 
     Args:
         output_dir: of run_finetuning.py.
@@ -80,15 +91,16 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
         InputError: no test set of GLUE was predicted; a file of predictions is incomplete or not
             as it should be; the tasks' best runs are of more than one model.
     """
-    results, _ = read_results(output_dir)
+    results, unfinished = read_results(output_dir)
     pretrained = [result for result in results if result["init"] == "pretrained"]
-    best = {group.task: group for group in _of_one_model(best_settings(group_results(pretrained)))}
+    groups = _of_one_model(by_median(group_results(pretrained)))
     contents, missing = {}, []
     for file in SERVER_FILES:
-        run = _best_run(best.get(file.task), file.split)
-        if run is not None:
+        runs = _candidates([group for group in groups if group.task == file.task], file.split)
+        if runs:
+            run = next((run for run in runs if not run.get("collapsed")), runs[0])
             contents[file.name] = _content(file, _predicted(file, run))
-            print(f"{file.name}: {run['folder']}")
+            _say_chosen(file, run, runs)
         else:
             missing.append(file)
     if not contents:
@@ -100,6 +112,12 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
         if fill_missing:
             contents[file.name] = _content(file, [file.filler] * file.lines)
             print(f"{file.name}: FILLED with {file.filler!r}; its score means nothing")
+    for count, which in (
+        (len(results) - len(pretrained), "from random weights"),
+        (len(unfinished), "that are not finished"),
+    ):
+        if count:
+            print(f"left out: {count} {'run' if count == 1 else 'runs'} {which}")
     if missing and not fill_missing:
         names = ", ".join(file.name for file in missing)
         print(f"missing, and the server wants all {len(SERVER_FILES)} files: {names}")
@@ -124,13 +142,28 @@ def _of_one_model(groups: Sequence[Group]) -> list[Group]:
     return groups
 
 
-def _best_run(group: Group | None, split: str) -> dict[str, Any] | None:
-    """The run of highest headline score among those that predicted the split."""
-    if group is None:
-        return None
-    runs = [run for run in group.results if os.path.exists(_predictions_file(run, split))]
-    key = (group.split, group.metric)
-    return max(runs, key=lambda run: run["scores"][key[0]][key[1]], default=None)
+def _candidates(groups: Sequence[Group], split: str) -> list[dict[str, Any]]:
+    """The runs that predicted the split: best setting first, in each the highest score first."""
+    runs = [run for group in groups for run in sorted(group.results, key=rank, reverse=True)]
+    return [run for run in runs if os.path.exists(_predictions_file(run, split))]
+
+
+def _say_chosen(file: ServerFile, run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> None:
+    """Prints which run a file was made from; warns of a collapsed one."""
+    split, metric = headline(run)
+    score = headline_score(run)
+    score = "undefined" if score is None else f"{score:.1f}"
+    number = f"trial {run['trial']}, {split} {metric} {score}"
+    print(f"{file.name}: {run['folder']} ({number}; {len(runs)} considered)")
+    if run.get("collapsed"):
+        print(
+            f"warning: {file.name}: trial {run['trial']} is collapsed, {collapse(run)}, and so is "
+            f"every run of {file.task} that predicted the test set",
+            file=sys.stderr,
+        )
+        return
+    for better in runs[: runs.index(run)]:  # they come first, but for this
+        print(f"  not taken: {better['folder']} is collapsed, {collapse(better)}")
 
 
 def _predictions_file(run: dict[str, Any], split: str) -> str:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from errors import InputError, LossNotFinite
 from finetune.hparams import FinetuningHParams
+from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training.checkpointing import CHECKPOINT_FOLDER
 from training.hyperparameters import field_names, refuse_unknown
@@ -146,14 +147,9 @@ def run_all(
 
 def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:
     """Removes the weights of a task's finished runs, all but the best one's."""
-
-    def score(trial: Trial) -> float:
-        first = next(iter(results[trial.folder]["scores"].values()))
-        return first[current.data.task.metrics[0]]
-
     name = current.data.task.name
     finished = [trial for trial in trials if trial.data.task.name == name and results[trial.folder]]
-    best = max(finished, key=score)
+    best = max(finished, key=lambda trial: rank(results[trial.folder]))
     for trial in finished:
         if trial is not best:
             shutil.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)

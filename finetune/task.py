@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from errors import InputError
+from finetune.labels import check_declared
 
 KINDS = ("classification", "regression", "tagging", "span")
 FORMATS = {  # the file formats that can hold a kind of task
@@ -295,7 +296,9 @@ def load_task(name_or_json_path: str) -> Task:
 
     name = name_or_json_path.strip()
     if name.endswith(".json") or os.path.isfile(name):
-        return declaration.read(name)
+        task = declaration.read(name)
+        check_declared(task, name)
+        return task
     key = glue.ALIASES.get(name.lower(), name.lower())
     if key in glue.TASKS:
         return glue.TASKS[key]

@@ -11,8 +11,9 @@ from finetune.cache import load_or_encode
 from finetune.encoding import Encoded, both_orders, encode
 from finetune.glue import TASKS
 from finetune.hparams import FinetuningHParams
+from finetune.labels import check_training
 from finetune.metrics import check_metrics
-from finetune.task import Task, has_split, read_split, resolve_labels
+from finetune.task import Task, has_split, read_split, resolve_labels, split_path
 
 # Hyper-parameters that decide what the tokenised rows are.
 _SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
@@ -74,6 +75,8 @@ def load_task_data(
 
     def load(split: str) -> Split:
         examples = read_split(task, data_dir, split)
+        if split == task.train:
+            check_training(task, split_path(task, data_dir, split), examples)
         if split == task.train and task.symmetric and hparams.double_unordered:
             examples = both_orders(examples)
         return _encoded(task, split, examples, vocabulary, hparams, cache_dir)

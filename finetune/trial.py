@@ -16,6 +16,7 @@ import tf_keras
 from data.vocabulary import Vocabulary
 from files import read_json, write_json, write_text
 from finetune import metrics, pictures, predictions
+from finetune.baselines import baseline
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.objective import FineTuning, create_head, learning_rate_scales
@@ -308,7 +309,8 @@ def predict(
 
 def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions and pictures."""
-    task, scores, collapsed = trial.data.task, {}, {}
+    task = trial.data.task
+    scores, undefined, baselines, collapsed = {}, {}, {}, {}  # by split
     folder = os.path.join(trial.folder, PREDICTIONS_FOLDER)
     os.makedirs(folder, exist_ok=True)
     for name, split in trial.data.splits.items():
@@ -328,6 +330,10 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
         )
         if name in task.dev:
             scores[name] = metrics.score(task, split.examples, answers, trial.hparams)
+            reasons = metrics.undefined(task, split.examples, answers, scores[name])
+            if reasons:
+                undefined[name] = reasons
+            baselines[name] = baseline(task, split.examples, trial.hparams)
             reason = metrics.collapsed(task, answers, trial.hparams)
             if reason:
                 collapsed[name] = reason
@@ -343,4 +349,9 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
                     threshold=threshold,
                 )
                 write_text(os.path.join(folder, f"{name}_errors.md"), text)
-    return {"scores": scores, "collapsed": collapsed}
+    return {
+        "scores": scores,
+        "undefined": undefined,
+        "baselines": baselines,
+        "collapsed": collapsed,
+    }

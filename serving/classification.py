@@ -34,7 +34,8 @@ def classification(network: Network) -> dict[str, Signature]:
 def regression(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a regression task."""
     low, high = network.model.task.label_range
-    outputs = {"score": f"float32 [B], as the task's, which lie from {low:g} to {high:g}"}
+    unit = f"in the unit of the labels, which lie from {low:g} to {high:g}; it may lie outside"
+    outputs = {"score": f"float32 [B], {unit}"}
 
     def answer(features: Tensors) -> Tensors:
         share = tf.cast(network.predict(features)["score"], tf.float64)

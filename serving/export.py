@@ -76,6 +76,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
         "task": task,
         "encoder": dataclasses.asdict(model.config),
         "source": os.path.abspath(source),
+        "run": model.run,
         "training": model.record,
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "git_commit": git_commit(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import tf_keras
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from files import read_json
+from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams, ignores_padding
-from finetune.load import best_run, load_fine_tuned
+from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
+from finetune.results import RESULT_FILE, read_results
 from finetune.task import Task
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
@@ -46,6 +49,8 @@ class ServedModel:
         task: of a fine-tuned model, else None.
         discriminator_head: says which tokens were replaced; None where the model has none.
         masked_lm: encoder and head that predict masked tokens; None where the model has none.
+        run: of a fine-tuned model the run, its score and what it was chosen from, as JSON; None
+            where there is no `result.json`.
     """
 
     kind: str
@@ -60,6 +65,7 @@ class ServedModel:
     task: Task | None = None
     discriminator_head: DiscriminatorHead | None = None
     masked_lm: tuple[Encoder, MaskedLMHead] | None = None
+    run: dict[str, Any] | None = None
 
     @property
     def config(self) -> EncoderConfig:
@@ -98,8 +104,8 @@ def load(
 
     Args:
         model_dir: of run_pretraining.py; of a run of run_finetuning.py
-            (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the best is
-            taken.
+            (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the one of
+            highest development score is taken, see `finetune.choice.choose_run`.
         precision: of the arithmetic, whatever the model was trained with: "float32", or
             "mixed_bfloat16", in which matrices are stored in bfloat16, too.
         max_seq_length: the most tokens of a row; by default as in training, or of a converted
@@ -112,15 +118,28 @@ def load(
     if not os.path.isdir(model_dir):
         raise InputError(f"{model_dir}: there is no such folder")
     if not os.path.exists(os.path.join(model_dir, CONFIG_FILE)):
-        model_dir = best_run(model_dir)
-        print(f"best run: {model_dir}")
+        choice = choose_run(model_dir)
+        print("\n".join(choice.lines()))
+        for warning in choice.warnings():
+            print(f"warning: {warning}", file=sys.stderr)
+        model_dir, run = choice.run["folder"], choice.record()
+    else:
+        run = _own_record(model_dir)
     tf_keras.mixed_precision.set_global_policy(precision)
     load_kind = _load_fine_tuned if is_fine_tuned(model_dir) else _load_pretrained
-    model = load_kind(model_dir, precision, max_seq_length)
+    model = dataclasses.replace(load_kind(model_dir, precision, max_seq_length), run=run)
     _check_finite(model, model_dir)
     if precision != "float32":
         _store_as_computed(model)
     return model
+
+
+def _own_record(model_dir: str) -> dict[str, Any] | None:
+    """What a run's folder says of the run; None where it is no finished run."""
+    if not os.path.exists(os.path.join(model_dir, RESULT_FILE)):
+        return None
+    (result,), _ = read_results(model_dir)
+    return run_record(result)
 
 
 def _load_fine_tuned(model_dir: str, precision: str, max_seq_length: int | None) -> ServedModel:

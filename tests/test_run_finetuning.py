@@ -183,6 +183,12 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert set(result["scores"]) == {"dev"}
     dev = predictions.read(str(folder / "predictions" / "dev.jsonl"))
     assert len(dev) == 60
+    yes = sum(row["label"] == "yes" for row in dev)
+    baseline = result["baselines"]["dev"]
+    assert baseline["answer"] == ("yes" if yes > 30 else "no")
+    assert baseline["scores"]["accuracy"] == pytest.approx(100 * max(yes, 60 - yes) / 60)
+    assert set(baseline["scores"]) == set(result["scores"]["dev"])
+    assert result["undefined"] == {}
     assert len(predictions.read(str(folder / "predictions" / "test.jsonl"))) == 20
     errors = (folder / "predictions" / "dev_errors.md").read_text()
     assert errors.startswith("# Largest errors: reviews")
@@ -192,6 +198,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert not [name for name in stored.get_variable_to_shape_map() if "optimizer" in name]
     comparison = (tmp_path / "a" / "report.md").read_text()
     assert "random" in comparison
+    assert "## Baselines" in comparison
     accuracy = [r["scores"]["dev"]["accuracy"] for r in results(tmp_path / "a").values()]
     assert accuracy[0] > 90
 

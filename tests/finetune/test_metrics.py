@@ -1,5 +1,6 @@
 """Answers from predictions, scores against known values, collapsed runs."""
 
+import json
 import types
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from errors import InputError
 from finetune.encoding import Encoded
-from finetune.metrics import METRICS, answers, check_metrics, collapsed, score
+from finetune.metrics import METRICS, answers, check_metrics, collapsed, score, undefined
 from finetune.squad.decode import SpanAnswer
 from finetune.task import QuestionExample, TaggedExample, TextExample
 
@@ -96,21 +97,40 @@ def test_entities_count_only_when_whole():
 
 
 @pytest.mark.parametrize(
+    ("gold", "given", "reason"),
+    [
+        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0], "every gold label is 3"),
+        ([3.0, 3.0, 3.0], [2.0, 2.0, 2.0], "every gold label is 3"),
+        ([0.0, 1.0, 2.0], [2.5, 2.5, 2.5], "every prediction is 2.5"),
+        ([0.0], [2.0], "there is one example only"),
+        ([0.0, 1.0], [np.nan, 1.0], "a predicted score is not finite"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason):
+    task = task_of("regression", "spearman", "pearson")
+    scores = score(task, texts(gold), given)
+    assert json.loads(json.dumps(scores, allow_nan=False)) == {"spearman": None, "pearson": None}
+    assert undefined(task, texts(gold), given, scores) == {"spearman": reason, "pearson": reason}
+
+
+def test_a_correlation_of_zero_is_defined():
+    task, examples = task_of("regression", "pearson"), texts([0.0, 1.0, 0.0, 1.0])
+    scores = score(task, examples, [0.0, 0.0, 1.0, 1.0])
+    assert scores == {"pearson": 0.0}
+    assert undefined(task, examples, [0.0, 0.0, 1.0, 1.0], scores) == {}
+
+
+@pytest.mark.parametrize(
     ("task", "gold", "given"),
     [
-        (task_of("regression", "pearson"), texts([0.0, 1.0, 2.0]), [2.0, 2.0, 2.0]),
-        (task_of("regression", "spearman"), texts([0.0, 1.0, 2.0]), [2.0, 2.0, 2.0]),
-        (task_of("regression", "spearman"), texts([0.0]), [2.0]),
-        (task_of("regression", "pearson"), texts([0.0]), [2.0]),
-        (task_of("regression", "pearson"), texts([0.0, 1.0]), [np.nan, 1.0]),
-        (task_of("regression", "spearman"), texts([0.0, 1.0]), [np.nan, 1.0]),
         (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1]),
         (task_of("classification", "f1"), texts([0, 0]), [0, 0]),
         (task_of("tagging", "f1", labels=("O",)), sentences([0, 0]), [(0, 0)]),
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_a_score_that_is_no_number_is_zero(task, gold, given):
+def test_what_convention_makes_zero_is_zero(task, gold, given):
     assert score(task, gold, given) == {task.metrics[0]: 0.0}
 
 

@@ -190,7 +190,52 @@ def test_refuses_a_result_without_its_main_metric(tmp_path):
 def test_summary_line():
     results = [result(score=40.0), result(score=50.0, trial=1), result("rte", score=60.0)]
     assert summary_line(results) == (
-        "cola 45.0 (matthews_corrcoef, median of 2 runs); rte 60.0 (accuracy, 1 run)"
+        "cola 45.0 (matthews_corrcoef, median of 2 runs); rte 60.0 (accuracy, 1 run); "
+        "one trial decides nothing, use --num_trials: rte"
     )
     all_eight = [result(task, 50.0) for task in GLUE_TASKS]
     assert "average of the eight tasks 50.0" in summary_line(all_eight)
+
+
+# ---------------------------------------------------------------- undefined scores
+
+
+def regression(score, trial=0, reason="every prediction is 2.5", **more):
+    scores = {"spearman": score, "pearson": score}
+    undefined = {"dev": dict.fromkeys(scores, reason)} if score is None else {}
+    own = {"scores": {"dev": scores}, "undefined": undefined, "main_metric": "spearman"}
+    return result("sts", trial=trial, **own, **more)
+
+
+def test_an_undefined_score_counts_as_zero_beside_others():
+    summary = Summary.of([None, 60.0, 30.0])
+    assert (summary.median, summary.mean, summary.worst, summary.undefined) == (30.0, 30.0, 0.0, 1)
+    assert Summary.of([None, None]) == Summary(2, None, None, None, None, None, 2)
+    results = [regression(s, i) for i, s in enumerate([None, None, 80.0])]
+    results += [regression(s, i, rate=3e-4) for i, s in enumerate([10.0, 10.0, 10.0])]
+    results += [regression(None, rate=1e-3)]
+    for in_some_order in (results, results[::-1]):
+        (best,) = best_settings(group_results(in_some_order))
+        assert best.setting["learning_rate"] == 3e-4
+
+
+def test_a_report_survives_undefined_scores(tmp_path):
+    gold = {"reason": "every gold label is 3"}
+    results = [regression(None, i, **gold) for i in range(2)]
+    results += [regression(None, init="random", **gold), result("rte", score=60.0)]
+    write_results(tmp_path, results)
+    text = pathlib.Path(write_report(str(tmp_path))).read_text(encoding="utf-8")
+    assert "| sts | dev spearman | tiny | pretrained |" in text
+    assert "| 2 | **undefined** | undefined | - | undefined | undefined |" in text
+    assert "dev spearman, pearson: every gold label is 3, 2 runs" in text
+    assert "sts undefined" in text.split("Average of the eight")[1]
+    assert "against random" not in text
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
+    sts = next(row for row in rows if row["task"] == "sts")
+    assert (sts["median"], sts["undefined"], sts["above_baseline"]) == ("", "2", "")
+    runs = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
+    assert "every gold label is 3" in runs[0]["undefined"]
+    assert runs[0]["dev spearman"] == ""
+    line = summary_line(results)
+    assert "sts undefined (spearman, median of 2 runs)" in line
+    assert "every gold label is 3" in line

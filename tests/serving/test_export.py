@@ -16,7 +16,11 @@ import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 from errors import InputError
-from finetune.load import best_run, load_fine_tuned
+from finetune import metrics
+from finetune.choice import choose_run
+from finetune.encoding import Encoded
+from finetune.load import load_fine_tuned
+from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
 from serving.export import export, size_on_disk
 from serving.load import load
@@ -167,30 +171,107 @@ def test_loading_a_run_gives_its_network_back(tmp_path):
     assert load_fine_tuned(str(tmp_path), max_seq_length=40).hparams.max_seq_length == 40
 
 
-def write_result(folder, score, setting, trial, init="pretrained", name="own_classification"):
-    folder.mkdir(parents=True)
-    result = {"task": name, "setting": {"learning_rate": setting}, "trial": trial, "init": init}
-    result |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}}
+def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
+    """As predictions/ has it and as it is scored: not clipped."""
+    own = task("regression", label_range=(1.0, 5.0))
+    objective, *_ = fine_tuned(tmp_path / "run", own, num_hidden_layers=1)
+    objective.head.dense.bias.assign_add([9.0])
+    save(tmp_path / "run", tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
+    said = export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    assert "may lie outside" in said["signatures"]["serving_default"]["outputs"]["score"]
+    assert np.all(ask(tmp_path / "saved")["score"] > 5.0)
+    assert "may lie outside `label_range`" in DOCUMENTATION
+    shares = {"score": np.array([9.0], np.float32)}
+    encoded = Encoded(np.array([0, 1]), {}, {"example": np.array([0])}, 0)
+    assert metrics.answers(own, [], encoded, shares, None) == [37.0]
+
+
+def write_result(folder, score, setting, trial, init="pretrained", **more):
+    (folder / "checkpoints").mkdir(parents=True)
+    result = {"task": "own", "setting": {"learning_rate": setting}, "trial": trial, "init": init}
+    result |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}, **more}
     (folder / "result.json").write_text(json.dumps(result))
 
 
-def test_of_a_folder_of_runs_the_best_is_taken(tmp_path):
-    """The best run of the setting of best median, as for the GLUE submission."""
-    runs = {
-        (1e-3, 0): 70,
-        (1e-3, 1): 72,
-        (1e-3, 2): 71,
-        (1e-2, 0): 50,
-        (1e-2, 1): 90,
-        (1e-2, 2): 60,
-    }
-    for (setting, trial), score in runs.items():
-        write_result(tmp_path / f"a/{setting}/trial_{trial}", score, setting, trial)
-    write_result(tmp_path / "a/random/trial_0", 99, 1e-3, 0, init="random")
-    assert best_run(str(tmp_path)) == str(tmp_path / "a/0.001/trial_1")
-    write_result(tmp_path / "b/x/trial_0", 99, 1e-3, 0, name="b")
-    with pytest.raises(InputError, match="the runs of one task and one model"):
-        best_run(str(tmp_path))
+def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path):
+    """Of all runs: of any setting, from random weights, too."""
+    for trial, score in enumerate([70, 72, 71]):
+        write_result(tmp_path / f"a/lr1/trial_{trial}", score, 1e-3, trial)
+    for trial, score in enumerate([50, 74, 60]):
+        write_result(tmp_path / f"a/lr2/trial_{trial}", score, 1e-2, trial)
+    (tmp_path / "a/lr2/trial_3").mkdir()
+    choice = choose_run(str(tmp_path))
+    assert choice.run["folder"] == str(tmp_path / "a/lr2/trial_1")
+    write_result(tmp_path / "a/random/trial_0", 74.2, 1e-3, 0, init="random")
+    choice = choose_run(str(tmp_path))
+    assert choice.run["folder"] == str(tmp_path / "a/random/trial_0")
+    assert len(choice.considered) == 7
+    assert choice.left_out == {str(tmp_path / "a/lr2/trial_3"): "unfinished"}
+    said = choice.lines()
+    assert said[0] == f"best run: {tmp_path / 'a/random/trial_0'}, 74.2, from random weights"
+    assert "dev accuracy of 7 considered, 1 left out" in said[1]
+    assert "  not chosen: a/lr2/trial_1, 74.0" in said
+    assert "  left out: a/lr2/trial_3, unfinished" in said
+    assert choice.warnings() == []
+    record = choice.record()
+    assert (record["init"], record["score"], record["metric"]) == ("random", 74.2, "accuracy")
+    assert record["chosen_from"]["others"]["a/lr1/trial_1"] == 72
+    assert record["chosen_from"]["left_out"] == {"a/lr2/trial_3": "unfinished"}
+
+
+def test_equal_undefined_and_weightless_runs(tmp_path):
+    collapsed = {"collapsed": {"dev": "every prediction is 'a'"}}
+    write_result(tmp_path / "a/x/trial_0", None, 1e-3, 0)
+    write_result(tmp_path / "a/x/trial_1", 60, 1e-3, 1, **collapsed)
+    assert choose_run(str(tmp_path)).run["trial"] == 1
+    assert "every prediction is 'a'" in " ".join(choose_run(str(tmp_path)).warnings())
+    write_result(tmp_path / "a/x/trial_2", 60, 1e-3, 2, init="random")
+    assert choose_run(str(tmp_path)).run["trial"] == 2
+    write_result(tmp_path / "a/x/trial_3", 60, 1e-3, 3)
+    assert choose_run(str(tmp_path)).run["trial"] == 3
+    for trial in (1, 2, 3):
+        (tmp_path / f"a/x/trial_{trial}/checkpoints").rmdir()
+    choice = choose_run(str(tmp_path))
+    assert choice.run["trial"] == 0
+    assert json.loads(json.dumps(choice.record()))["score"] is None
+    assert "defined" in choice.warnings()[0]
+    assert "weights were removed, 60.0" in choice.left_out[str(tmp_path / "a/x/trial_3")]
+    (tmp_path / "a/x/trial_0/checkpoints").rmdir()
+    with pytest.raises(InputError, match="with its weights"):
+        choose_run(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": "other"},
+        {"model": "other"},
+        {"main_metric": "f1", "scores": {"dev": {"f1": 50}}},
+        {"scores": {"dev_b": {"accuracy": 50}}},
+    ],
+)
+def test_runs_that_do_not_compare_are_named(tmp_path, other):
+    write_result(tmp_path / "a/x/trial_0", 99, 1e-3, 0)
+    write_result(tmp_path / "a/y/trial_0", 98, 1e-3, 0, **other)
+    with pytest.raises(InputError, match=r"one task and one model.* own, -, dev accuracy"):
+        choose_run(str(tmp_path))
+
+
+def test_an_export_names_its_run(tmp_path):
+    for trial, (score, init) in enumerate([(71.9, "pretrained"), (74.2, "random")]):
+        folder = tmp_path / f"runs/own/x/trial_{trial}"
+        fine_tuned(folder, task("classification"), num_hidden_layers=1, seed=trial)
+        result = {"task": "own", "setting": {}, "trial": trial, "init": init}
+        result |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}}
+        (folder / "result.json").write_text(json.dumps(result))
+    description = export(load(str(tmp_path / "runs")), str(tmp_path / "saved"), "runs")
+    run = description["run"]
+    assert (run["score"], run["trial"], run["init"]) == (74.2, 1, "random")
+    assert run["folder"] == str(tmp_path / "runs/own/x/trial_1")
+    assert run["chosen_from"]["others"] == {"own/x/trial_0": 71.9}
+    assert json.loads((tmp_path / "saved/assets.extra/model.json").read_text())["run"] == run
+    own = load(str(tmp_path / "runs/own/x/trial_0")).run
+    assert (own["score"], "chosen_from" in own) == (71.9, False)
 
 
 def spoiled(folder, change):

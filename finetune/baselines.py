@@ -1,0 +1,147 @@
+"""What the best answer that ignores its input scores, and whether results are above it.
+
+Classification: the most frequent label of the split itself; tagging: the most frequent tag;
+regression: the mean of the gold labels; SQuAD 2.0: no answer to any question. SQuAD 1.1 has no such
+answer. The correlation with a constant is undefined; what predicts nothing correlates by 0 on
+average, so an undefined baseline counts as 0.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from finetune import metrics
+from finetune.results import Group
+
+if TYPE_CHECKING:
+    from finetune.hparams import FinetuningHParams
+    from finetune.task import Example, Task
+
+_NAMES = {
+    "classification": "most frequent label",
+    "tagging": "most frequent tag",
+    "regression": "mean",
+    "span": "no answer",
+}
+
+
+def baseline(
+    task: Task, examples: Sequence[Example], hparams: FinetuningHParams | None = None
+) -> dict[str, Any] | None:
+    """What goes into `result.json`: the constant answer and its scores by the task's metrics.
+
+    Args:
+        task: what is to be predicted.
+        examples: of a development split, with gold labels.
+        hparams: as for `finetune.metrics.score`.
+
+    Returns:
+        {"name": what the answer is, "answer": itself, "scores": {metric: score, None where
+        undefined}}; None where the task has no such answer.
+    """
+    if task.kind == "span" and not task.version_2:
+        return None
+    answer, answers = _constant(task, examples)
+    scores = metrics.score(task, examples, answers, hparams)
+    return {
+        "name": _NAMES[task.kind],
+        "answer": answer,
+        "scores": {name: scores[name] for name in task.metrics},
+    }
+
+
+def _constant(task: Task, examples: Sequence[Example]) -> tuple[str | float, list]:
+    """The answer as it is written, and one for each example."""
+    if task.kind == "span":
+        from finetune.squad.decode import SpanAnswer
+
+        return "", [SpanAnswer("", 0, 0, 0.0, float("inf"), ())] * len(examples)
+    if task.kind == "regression":
+        mean = float(np.mean([example.label for example in examples]))
+        return mean, [mean] * len(examples)
+    if task.kind == "tagging":
+        tags = collections.Counter(tag for example in examples for tag in example.tags)
+        best = _first_most_frequent(tags)
+        return task.labels[best], [(best,) * len(example.tags) for example in examples]
+    best = _first_most_frequent(collections.Counter(example.label for example in examples))
+    return task.labels[best], [best] * len(examples)
+
+
+def _first_most_frequent(counts: collections.Counter[int]) -> int:
+    """Of equally frequent ones the first of the task's labels."""
+    return max(sorted(counts), key=lambda label: counts[label], default=0)
+
+
+class Comparison(NamedTuple):
+    """A group's median beside its baseline.
+
+    Attributes:
+        name: what the baseline answers, such as "most frequent label".
+        answer: the answer itself.
+        score: of the baseline, 0 where undefined.
+        undefined: whether it is undefined.
+        above: whether the median is above it; None where the median is undefined.
+    """
+
+    name: str
+    answer: str | float
+    score: float
+    undefined: bool
+    above: bool | None
+
+    def cell(self) -> str:
+        """The score for a table, marked where the result is not above it."""
+        score = "0 (undefined)" if self.undefined else f"{self.score + 0.0:.1f}"
+        return f"{score}, **not above**" if self.above is False else score
+
+    def words(self) -> str:
+        """The same for a sentence."""
+        score = "undefined, counts as 0" if self.undefined else f"{self.score + 0.0:.1f}"
+        return f"{'not above ' if self.above is False else ''}{self.name}: {score}"
+
+
+def compare(group: Group, split: str, metric: str) -> Comparison | None:
+    """Compares a group's median with the baseline; None where no run recorded one."""
+    for result in group.results:
+        found = (result.get("baselines") or {}).get(split)
+        if found and metric in found["scores"]:
+            score = found["scores"][metric]
+            median = group.summary(split, metric).median
+            above = None if median is None else median > (score or 0.0)
+            return Comparison(found["name"], found["answer"], score or 0.0, score is None, above)
+    return None
+
+
+def section(best: Sequence[Group]) -> str:
+    """The report's section on baselines, as Markdown; "" where no run recorded one."""
+    lines = []
+    for group in best:
+        found = compare(group, group.split, group.metric)
+        if found:
+            answer = f"{found.answer:.2f}" if isinstance(found.answer, float) else found.answer
+            quoted = f" (`{answer}`)" if answer else ""
+            score = "undefined" if found.undefined else f"{found.score + 0.0:.1f}"
+            median = group.headline.median
+            median = "undefined" if median is None else f"{median + 0.0:.1f}"
+            verdict = "**not above it**" if found.above is False else "above it"
+            lines.append(
+                f"- {group.task}, {group.init} weights: {found.name}{quoted} on {group.split}: "
+                f"{group.metric} {score}; the median of the runs, {median}, is "
+                + ("not compared" if found.above is None else verdict)
+            )
+    if not lines:
+        return ""
+    return (
+        "## Baselines\n\nWhat one answer to everything scores on the development split: the most "
+        "frequent label or tag, the mean, no answer. Its correlation is undefined and counts as "
+        "0.\n\n" + "\n".join(lines)
+    )
+
+
+def single_trials(best: Sequence[Group]) -> list[str]:
+    """The tasks whose best setting has one run only, which decides nothing."""
+    return list(dict.fromkeys(group.task for group in best if len(group.results) == 1))
