@@ -25,8 +25,9 @@ from tests.test_run_pretraining import (
 from training.checkpointing import latest_checkpoint
 from training.monitoring import read_metrics
 
-STEPS, KEPT, KILLS = 240, 3, 5
+STEPS, KEPT, KILLS = 120, 3, 4
 HPARAMS = {
+    "electra_objective": False,  # half as much to trace, which is what takes time
     "num_train_steps": STEPS,
     "save_checkpoints_steps": 5,  # so that many kills hit the writing of a checkpoint
     "iterations_per_loop": 5,
@@ -60,15 +61,15 @@ def absolute(path):
 INDEX, DATA = ".index", ".data-00000-of-00001"
 # What is done to the newest checkpoint, and to the one before; to the list; the run's exit status.
 FAULTS = {
-    **{f"data {damage.__name__}": ([(DATA, damage)], [], None, 0) for damage in (cut, flip, empty)},
-    **{f"index {damage.__name__}": ([(INDEX, damage)], [], None, 0) for damage in (cut, delete)},
-    "data delete": ([(DATA, delete)], [], None, 0),
-    "index empty, list empty": ([(INDEX, empty)], [], empty, 0),
+    "data cut": ([(DATA, cut)], [], None, 0),
+    "data flip": ([(DATA, flip)], [], None, 0),
+    "index empty": ([(INDEX, empty)], [], None, 0),
+    "index cut": ([(INDEX, cut)], [], None, 0),
+    "index delete, list empty": ([(INDEX, delete)], [], empty, 0),
     "list delete": ([], [], delete, 0),
-    "list flip": ([], [], flip, 0),
+    "list cut": ([], [], cut, 0),
     "list absolute": ([], [], absolute, 0),
-    "both gone, list cut": ([(DATA, delete), (INDEX, delete)], [], cut, 0),
-    "two newest flip": ([(DATA, flip)], [(DATA, flip)], None, 0),
+    "two newest flip, data delete": ([(DATA, flip)], [(DATA, delete)], None, 0),
     "all cut": ([(DATA, cut)], "all", None, 1),
 }
 
@@ -84,12 +85,12 @@ def start(data_dir):  # noqa: F811
     return start
 
 
-@pytest.mark.slow  # needs two to four minutes: twenty processes train, two at a time
+@pytest.mark.slow  # needs two minutes: 16 processes train, two at a time
 def test_a_run_ends_with_the_same_weights_whatever_happens(start, tmp_path):
     draw = random.Random()  # other moments each time
     whole, killed = start(tmp_path / "whole"), start(tmp_path / "killed")
     table, middle = [], None
-    for moment in sorted(draw.sample(range(STEPS // 8, STEPS), KILLS)):
+    for moment in sorted(draw.sample(range(STEPS // 8, STEPS - 10), KILLS)):
         kill_at(killed, tmp_path / "killed", moment, draw.uniform(0, 0.1))
         reached, left = last_step(tmp_path / "killed"), leftovers(tmp_path / "killed")
         table.append([f"SIGKILL at step {reached}", ", ".join(left), ""])
@@ -172,7 +173,7 @@ def ending(name, damaged, before, process, tmp_path):
 def difference(model_dir, whole):
     """ "the same", or in what a finished run differs from the one that was left alone."""
     expected, found = (checkpoint_tensors(folder, STEPS) for folder in (whole, model_dir))
-    assert len(expected) > 100
+    assert len(expected) > 60
     if set(found) != set(expected):
         return "other variables"
     wrong = [name for name, value in expected.items() if not np.array_equal(found[name], value)]
