@@ -30,15 +30,17 @@ _READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, Syst
 class ListedCheckpoints:
     """What the list of checkpoints says.
 
+    Folders are left out of names: those of a folder that was moved are others.
+
     Attributes:
-        paths: as they are written, the latest first.
         latest: name of the latest; None where the list is missing or damaged.
-        names: of all of them. Folders are left out: those of a folder that was moved are others.
+        names: of all of them.
+        whole: whether the latest, which is the last of all, is among them: else it was cut.
     """
 
-    paths: tuple[str, ...]
     latest: str | None
     names: frozenset[str]
+    whole: bool
 
 
 def read_list(folder: str) -> ListedCheckpoints:
@@ -48,12 +50,11 @@ def read_list(folder: str) -> ListedCheckpoints:
             lines = _LISTED.findall(file.read())
     except OSError:
         lines = []
-    latest = [path for key, path in lines if key == "model_checkpoint_path"][:1]
-    paths = latest + [path for key, path in lines if key != "model_checkpoint_path"]
-    names = [os.path.basename(path) for path in paths]
-    return ListedCheckpoints(
-        tuple(paths), names[0] if latest and names[0] else None, frozenset(filter(None, names))
-    )
+    latest = [os.path.basename(path) for key, path in lines if key == "model_checkpoint_path"]
+    latest = latest[0] if latest and latest[0] else None
+    names = {os.path.basename(path) for key, path in lines if key != "model_checkpoint_path"}
+    all_names = frozenset(filter(None, {*names, latest}))
+    return ListedCheckpoints(latest, all_names, latest in names)
 
 
 def find_checkpoints(folder: str) -> list[str]:
@@ -187,17 +188,15 @@ def clean(folder: str, newest: str | None) -> None:
     # What stands before the newest readable one is damaged; what comes after is looked at briefly.
     older = [p for p in found[found.index(newest) + 1 :] if damage(p, thorough=False) is None]
     known = [prefix for prefix in older if os.path.basename(prefix) in listed.names]
-    if os.path.basename(newest) not in listed.names:  # then the list is of no use
+    if not listed.whole or os.path.basename(newest) not in listed.names:
         kind = newest.rpartition("-")[0]
         known = [prefix for prefix in older if prefix.rpartition("-")[0] == kind]
-    _write_list(folder, [*sorted(known, key=step_of), newest], listed)
+    _write_list(folder, [*sorted(known, key=step_of), newest])
 
 
-def _write_list(folder: str, prefixes: list[str], before: ListedCheckpoints) -> None:
-    """Writes the list of checkpoints, from the oldest to the newest, unless it is as before."""
+def _write_list(folder: str, prefixes: list[str]) -> None:
+    """Writes the list of checkpoints, from the oldest to the newest."""
     names = [os.path.basename(prefix) for prefix in prefixes]
-    if before.paths == (names[-1], *names):
-        return
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     # Without times TensorFlow would keep these for ever.

@@ -126,6 +126,15 @@ def test_checkpoints_are_found_by_their_files(state, model_dir, capsys):
     assert find_checkpoint(str(model_dir / "checkpoints"))[0].endswith("model.ckpt-20")
 
 
+@pytest.mark.parametrize("lines", [1, 2, 5])
+def test_a_list_that_was_cut_forgets_no_checkpoint(lines, model_dir):
+    """Which would stay for ever; each has a line for its name and one for its time."""
+    path = path_of(model_dir, "checkpoint")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:lines]))
+    Run(model_dir, max_to_keep=2).train_to(20)
+    assert kept(model_dir) == ["model.ckpt-15.index", "model.ckpt-20.index"]
+
+
 @pytest.mark.parametrize("state", [b"", b"\x00\xff" * 40])
 def test_a_folder_to_convert_is_searched_by_its_files(state, model_dir):
     path_of(model_dir, "checkpoint").write_bytes(state)
