@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+from typing import Any
 
 import orbit
 import tensorflow as tf
@@ -43,6 +44,7 @@ from training.distribution import create_strategy
 from training.hyperparameters import checked_bool, read_json_object, replace_checked
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
+from training.objective import Objective
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
@@ -81,6 +83,9 @@ flags.DEFINE_bool(
 NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
+# What runs did before some settings existed, whose records lack them.
+BEFORE = {"schedule_from_step": 0}
+
 # What the progress bar and the picture show.
 BAR = {"loss": "loss", "disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
 CURVES = ("loss", "masked_lm_loss", "masked_lm_accuracy", "disc_loss", "disc_auc", "learning_rate")
@@ -110,6 +115,8 @@ def main(argv: list[str]) -> None:
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(model_dir, hparams, config, vocabulary)
+    described = describe_hparams(model_dir, hparams, vocabulary, start)
+    checkpointing.check_run(model_dir, described, before=BEFORE)
     train_batches = RecordBatches("train", hparams, hparams.train_batch_size)
     heldout_batches = None
     if FLAGS.do_eval:
@@ -127,14 +134,15 @@ def main(argv: list[str]) -> None:
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
-    write_model_directory(model_dir, hparams, run, config, vocabulary, start)
+    manager = restore(objective, optimizer, run, model_dir, start, strategy)
+    write_model_directory(model_dir, described, run, config, vocabulary)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
     )
     evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
     files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
-        run_controller(hparams, run, trainer, evaluator, model_dir, start)
+        run_controller(hparams, run, trainer, evaluator, model_dir, manager)
 
 
 def evaluate_only(model_dir: str, hparam_values: dict, run_values: dict) -> None:
@@ -263,28 +271,68 @@ def check_start(
     )
 
 
-def write_model_directory(
-    model_dir: str,
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    config: EncoderConfig,
-    vocabulary: Vocabulary,
-    start: Start | None,
-) -> None:
-    """Makes the model directory self-describing, or refuses one of another configuration."""
+def describe_hparams(
+    model_dir: str, hparams: PretrainingHParams, vocabulary: Vocabulary, start: Start | None
+) -> dict[str, Any]:
+    """Everything that decides a run's weights."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
     data = settings_digest(FLAGS.data_dir)
     if data is not None:  # folders built by ELECTRA do not say what is in them
         described["data"] = data
-    settings = {**dataclasses.asdict(run), "data_dir": FLAGS.data_dir}
-    settings |= {name: FLAGS[name].value for name in CONTINUE_FLAGS}
     if start is not None:
         described["continue_optimizer"] = "carried" if start.carries_optimizer else "fresh"
     elif checkpointing.has_checkpoint(model_dir):  # it was decided when the run began
-        record = read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
-        decided = FLAGS.continue_optimizer or record["hparams"].get("continue_optimizer")
+        saved = read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE)).get("hparams", {})
+        decided = FLAGS.continue_optimizer or saved.get("continue_optimizer")
         described |= {"continue_optimizer": decided} if decided else {}
-    checkpointing.describe_run(model_dir, described, settings, before={"schedule_from_step": 0})
+    return described
+
+
+def restore(
+    objective: Objective,
+    optimizer: tf_keras.optimizers.Optimizer,
+    run: RunSettings,
+    model_dir: str,
+    start: Start | None,
+    strategy: tf.distribute.Strategy,
+) -> checkpointing.CheckpointManager | None:
+    """Restores what is there, else what --continue_from gives.
+
+    Returns:
+        What saves the next checkpoints; None without training, which takes the weights alone.
+    """
+
+    def initialize() -> None:
+        if start is not None:
+            start.restore(objective, optimizer)
+            print(start.describe(), file=sys.stderr)
+
+    with strategy.scope():
+        if not FLAGS.do_train:
+            path = checkpointing.restore(tf.train.Checkpoint(objective=objective), model_dir)
+            optimizer.iterations.assign(checkpointing.checkpoint_step(path))
+            return None
+        return checkpointing.create_manager(
+            tf.train.Checkpoint(objective=objective, optimizer=optimizer),
+            model_dir,
+            step=optimizer.iterations,
+            interval=run.save_checkpoints_steps,
+            max_to_keep=run.keep_checkpoint_max,
+            initialize=initialize,
+        )
+
+
+def write_model_directory(
+    model_dir: str,
+    described: dict[str, Any],
+    run: RunSettings,
+    config: EncoderConfig,
+    vocabulary: Vocabulary,
+) -> None:
+    """Makes the model directory self-describing; after all that may be wrong has been looked at."""
+    settings = {**dataclasses.asdict(run), "data_dir": FLAGS.data_dir}
+    settings |= {name: FLAGS[name].value for name in CONTINUE_FLAGS}
+    checkpointing.describe_run(model_dir, described, settings, before=BEFORE)
     config.save(model_dir)
     vocabulary.save(model_dir)
 
@@ -295,24 +343,10 @@ def run_controller(
     trainer: Trainer,
     evaluator: Evaluator,
     model_dir: str,
-    start: Start | None,
+    manager: checkpointing.CheckpointManager | None,
 ) -> None:
-    """Restores what is there, then trains and evaluates as the flags say."""
+    """Trains and evaluates as the flags say."""
     step = trainer.optimizer.iterations
-
-    def initialize() -> None:
-        if start is not None:
-            start.restore(trainer.objective, trainer.optimizer)
-            print(start.describe(), file=sys.stderr)
-
-    manager = checkpointing.create_manager(
-        tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer),
-        model_dir,
-        step=step,
-        interval=run.save_checkpoints_steps,
-        max_to_keep=run.keep_checkpoint_max,
-        initialize=initialize,
-    )
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         controller = orbit.Controller(

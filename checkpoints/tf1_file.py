@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import files
 from errors import InputError, reason
+from training.checkpoint_files import read_list
 from training.checkpointing import CHECKPOINT_FOLDER
 
 _READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
@@ -126,7 +127,7 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
         ours = os.path.isdir(os.path.join(path, CHECKPOINT_FOLDER))
         hint = "; it is a model directory, which --target takes" if ours else ""
         raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
-    named = tf.train.latest_checkpoint(path)
+    named = os.path.join(path, read_list(path).latest or "")
     chosen = named if named in found else max(found, key=lambda name: (_step(name), name))
     if len(found) == 1:
         return chosen, []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Encoder, EncoderConfig
 from training import checkpointing, monitoring
+from training.checkpoint_files import find_checkpoints, newest_readable
 from training.distribution import own_rows
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
@@ -31,6 +33,8 @@ from training.tracing import plain_function
 
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
+# Until a run is finished; of a damaged checkpoint the one before is taken.
+CHECKPOINTS_KEPT = 2
 _ADVICE = "Choose another --output_dir."
 
 
@@ -136,8 +140,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         head = create_head(data.task, encoder, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
     if train:
-        _forget_weights_only(trial)
-        _write_description(trial, context, encoder)
+        checkpointing.check_run(trial.folder, _described(trial, context), _ADVICE)
+        _forget_useless(trial)
         started = time.monotonic()
         _train(trial, context, objective, bar)
         seconds = time.monotonic() - started
@@ -145,10 +149,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         result["seconds"] = round(seconds, 1)  # of this process, if the run was interrupted
     else:
         result = finished_result(trial, context) or {}
-        status = tf.train.Checkpoint(objective=objective).restore(
-            checkpointing.latest_checkpoint(trial.folder)
-        )
-        status.assert_existing_objects_matched().expect_partial()
+        checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
     result |= {
         "task": data.task.name,
         "kind": data.task.kind,
@@ -172,7 +173,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
 
 
 def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None:
-    """Makes the folder self-describing, or refuses one of another configuration."""
+    """Makes the folder self-describing, after what is in it has been restored."""
     run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
     checkpointing.describe_run(trial.folder, _described(trial, context), run_settings, _ADVICE)
     encoder.config.save(trial.folder)
@@ -200,9 +201,9 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         trial.folder,
         step=step,
         interval=run.save_checkpoints_steps,
-        max_to_keep=1,
+        max_to_keep=CHECKPOINTS_KEPT,
     )
-    manager.restore_or_initialize()
+    _write_description(trial, context, objective.encoder)
     log = monitoring.MetricsLog(trial.folder, step).action("train")
     show, interrupt = bar(step, hparams.train_batch_size), monitoring.InterruptBetweenLoops()
     try:
@@ -254,12 +255,24 @@ def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
     manager.save(trial.num_steps)
 
 
-def _forget_weights_only(trial: Trial) -> None:
-    """Removes the weights of a run whose result is gone: training cannot go on without slots."""
+def _forget_useless(trial: Trial) -> None:
+    """Removes checkpoints that training cannot go on from, so that the run begins again.
+
+    Those are the weights of a run whose result is gone, which have no slots, and checkpoints of
+    which none can be read. The run ends with the same weights: all that decides them is recorded.
+    """
     folder = os.path.join(trial.folder, checkpointing.CHECKPOINT_FOLDER)
-    latest = tf.train.latest_checkpoint(folder)
-    if latest and os.path.basename(latest).startswith(WEIGHTS_NAME):
+    found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
+    if any(name.startswith(WEIGHTS_NAME) for name in found):
         shutil.rmtree(folder)
+    elif checkpointing.has_checkpoint(trial.folder):
+        readable, damaged = newest_readable(folder)
+        if readable is None:
+            print(
+                f"warning: {'; '.join(damaged)}; this run begins again from its first step",
+                file=sys.stderr,
+            )
+            shutil.rmtree(folder)
 
 
 # ---------------------------------------------------------------- measuring

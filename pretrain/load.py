@@ -9,11 +9,11 @@ import tensorflow as tf
 
 import files
 from data.vocabulary import Vocabulary
-from errors import InputError, reason
+from errors import InputError
 from model import Encoder, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives import build_objective
-from training.checkpointing import HPARAMS_FILE, TASK_FILE, latest_checkpoint
+from training.checkpointing import HPARAMS_FILE, TASK_FILE, latest_checkpoint, restore
 from training.hyperparameters import replace_checked
 from training.objective import Objective
 
@@ -119,21 +119,3 @@ def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -
             " model was trained with"
         )
     return vocabulary
-
-
-def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> None:
-    """Reads the last checkpoint of a model directory into everything that `checkpoint` tracks.
-
-    Raises:
-        InputError: there is no checkpoint, it cannot be read, or it lacks a variable.
-    """
-    path = latest_checkpoint(model_dir)
-    try:
-        checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError) as error:
-        raise InputError(
-            f"{model_dir}: its checkpoint does not hold the networks that config.json and"
-            f" {HPARAMS_FILE} describe ({reason(error)})"
-        ) from error
-    except (tf.errors.OpError, IndexError, RuntimeError) as error:  # what a cut file gives
-        raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error

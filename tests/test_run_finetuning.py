@@ -18,6 +18,7 @@ from model import EncoderConfig, build_encoder
 from tests import command_support
 from tests.command_support import Command
 from tests.model_support import TINY, randomize
+from training.checkpointing import latest_checkpoint
 
 GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
 OTHER = [f"w{i}" for i in range(40)]
@@ -150,6 +151,53 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, t
     assert len({json.dumps(result["hparams"], sort_keys=True) for result in expected.values()}) == 8
 
 
+@pytest.mark.slow  # needs a minute: four processes train
+@pytest.mark.parametrize("count", [1, 2], ids=["the newest", "all"])
+def test_a_damaged_checkpoint_does_not_change_a_run(count, model_dir, reviews, tmp_path):
+    """Of two checkpoints the one before is taken; without a good one, the run begins again."""
+    hparams = {"num_train_epochs": 8, "iterations_per_loop": 7}
+    command = ["run_finetuning.py"]
+    command += arguments(model_dir, reviews / "reviews.json", tmp_path / "out", hparams)
+    process = Command(*command)
+    deadline = time.monotonic() + 300
+    listed = []
+    while len(listed) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        for path in (tmp_path / "out").glob("*/*/trial_0/checkpoints/checkpoint"):
+            folder, lines = path.parent, path.read_text().splitlines()
+            listed = [
+                line.split('"')[1]
+                for line in lines
+                if line.startswith("all_model_checkpoint_paths")
+            ]
+    process.kill()
+    leftover = folder / "model.ckpt-9999_temp"
+    leftover.mkdir()
+    newest = pathlib.Path(latest_checkpoint(str(folder.parent)) + ".data-00000-of-00001")
+    for path in [newest] if count == 1 else folder.glob("*.data-*"):
+        path.write_bytes(path.read_bytes()[:-1000])
+    done = command_support.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert str(newest) in done.stderr
+    assert ("begins again" in done.stderr) == (count == 2)
+    assert not leftover.exists()
+    whole = arguments(model_dir, reviews / "reviews.json", tmp_path / "whole", hparams)
+    assert command_support.run("run_finetuning.py", *whole).returncode == 0
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
+    weights = [
+        tf.train.load_checkpoint(str(path).removesuffix(".index"))
+        for name in ("out", "whole")
+        for path in (tmp_path / name).glob("*/*/trial_0/checkpoints/weights-*.index")
+    ]
+    assert len(weights) == 2
+    for name in weights[0].get_variable_to_shape_map():
+        if name.startswith("objective/"):
+            a, b = (reader.get_tensor(name) for reader in weights)
+            np.testing.assert_array_equal(a, b)
+
+
 def results_files(output_dir):
     return list(pathlib.Path(output_dir).glob("*/*/trial_*/result.json"))
 
@@ -240,6 +288,9 @@ def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path)
     first = results(output)[folder]
     (output / folder / "result.json").unlink()
     again = arguments(model_dir, task, output)
+    refused = outcomes([arguments(other, task, output)], tmp_path)[0]
+    assert "holds a run of another configuration" in refused
+    assert list((output / folder / "checkpoints").glob("weights-60.index"))
     diverging = json.dumps({"learning_rate": [1e30, 1e-2]})
     measured = [*again, "--nodo_train"]
     found = outcomes(

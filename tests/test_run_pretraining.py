@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from pretrain.load import load_encoder, load_hparams, load_objective
 from tests import command_support
-from tests.command_support import Command
 from training.loop import evaluation_seed
 from training.monitoring import read_metrics
 
@@ -137,38 +135,89 @@ def test_the_encoder_comes_back(trained):
     np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
 
 
-@pytest.mark.slow  # needs most of a minute: three processes train
-def test_killed_at_any_moment_it_goes_on_as_if_never_stopped(data_dir, tmp_path):
-    """A real SIGKILL of the real command, between checkpoints; equal to the bit."""
-    hparams = {"num_train_steps": 300, "save_checkpoints_steps": 40, "iterations_per_loop": 3}
+def contents(folder, *without):
+    """Bytes of every file, by its path in the folder."""
+    paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    paths = [path for path in paths if path.name not in without]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
-    def start(model_dir):
-        return Command("run_pretraining.py", *arguments(data_dir, model_dir, hparams))
 
-    whole, killed = start(tmp_path / "whole"), start(tmp_path / "killed")
-    deadline = time.monotonic() + 300
-    while not [r for r in read_metrics(str(tmp_path / "killed")) if r["step"] > 100]:
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    killed.kill()
-    stopped_at = read_metrics(str(tmp_path / "killed"))[-1]["step"]
-    assert 100 < stopped_at < 300
-    resumed = start(tmp_path / "killed")
-    for process in (whole, resumed):
-        done = process.finish()
-        assert done.returncode == 0, done.stderr
-    expected = checkpoint_tensors(tmp_path / "whole", 300)
-    found = checkpoint_tensors(tmp_path / "killed", 300)
+def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_path, capsys):
+    shutil.copytree(trained, tmp_path / "m")
+    (tmp_path / "m" / "checkpoints" / "checkpoint").unlink()
+    before = contents(tmp_path / "m", "hparams.json")  # whose run settings may change
+    with pytest.raises(InputError, match="holds a run of another configuration"):
+        run(data_dir, tmp_path / "m", {"learning_rate": 2e-3})
+    run(data_dir, tmp_path / "m", {"num_eval_steps": 1}, do_train=False, do_eval=True)
+    assert str(tmp_path / "m" / "checkpoints" / "checkpoint") in capsys.readouterr().err
+    assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
+    written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
+    run(data_dir, tmp_path / "m")
+    assert "step 12, model in" in capsys.readouterr().err
+    after = contents(tmp_path / "m")
+    for path, content in before.items():
+        if os.path.basename(path) not in written:
+            assert after[path] == content
+
+
+@pytest.mark.parametrize("name", ["model.ckpt-12.index", "checkpoint"])
+def test_another_configuration_is_refused_before_a_damaged_checkpoint(
+    name, data_dir, trained, tmp_path
+):
+    """Nothing of it is rewritten."""
+    shutil.copytree(trained, tmp_path / "m")
+    (tmp_path / "m" / "checkpoints" / name).unlink()
+    before = contents(tmp_path / "m")
+    overrides = {**HPARAMS["model_hparam_overrides"], "hidden_size": 48}
+    with pytest.raises(InputError, match="holds a run of another configuration"):
+        run(data_dir, tmp_path / "m", {"model_hparam_overrides": overrides})
+    assert contents(tmp_path / "m") == before
+
+
+def test_a_checkpoint_of_another_network_is_refused_before_anything_is_written(
+    data_dir, trained, tmp_path
+):
+    shutil.copytree(trained, tmp_path / "m")
+    record = json.loads((tmp_path / "m" / "hparams.json").read_text())
+    record["hparams"]["model_hparam_overrides"]["intermediate_size"] = 48
+    (tmp_path / "m" / "hparams.json").write_text(json.dumps(record))
+    before = contents(tmp_path / "m")
+    overrides = {**HPARAMS["model_hparam_overrides"], "intermediate_size": 48}
+    with pytest.raises(InputError, match="its checkpoint does not hold"):
+        run(data_dir, tmp_path / "m", {"model_hparam_overrides": overrides})
+    assert contents(tmp_path / "m") == before
+
+
+def test_of_a_damaged_checkpoint_the_one_before_is_trained_on(data_dir, trained, tmp_path, capsys):
+    """To the same weights, bit for bit, and the same measurements."""
+    shutil.copytree(trained, tmp_path / "m")
+    path = tmp_path / "m" / "checkpoints" / "model.ckpt-12.data-00000-of-00001"
+    path.write_bytes(path.read_bytes().replace(b"\0\0\0\0", b"\0\0\1\0", 1))
+    run(data_dir, tmp_path / "m", do_eval=True)
+    err = capsys.readouterr().err
+    assert f"warning: {path}" in err
+    expected, found = checkpoint_tensors(trained, 12), checkpoint_tensors(tmp_path / "m", 12)
     assert set(found) == set(expected)
-    assert len(expected) > 100
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    for tensor, value in expected.items():
+        np.testing.assert_array_equal(found[tensor], value, err_msg=tensor)
+    rows = [
+        [{**row, "time": 0} for row in read_metrics(str(folder))]
+        for folder in (trained, tmp_path / "m")
+    ]
+    assert rows[0] == rows[1]
 
-    def rows(name):  # everything that was measured, but for the time
-        return [{**row, "time": 0} for row in read_metrics(str(tmp_path / name))]
 
-    assert rows("killed") == rows("whole")
+def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "m")
+    parts = sorted((tmp_path / "m" / "checkpoints").glob("*.data-*"))
+    for path in parts:
+        path.write_bytes(path.read_bytes()[:-50])
+    before = contents(tmp_path / "m")
+    for options in ({}, {"do_train": False, "do_eval": True}):
+        with pytest.raises(InputError) as error:
+            run(data_dir, tmp_path / "m", **options)
+        assert all(str(path) in str(error.value) for path in parts)
+    assert contents(tmp_path / "m") == before
 
 
 def test_interrupting_saves_and_goes_on(data_dir, tmp_path, monkeypatch):
@@ -325,11 +374,6 @@ def evaluate_only(data_dir, model_dir):
         flags.FLAGS.unparse_flags()
         flags.FLAGS(["run_pretraining.py", *line, "--nodo_train", "--do_eval"])
         run_pretraining.main(["run_pretraining.py"])
-
-
-def contents(folder):
-    paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def test_a_finished_model_is_evaluated_on_other_data(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ import tensorflow as tf
 
 import files
 from errors import InputError, TrainingStopped, reason
+from training import checkpoint_files
 from training.hyperparameters import differences
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
@@ -27,6 +30,10 @@ class CheckpointManager(tf.train.CheckpointManager):
     TensorFlow writes a checkpoint under temporary names and updates the list of checkpoints last,
     so a run killed while saving goes on from the checkpoint before.
     """
+
+    def restore_or_initialize(self) -> str | None:
+        """What orbit calls; `create_manager` has restored already."""
+        return self.latest_checkpoint
 
     def save(self, checkpoint_number=None, check_interval=True, options=None):
         """See tf.train.CheckpointManager.save; raises TrainingStopped when it cannot write.
@@ -56,7 +63,10 @@ def create_manager(
     max_to_keep: int | None,
     initialize: Callable[[], None] | None = None,
 ) -> CheckpointManager:
-    """A manager of the checkpoints in `model_dir`.
+    """Restores the newest good checkpoint of `model_dir`; returns a manager that saves the next.
+
+    Where training begins or resumes, so leftovers of killed processes are removed, too, after all
+    has been restored. Damaged checkpoints are not counted among those that are kept.
 
     Args:
         checkpoint: everything that training changes.
@@ -65,35 +75,115 @@ def create_manager(
         interval: steps between checkpoints.
         max_to_keep: how many to keep; 0 or None keeps all.
         initialize: called where training starts when `model_dir` has no checkpoint yet.
+
+    Raises:
+        InputError: no checkpoint is readable, or the newest lacks a variable.
     """
+    folder, newest = os.path.join(model_dir, CHECKPOINT_FOLDER), None
+    if has_checkpoint(model_dir):
+        newest = restore(checkpoint, model_dir, "all that training goes on from")
+    elif initialize is not None:
+        initialize()
+    checkpoint_files.clean(folder, newest)
     return CheckpointManager(
         checkpoint,
-        os.path.join(model_dir, CHECKPOINT_FOLDER),
+        folder,
         max_to_keep=max_to_keep or None,
         checkpoint_name="model.ckpt",
         step_counter=step,
         checkpoint_interval=interval,
-        init_fn=initialize,
+        last_checkpoint_step=None if newest is None else checkpoint_step(newest),
     )
 
 
 def has_checkpoint(model_dir: str) -> bool:
-    """Whether something was trained here."""
-    return tf.train.latest_checkpoint(os.path.join(model_dir, CHECKPOINT_FOLDER)) is not None
+    """Whether something was trained here, readable or not."""
+    folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
+    listed = os.path.lexists(os.path.join(folder, checkpoint_files.LIST_FILE))
+    return listed or bool(checkpoint_files.find_checkpoints(folder))
 
 
 def latest_checkpoint(model_dir: str) -> str:
-    """Prefix of the last checkpoint of a model directory; InputError when there is none."""
+    """Prefix of the newest readable checkpoint of a model directory.
+
+    Says on standard error which files are damaged, where it is not the newest of all.
+
+    Raises:
+        InputError: there is no checkpoint, or none that is readable; names the files.
+    """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
-    path = tf.train.latest_checkpoint(folder)
-    if path is None:
-        raise InputError(f"{folder}: there is no checkpoint")
+    path, damaged = checkpoint_files.newest_readable(folder)
+    reasons = "; ".join(damaged)
+    if path is not None:
+        if damaged:
+            _warn(f"{reasons}; {path} is taken")
+        return path
+    if damaged:
+        raise InputError(
+            f"{folder}: no checkpoint is readable: {reasons}. Restore these files from a copy, or"
+            " choose another model directory"
+        )
+    raise InputError(f"{folder}: there is no checkpoint")
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Prints a warning, once per process."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def restore(
+    checkpoint: tf.train.Checkpoint,
+    model_dir: str,
+    what: str = f"the networks that config.json and {HPARAMS_FILE} describe",
+) -> str:
+    """Reads the newest checkpoint of a model directory into everything that `checkpoint` tracks.
+
+    Args:
+        checkpoint: what is read.
+        model_dir: the model directory.
+        what: the same in words, for the error.
+
+    Returns:
+        The prefix of the checkpoint.
+
+    Raises:
+        InputError: there is no checkpoint, none is readable, or it lacks a variable.
+    """
+    path = latest_checkpoint(model_dir)
+    try:
+        checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError) as error:
+        raise InputError(
+            f"{model_dir}: its checkpoint does not hold {what} ({reason(error)})"
+        ) from error
+    except (tf.errors.OpError, IndexError, RuntimeError) as error:
+        raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error
     return path
 
 
 def checkpoint_step(path: str) -> int:
     """The training step of a checkpoint, which its name ends with."""
     return int(path.rsplit("-", 1)[1])
+
+
+def check_run(
+    model_dir: str,
+    hparams: dict[str, Any],
+    advice: str = _ADVICE,
+    before: dict[str, Any] | None = None,
+) -> None:
+    """Raises InputError when a directory with checkpoints was made with other hyper-parameters.
+
+    Args:
+        model_dir: the model directory; nothing is written.
+        hparams: the resolved settings that change results.
+        advice: what to do about a run of other hyper-parameters.
+        before: what runs did before some settings existed, whose records lack them.
+    """
+    if has_checkpoint(model_dir):
+        saved = files.read_json(os.path.join(model_dir, HPARAMS_FILE)).get("hparams", {})
+        refuse_other_run(model_dir, {**(before or {}), **saved}, hparams, advice)
 
 
 def describe_run(
@@ -103,7 +193,7 @@ def describe_run(
     advice: str = _ADVICE,
     before: dict[str, Any] | None = None,
 ) -> None:
-    """Writes `hparams.json`, or refuses when the directory holds a run of other hyper-parameters.
+    """Writes `hparams.json`; see `check_run`, which comes first.
 
     Args:
         model_dir: the model directory; created when missing.
@@ -115,14 +205,7 @@ def describe_run(
     Raises:
         InputError: the directory was made with other hyper-parameters; shows the differences.
     """
-    path = os.path.join(model_dir, HPARAMS_FILE)
-    if has_checkpoint(model_dir):
-        refuse_other_run(
-            model_dir,
-            {**(before or {}), **files.read_json(path).get("hparams", {})},
-            hparams,
-            advice,
-        )
+    check_run(model_dir, hparams, advice, before)
     make_directory(model_dir)
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
     record = {
@@ -131,7 +214,7 @@ def describe_run(
         "versions": versions,
         "git_commit": git_commit(),
     }
-    files.write_json(path, record)
+    files.write_json(os.path.join(model_dir, HPARAMS_FILE), record)
 
 
 def refuse_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:

@@ -1,0 +1,267 @@
+"""Folders of checkpoints: found by their files, damage named, leftovers of kills removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+import tensorflow as tf
+
+from checkpoints.tf1_file import find_checkpoint
+from errors import InputError
+from pretrain.load import restore
+from training.checkpointing import create_manager, has_checkpoint, latest_checkpoint
+
+STEPS = (5, 10, 15)
+
+
+class Run:
+    """A variable that is "trained": each step adds one."""
+
+    def __init__(self, model_dir, max_to_keep=3, **options):
+        self.step, self.weights = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([40, 30]))
+        self.manager = create_manager(
+            tf.train.Checkpoint(step=self.step, weights=self.weights),
+            str(model_dir),
+            step=self.step,
+            interval=5,
+            max_to_keep=max_to_keep,
+            **options,
+        )
+        self.manager.restore_or_initialize()
+
+    def train_to(self, step):
+        self.step.assign(step)
+        self.weights.assign(tf.fill([40, 30], float(step)))
+        self.manager.save(step, check_interval=False)
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    run = Run(tmp_path / "m")
+    for step in STEPS:
+        run.train_to(step)
+    return tmp_path / "m"
+
+
+def path_of(model_dir, name):
+    return model_dir / "checkpoints" / name
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def delete(path):
+    path.unlink()
+
+
+DAMAGES = [
+    (damage, f"model.ckpt-15.{part}")
+    for part in ("index", "data-00000-of-00001")
+    for damage in (cut, empty, flip, delete)
+]
+
+
+def kept(model_dir):
+    return sorted(p.name for p in (model_dir / "checkpoints").glob("*.index"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"), DAMAGES, ids=[f"{d.__name__}-{n[14:19]}" for d, n in DAMAGES]
+)
+def test_of_a_damaged_checkpoint_the_one_before_is_taken(damage, name, model_dir, capsys):
+    damage(path_of(model_dir, name))
+    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-10")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: ")
+    assert str(path_of(model_dir, name)) in line
+    assert "model.ckpt-10" in line
+    run = Run(model_dir, max_to_keep=2)
+    assert int(run.step) == 10
+    assert float(run.weights[0, 0]) == 10.0
+    run.train_to(12)  # where a user interrupts
+    assert kept(model_dir)[:2] == ["model.ckpt-10.index", "model.ckpt-12.index"]
+    assert [os.path.basename(p) for p in run.manager.checkpoints] == [
+        "model.ckpt-10",
+        "model.ckpt-12",
+    ]
+    run.train_to(15)  # takes the place of the damaged one
+    assert kept(model_dir) == ["model.ckpt-12.index", "model.ckpt-15.index"]
+    assert int(Run(model_dir).step) == 15
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        b"",
+        b"\x00\xff" * 40,
+        b"model_checkpoint_path: ",
+        b'model_checkpoint_path: "model.ckpt-0"\n',
+    ],
+    ids=["missing", "empty", "bytes", "cut", "names none"],
+)
+def test_checkpoints_are_found_by_their_files(state, model_dir, capsys):
+    path = path_of(model_dir, "checkpoint")
+    path.unlink() if state is None else path.write_bytes(state)
+    assert has_checkpoint(str(model_dir))
+    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-15")
+    assert "model.ckpt-" in capsys.readouterr().err
+    run = Run(model_dir, max_to_keep=2)
+    assert int(run.step) == 15
+    run.train_to(20)  # all of them are known to the manager
+    assert kept(model_dir) == ["model.ckpt-15.index", "model.ckpt-20.index"]
+    assert find_checkpoint(str(model_dir / "checkpoints"))[0].endswith("model.ckpt-20")
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5])
+def test_a_list_that_was_cut_forgets_no_checkpoint(lines, model_dir):
+    """Which would stay for ever; each has a line for its name and one for its time."""
+    path = path_of(model_dir, "checkpoint")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:lines]))
+    Run(model_dir, max_to_keep=2).train_to(20)
+    assert kept(model_dir) == ["model.ckpt-15.index", "model.ckpt-20.index"]
+
+
+@pytest.mark.parametrize("state", [b"", b"\x00\xff" * 40])
+def test_a_folder_to_convert_is_searched_by_its_files(state, model_dir):
+    path_of(model_dir, "checkpoint").write_bytes(state)
+    assert find_checkpoint(str(model_dir / "checkpoints"))[0].endswith("model.ckpt-15")
+
+
+def test_a_copy_leaves_the_original_alone(model_dir, tmp_path):
+    """Where the list of checkpoints has absolute paths, which name the original's."""
+    folder = model_dir / "checkpoints"
+    absolute = (folder / "checkpoint").read_text().replace('"model', f'"{folder}/model')
+    (folder / "checkpoint").write_text(absolute)
+    shutil.copytree(model_dir, tmp_path / "copy")
+    copied = Run(tmp_path / "copy", max_to_keep=1)
+    assert int(copied.step) == 15
+    copied.train_to(20)
+    assert kept(tmp_path / "copy") == ["model.ckpt-20.index"]
+    assert len(kept(model_dir)) == len(STEPS)
+    shutil.rmtree(model_dir)
+    assert latest_checkpoint(str(tmp_path / "copy")) == str(
+        path_of(tmp_path / "copy", "model.ckpt-20")
+    )
+
+
+def test_what_the_list_names_comes_first(model_dir):
+    """As before: who goes back to an earlier checkpoint edits the list."""
+    path = path_of(model_dir, "checkpoint")
+    path.write_text('model_checkpoint_path: "model.ckpt-10"\n')
+    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-10")
+
+
+def test_without_a_good_checkpoint_nothing_begins(model_dir):
+    for step in STEPS:
+        flip(path_of(model_dir, f"model.ckpt-{step}.data-00000-of-00001"))
+    before = contents(model_dir)
+    with pytest.raises(InputError) as error:
+        Run(model_dir)
+    for step in STEPS:
+        assert f"model.ckpt-{step}.data-00000-of-00001" in str(error.value)
+    for path in (model_dir / "checkpoints").glob("model.ckpt-*"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"model\.ckpt-15"):
+        Run(model_dir)
+    path_of(model_dir, "checkpoint").write_bytes(b"")
+    with pytest.raises(InputError, match="checkpoint"):
+        Run(model_dir)
+    assert before  # and nothing was written
+    assert [path.name for path in (model_dir / "checkpoints").iterdir()] == ["checkpoint"]
+
+
+def contents(model_dir):
+    return {str(p): p.read_bytes() for p in sorted(model_dir.rglob("*")) if p.is_file()}
+
+
+def test_a_checkpoint_of_something_else_is_not_half_restored(model_dir):
+    class Larger(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = tf.Variable(tf.zeros([40, 30]))
+            self.more = tf.Variable(1.0)
+
+    before = contents(model_dir)
+    step = tf.Variable(0, dtype=tf.int64)
+    larger = Larger()
+    with pytest.raises(InputError, match=r"model\.ckpt-15|checkpoint does not hold"):
+        create_manager(
+            tf.train.Checkpoint(step=step, weights=larger.weights, more=larger.more),
+            str(model_dir),
+            step=step,
+            interval=5,
+            max_to_keep=2,
+        ).restore_or_initialize()
+    assert contents(model_dir) == before
+
+
+def leave(model_dir, *names):
+    """Files and folders (names that end with `/`) in the folder of checkpoints."""
+    for name in names:
+        path = path_of(model_dir, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if name.endswith("/") else path.write_bytes(b"a part of something")
+
+
+TEMPORARY = (
+    "model.ckpt-20_temp/part-00000-of-00001.data-00000-of-00001",
+    "model.ckpt-20_temp/part-00000-of-00001.index",
+    "model.ckpt-20.data-00000-of-00001",  # renamed, and then killed
+    "checkpoint.tmp0123456789abcdef0123456789abcdef",
+)
+
+
+def test_leftovers_of_kills_are_removed_where_training_begins(model_dir, capsys):
+    names = sorted(path.name for path in (model_dir / "checkpoints").iterdir())
+    leave(model_dir, *TEMPORARY)
+    leave(model_dir, "model.ckpt-2.data-00000-of-00001")  # killed while deleting it
+    leave(model_dir, "notes.txt", "mine-3_temp.txt")
+    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-15")
+    assert path_of(model_dir, TEMPORARY[0]).exists()  # who only reads removes nothing
+    run = Run(model_dir)
+    assert int(run.step) == 15
+    found = sorted(path.name for path in (model_dir / "checkpoints").iterdir())
+    assert found == sorted([*names, "notes.txt", "mine-3_temp.txt"])
+    assert capsys.readouterr().err == ""
+
+
+def test_killed_in_its_first_save_a_run_begins_again(tmp_path):
+    leave(tmp_path / "m", *TEMPORARY)
+    assert not has_checkpoint(str(tmp_path / "m"))
+    called = []
+    run = Run(tmp_path / "m", initialize=lambda: called.append(1))
+    assert called == [1]
+    assert int(run.step) == 0
+    assert list((tmp_path / "m" / "checkpoints").iterdir()) == []
+
+
+def test_killed_between_checkpoint_and_list(model_dir):
+    """The list of the first checkpoint is not written; its temporary folder is still there."""
+    for step in STEPS[:2]:
+        for path in (model_dir / "checkpoints").glob(f"model.ckpt-{step}.*"):
+            path.unlink()
+    path_of(model_dir, "checkpoint").unlink()
+    leave(model_dir, "model.ckpt-15_temp/part-00000-of-00001.index")
+    assert int(Run(model_dir).step) == 15
+    assert not path_of(model_dir, "model.ckpt-15_temp").exists()
+
+
+def test_weights_are_read_from_the_one_before(model_dir):
+    flip(path_of(model_dir, "model.ckpt-15.data-00000-of-00001"))
+    weights = tf.Variable(tf.zeros([40, 30]))
+    restore(tf.train.Checkpoint(weights=weights), str(model_dir))
+    assert float(weights[0, 0]) == 10.0
