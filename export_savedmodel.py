@@ -3,9 +3,15 @@
     python export_savedmodel.py --model_dir RUN --output_dir OUT
 
 It needs nothing but tensorflow and tensorflow_text to be loaded, and none of this code.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
+
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 import json
 import shlex
@@ -16,6 +22,7 @@ from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
+from locks import locking
 from serving.export import export, size_on_disk
 from serving.load import load
 
@@ -40,6 +47,7 @@ PRETRAINED_QUESTIONS = {
 }
 
 
+@locking(lambda: FLAGS.output_dir, beside=True)
 def main(argv: list[str]) -> None:
     """Flags -> networks -> SavedModel; says what can be asked, and how."""
     if len(argv) > 1:
