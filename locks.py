@@ -99,12 +99,11 @@ def _take(path: str, own: dict[str, Any], folder: str) -> None:
                 return
             continue  # it went, or another process took it over
         try:
-            os.write(descriptor, content)
+            with open(descriptor, "wb") as file:
+                file.write(content)
         except OSError:  # a full disk
             os.remove(path)
             raise
-        finally:
-            os.close(descriptor)
         return
 
 
@@ -126,8 +125,8 @@ def _take_over(path: str, content: bytes, folder: str) -> bool:
             still_there = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
             if not still_there or _owner(path) != owner:
                 return False
-            file.truncate()
             file.write(content)
+            file.truncate()
             return True
     except FileNotFoundError:
         return False

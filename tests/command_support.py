@@ -7,11 +7,13 @@ process of its own, with its own flags, devices, files and exit status, and one 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
 import pathlib
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,14 +68,18 @@ class Command:
         self.process.join()
 
     def send(self, number: int) -> None:
-        """A signal."""
-        os.kill(self.process.pid, number)
+        """A signal, if it still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
 
-    def handles(self, number: int) -> bool:
-        """Whether it has a handler for a signal, from which on it ends as it says."""
-        with open(f"/proc/{self.process.pid}/status") as file:
-            caught = next(line for line in file if line.startswith("SigCgt:"))
-        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+    def has_begun(self) -> bool:
+        """Whether signals end it as it says, by a handler of its own; or it has ended."""
+        try:
+            with open(f"/proc/{self.process.pid}/status") as file:
+                caught = next(line for line in file if line.startswith("SigCgt:"))
+        except (OSError, StopIteration):
+            return True
+        return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
     def said(self) -> str:
         """Standard error so far."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -145,6 +146,17 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         pytest.fail("that is no folder")
     with pytest.raises(InputError, match="cannot be written"), locked("/proc/none/m"):
         pytest.fail("nobody can write there")
+
+
+def test_a_full_disk_leaves_no_half_lock(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(InputError, match="cannot be written"), locked(str(tmp_path / "m")):
+            pytest.fail("there is no room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
 
 
 TAKING = """
