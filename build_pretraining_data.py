@@ -4,15 +4,19 @@
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
 Run it again to go on after an interruption. See data/build.py for what the folder holds.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import os
-import sys
 
 from absl import app, flags
 
@@ -77,11 +81,7 @@ def main(argv: list[str]) -> None:
         strict=_STRICT.value,
         num_processes=_NUM_PROCESSES.value,
     )
-    try:
-        build.build(options)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from the last finished shard", file=sys.stderr)
-        sys.exit(130)
+    build.build(options)
 
 
 if __name__ == "__main__":

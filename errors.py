@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import stopping
+
 
 class CommandError(Exception):
     """Something that the user can understand and mend: the message is one sentence saying what.
@@ -62,18 +64,22 @@ def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
 def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
     """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1.
 
-    SIGINT (Ctrl-C), where `main` does not handle it, ends it with status 130.
+    SIGINT (Ctrl-C), SIGTERM and SIGHUP end it with status 130, 143 and 129; see stopping.py.
     """
 
     def wrapped(argv: list[str]) -> None:
         try:
-            main(argv)
+            with stopping.handling():
+                main(argv)
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
         except OSError as error:  # a full disk, a folder that may not be written, ...
             print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
             sys.exit(1)
+        except stopping.Stopped as stopped:
+            print(f"{stopped}; run the same command again", file=sys.stderr)
+            sys.exit(stopped.status)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)

@@ -3,11 +3,16 @@
     python export_savedmodel.py --model_dir RUN --output_dir OUT
 
 It needs nothing but tensorflow and tensorflow_text to be loaded, and none of this code.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import json
@@ -19,6 +24,7 @@ from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
+from locks import locking
 from serving.export import export, size_on_disk
 from serving.load import load
 
@@ -43,6 +49,7 @@ PRETRAINED_QUESTIONS = {
 }
 
 
+@locking(lambda: FLAGS.output_dir, beside=True)
 def main(argv: list[str]) -> None:
     """Flags -> networks -> SavedModel; says what can be asked, and how."""
     if len(argv) > 1:

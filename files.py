@@ -6,16 +6,12 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+import stopping
 from errors import InputError
-
-# Removes the unfinished files and folders of this process, innermost last.
-_cleanups: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
@@ -70,7 +66,7 @@ def _temporary(path: str) -> Iterator[str]:
     """
     process = os.getpid()
     temporary = f"{path}.tmp-{socket.gethostname()}-{process}"
-    made = _missing_parents(path)
+    made = missing_parents(path)
 
     def clean() -> None:
         if os.getpid() != process:  # a forked one, which leaves it to its parent
@@ -80,7 +76,7 @@ def _temporary(path: str) -> Iterator[str]:
             with contextlib.suppress(OSError):  # it is not empty, or was not made
                 os.rmdir(parent)
 
-    with _cleaning_when_ended(clean):
+    with stopping.cleaning(clean):
         try:
             _remove_leftovers(path)
             yield temporary
@@ -88,35 +84,6 @@ def _temporary(path: str) -> Iterator[str]:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from error
         finally:
             clean()
-
-
-@contextlib.contextmanager
-def _cleaning_when_ended(clean: Callable[[], None]) -> Iterator[None]:
-    """Calls `clean` when SIGTERM or SIGHUP ends the process in the block.
-
-    Not by an exception: raised while TensorFlow traces, it may come out as another one.
-    """
-    handled = []
-    _cleanups.append(clean)
-    try:
-        if threading.current_thread() is threading.main_thread():  # only it may set handlers
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) == signal.SIG_DFL:  # nobody else handles it
-                    signal.signal(number, _clean_and_end)
-                    handled.append(number)
-        yield
-    finally:
-        for number in handled:
-            if signal.getsignal(number) is _clean_and_end:
-                signal.signal(number, signal.SIG_DFL)
-        _cleanups.remove(clean)
-
-
-def _clean_and_end(number: int, frame: Any) -> None:
-    for clean in reversed(_cleanups):
-        clean()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
 
 
 def _remove_leftovers(path: str) -> None:
@@ -130,18 +97,29 @@ def _remove_leftovers(path: str) -> None:
     for entry in found:
         process = entry.removeprefix(beginning)
         # One that has our number was another before: in containers, numbers come again.
-        if process.isdecimal() and (int(process) == os.getpid() or not _is_running(int(process))):
+        if process.isdecimal() and (int(process) == os.getpid() or not is_running(int(process))):
             _remove(os.path.join(folder, entry))
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number on this machine, other than one that has ended."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # it is another user's
-        return True
-    return True
+        pass
+    fields = process_fields(process)
+    return not fields or fields[0] not in "ZX"  # ended; nobody has asked for its status yet
+
+
+def process_fields(process: int) -> list[str]:
+    """What Linux says of a process, from the field `state` on (proc(5), stat); else nothing."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()  # before it the name, of any characters
+    except OSError:
+        return []
 
 
 def _remove(path: str) -> None:
@@ -152,7 +130,7 @@ def _remove(path: str) -> None:
             os.remove(path)
 
 
-def _missing_parents(path: str) -> list[str]:
+def missing_parents(path: str) -> list[str]:
     """The folders above `path` that are not there, innermost first."""
     missing, parent = [], os.path.dirname(path)
     while parent and not os.path.lexists(parent):

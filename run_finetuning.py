@@ -3,11 +3,16 @@
     python run_finetuning.py --model_dir MODEL --task cola --data_dir GLUE --num_trials 9
 
 Run the same command again after an interruption: finished runs are kept, the others go on.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import dataclasses
@@ -48,9 +53,9 @@ from finetune.sweep import (
 from finetune.task import Task, load_task, load_tasks
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
+from locks import locking
 from model import SIZES, Encoder, EncoderConfig, build_encoder
 from pretrain.load import load_encoder, load_vocabulary
-from training import monitoring
 from training.checkpointing import HPARAMS_FILE, latest_checkpoint
 from training.distribution import create_strategy
 from training.hyperparameters import (
@@ -95,6 +100,12 @@ flags.DEFINE_enum(
 )
 
 
+def output_directory() -> str:
+    """Where runs are kept."""
+    return FLAGS.output_dir or os.path.join(FLAGS.model_dir, "finetuning")
+
+
+@locking(output_directory)
 def main(argv: list[str]) -> None:
     """Flags -> hyper-parameters -> runs -> report. Reads all files before the first run."""
     if len(argv) > 1:
@@ -106,11 +117,12 @@ def main(argv: list[str]) -> None:
     config, vocabulary = load_model(settings.model_values)
     strategy = create_strategy(settings.run.strategy)
     create_encoder = encoder_creator(config)
-    output_dir = FLAGS.output_dir or os.path.join(FLAGS.model_dir, "finetuning")
+    output_dir = output_directory()
     trials = []
     for task in settings.tasks:
         trials += plan_trials(task, settings, config, vocabulary, output_dir)
     check_devices(trials, settings.run, strategy)
+    warn_about_compiling(settings.run)
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
     context = Context(
         settings.run,
@@ -125,9 +137,9 @@ def main(argv: list[str]) -> None:
     )
     try:
         results, stopped = run_all(trials, context, train=FLAGS.do_train)
-    except (monitoring.Interrupted, KeyboardInterrupt):
-        print("stopped; run the same command to go on", file=sys.stderr)
-        sys.exit(130)
+    except stopping.Stopped as stopped_by:
+        print(f"{stopped_by}; run the same command to go on", file=sys.stderr)
+        sys.exit(stopped_by.status)
     if results:
         print(summary_line(results))
         print(f"report: {write_report(output_dir)}")
@@ -308,6 +320,16 @@ def check_devices(trials: list[Trial], run: RunSettings, strategy: tf.distribute
             raise InputError(
                 f"batches should be divisible by the {devices} devices. Received: {size}"
             )
+
+
+def warn_about_compiling(run: RunSettings) -> None:
+    """Says what --xla costs where it saves nothing."""
+    if run.xla and not tf.config.list_physical_devices("GPU"):
+        print(
+            "warning: XLA on a CPU compiles the training step anew for every length of batch, for"
+            ' minutes each; do without --xla, or set "length_buckets" to false for one length',
+            file=sys.stderr,
+        )
 
 
 def encoder_creator(config: EncoderConfig):

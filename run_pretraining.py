@@ -3,11 +3,16 @@
     python run_pretraining.py --data_dir DATA --model_name mine --recipe configs/convbert_small.json
 
 Run the same command again after an interruption: it goes on from the last checkpoint.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import contextlib
@@ -26,6 +31,7 @@ from data.manifest import read_manifest, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from files import read_json
+from locks import locking
 from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate
@@ -91,6 +97,12 @@ BAR = {"loss": "loss", "disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
 CURVES = ("loss", "masked_lm_loss", "masked_lm_accuracy", "disc_loss", "disc_auc", "learning_rate")
 
 
+def model_directory() -> str:
+    """Where the model is kept."""
+    return FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
+
+
+@locking(model_directory)
 def main(argv: list[str]) -> None:
     """Flags -> hyper-parameters -> objective -> training loop. Checks all before writing any."""
     if len(argv) > 1:
@@ -100,7 +112,7 @@ def main(argv: list[str]) -> None:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     hparam_values, run_values = read_settings()
-    model_dir = FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name)
+    model_dir = model_directory()
     if FLAGS.do_eval and not FLAGS.do_train:
         evaluate_only(model_dir, hparam_values, run_values)
         return
@@ -377,22 +389,24 @@ def train(
     """Trains to the end, saving and evaluating at every multiple of `save_checkpoints_steps`."""
     step, total = controller.global_step, hparams.num_train_steps
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, BAR)
-    interrupt = monitoring.InterruptBetweenLoops()
-    controller.train_actions = (log.action("train"), bar, interrupt)
     try:
+        at_checkpoint = int(step.numpy()) % run.save_checkpoints_steps == 0
+        if FLAGS.do_eval and at_checkpoint and log.has("train") and not log.has("heldout"):
+            controller.evaluate(run.num_eval_steps)  # which it was stopped in
         while (now := int(step.numpy())) < total:
             multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-            controller.train(min(multiple, total))  # ends with a checkpoint
+            with stopping.deferred("this loop of steps") as stop_if_asked:
+                controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                controller.train(min(multiple, total))  # ends with a checkpoint
             if FLAGS.do_eval:
                 controller.evaluate(run.num_eval_steps)
-    except monitoring.Interrupted:
+    except stopping.Stopped as stopped:
         controller.save_checkpoint()
-        message = f"stopped at step {int(step.numpy())}; run the same command to go on"
+        message = f"{stopped} at step {int(step.numpy())}; run the same command to go on"
         print(message, file=sys.stderr)
-        sys.exit(130)
+        sys.exit(stopped.status)
     finally:
         bar.close()
-        interrupt.close()
 
 
 def report(model_dir: str, step: int) -> None:

@@ -8,11 +8,16 @@
 With --source the output is a model directory: run_finetuning.py takes it as --model_dir,
 run_pretraining.py as --continue_from. With --target the input is one. Everything that was inferred
 or left out is printed. The output appears whole, or not at all.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 from absl import app, flags, logging
@@ -20,6 +25,7 @@ from absl import app, flags, logging
 from checkpoints.formats import FORMATS, from_elsewhere, to_elsewhere
 from checkpoints.model_directory import Options
 from errors import InputError, main_with_clear_errors
+from locks import locking
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("source", None, sorted(FORMATS), "Format of the input; makes a model directory.")
@@ -38,6 +44,7 @@ flags.DEFINE_string("generator", None, "huggingface: folder of the generator's c
 _OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "num_attention_heads", "generator")
 
 
+@locking(lambda: FLAGS.output, beside=True)
 def main(argv: list[str]) -> None:
     """Flags -> conversion -> output folder."""
     if len(argv) > 1:

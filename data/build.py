@@ -9,16 +9,13 @@ the end. One build at a time works in a folder.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import fcntl
 import glob
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import files
 from data import manifest, shards, workers
@@ -27,6 +24,7 @@ from data.examples import MIN_TARGET
 from data.input_pipeline import SPLITS
 from data.vocabulary import VOCABULARY_FILE, Vocabulary, learn_vocabulary
 from errors import InputError
+from locks import locked
 
 UNFINISHED = "unfinished_build"
 SHARD_BYTES = 32 << 20
@@ -92,8 +90,16 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
     Raises:
         InputError: bad corpus, vocabulary, option or folder. What was finished before stays in
-            `DATA_DIR/unfinished_build` and is used when the same build is run again.
+            `DATA_DIR/unfinished_build` and is used when the same build is run again. Or another
+            build is at work in the folder.
     """
+    if _exists(options.output_dir, manifest.MANIFEST):  # nothing will be written
+        return _build(options)
+    with locked(options.output_dir):
+        return _build(options)
+
+
+def _build(options: BuildOptions) -> dict[str, Any]:
     corpus = open_corpus(options.corpus, options.corpus_format, strict=options.strict)
     given = _load_vocabulary(options)
     settings = _resolve_settings(options, corpus, given)
@@ -106,15 +112,15 @@ def build(options: BuildOptions) -> dict[str, Any]:
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
-    with _unfinished_folder(options.output_dir, settings) as work:
-        _refuse_replaced_bytes(options, _problems_so_far(work))
-        vocabulary = given or _learned_vocabulary(options, corpus, work)
-        shard_settings = shards.ShardSettings(
-            options.max_seq_length, options.heldout_fraction, options.seed, settings["num_shards"]
-        )
-        job = workers.Job(corpus, vocabulary, shard_settings, work)
-        workers.build_shards(job, options.num_processes)
-        return _finish(options.output_dir, work, settings, shard_settings, vocabulary)
+    work = _unfinished_folder(options.output_dir, settings)
+    _refuse_replaced_bytes(options, _problems_so_far(work))
+    vocabulary = given or _learned_vocabulary(options, corpus, work)
+    shard_settings = shards.ShardSettings(
+        options.max_seq_length, options.heldout_fraction, options.seed, settings["num_shards"]
+    )
+    job = workers.Job(corpus, vocabulary, shard_settings, work)
+    workers.build_shards(job, options.num_processes)
+    return _finish(options.output_dir, work, settings, shard_settings, vocabulary)
 
 
 # ---------------------------------------------------------------- settings and folders
@@ -204,9 +210,8 @@ def _problems_so_far(work: str) -> collections.Counter:
     return problems
 
 
-@contextlib.contextmanager
-def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> Iterator[str]:
-    """The folder of the unfinished build, locked: a new one, or one of the same settings."""
+def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
+    """Finds the folder of the unfinished build, of the same settings, or makes one."""
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
     if not os.path.exists(settings_file):
@@ -217,34 +222,20 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> Iterator[st
                 f"{output_dir} already holds {' and '.join(foreign)} of another origin: "
                 "give another --output_dir"
             )
-    with contextlib.ExitStack() as stack:
-        try:
-            for folder in SPLITS.values():
-                os.makedirs(os.path.join(work, folder), exist_ok=True)
-            _lock(stack.enter_context(open(os.path.join(work, "lock"), "w")), output_dir)
-            pattern = os.path.join(glob.escape(work), "**", "*.tmp-*")
-            for leftover in glob.glob(pattern, recursive=True):
-                os.remove(leftover)
-        except OSError as error:
-            raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
-        if os.path.exists(settings_file):
-            remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
-            _refuse_difference(output_dir, files.read_json(settings_file), settings, remedy)
-        else:
-            files.write_json(settings_file, settings)
-        yield work
-
-
-def _lock(file: IO[str], output_dir: str) -> None:
-    """Refuses a second build of a folder; the system unlocks when the process ends, however."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"{output_dir}: another build is at work in this folder: let it end, or stop it"
-        ) from None
-    except OSError:  # a file system without locks
-        pass
+        for folder in SPLITS.values():
+            os.makedirs(os.path.join(work, folder), exist_ok=True)
+        pattern = os.path.join(glob.escape(work), "**", "*.tmp-*")
+        for leftover in glob.glob(pattern, recursive=True):
+            os.remove(leftover)
+    except OSError as error:
+        raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
+    if os.path.exists(settings_file):
+        remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
+        _refuse_difference(output_dir, files.read_json(settings_file), settings, remedy)
+    else:
+        files.write_json(settings_file, settings)
+    return work
 
 
 def _exists(*parts: str) -> bool:

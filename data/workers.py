@@ -15,6 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 import files
+import stopping
 from data import shards
 from data.corpus import Corpus
 from data.tokenization import Tokenizer
@@ -169,7 +170,7 @@ def _build_in_processes(processes: int, job: Job, pending: list[int], bar: tqdm)
     executor = concurrent.futures.ProcessPoolExecutor(
         processes, mp_context=context, initializer=_start_worker, initargs=(job, bytes_read)
     )
-    with _cancelling(executor):
+    with _cancelling(executor), stopping.cleaning(_end_workers):
         waiting = {executor.submit(_work, index) for index in pending}
         while waiting:
             done, waiting = concurrent.futures.wait(
@@ -184,6 +185,14 @@ def _build_in_processes(processes: int, job: Job, pending: list[int], bar: tqdm)
                     "a worker process was killed, most likely for want of memory: "
                     "try fewer --num_processes; finished shards are kept"
                 ) from error
+
+
+def _end_workers() -> None:
+    """Before locks go: what a worker has begun is built again."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    for worker in multiprocessing.active_children():
+        worker.join(1)
 
 
 @contextlib.contextmanager

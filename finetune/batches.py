@@ -40,6 +40,9 @@ class TrainingBatches:
             `LENGTH_STEP`. False: always `max_seq_length`; the same rows in the same order, and
             padding the only difference.
 
+    Attributes:
+        lengths: every S that a batch may have.
+
     Raises:
         InputError: there are no rows.
     """
@@ -55,6 +58,8 @@ class TrainingBatches:
     ):
         self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
         self._buckets = -(-encoded.lengths // LENGTH_STEP)
+        longest = np.unique(self._buckets) * LENGTH_STEP if length_buckets else [max_seq_length]
+        self.lengths = sorted({min(int(length), max_seq_length) for length in longest})
         self._batch_size, self._seed = batch_size, seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:

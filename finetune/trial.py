@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
+import tqdm
 
+import stopping
 from data.vocabulary import Vocabulary
 from files import read_json, write_json, write_text
 from finetune import metrics, pictures, predictions
@@ -205,23 +207,27 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     )
     _write_description(trial, context, objective.encoder)
     log = monitoring.MetricsLog(trial.folder, step).action("train")
-    show, interrupt = bar(step, hparams.train_batch_size), monitoring.InterruptBetweenLoops()
+    show = bar(step, hparams.train_batch_size)
+    if run.xla:
+        count = len(batches.lengths)
+        text = f"compiling the training step for {count} lengths of batch, each when it first comes"
+        tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
     try:
-        while (now := int(step.numpy())) < total:
-            multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-            values = trainer.train(
-                tf.constant(min(run.iterations_per_loop, multiple - now, total - now))
-            )
-            for action in (log, show):
-                action(values)
-            if int(step.numpy()) in (multiple, total):
-                manager.save(int(step.numpy()), check_interval=False)
-            interrupt(values)
-    except monitoring.Interrupted:
+        with stopping.deferred("this loop of steps") as stop_if_asked:
+            while (now := int(step.numpy())) < total:
+                multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
+                values = trainer.train(
+                    tf.constant(min(run.iterations_per_loop, multiple - now, total - now))
+                )
+                for action in (log, show):
+                    action(values)
+                if int(step.numpy()) in (multiple, total):
+                    manager.save(int(step.numpy()), check_interval=False)
+                stop_if_asked()
+    except stopping.Stopped:
         manager.save(int(step.numpy()), check_interval=False)
         raise
     finally:
-        interrupt.close()
         trainer.close()
 
 

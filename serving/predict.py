@@ -6,11 +6,16 @@
 Writes one JSON object per row, in their order. Bytes that are not UTF-8 count as nothing. A row
 that cannot be read ends it, or with --skip_errors is answered {"id": ..., "error": ...}; the exit
 status is then 1, too.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import contextlib

@@ -7,19 +7,37 @@ process of its own, with its own flags, devices, files and exit status, and one 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import multiprocessing
 import os
 import pathlib
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Nothing of the project, whose scripts each define their own flags.
 IMPORTED = ["tensorflow", "tensorflow_text", "tf_keras", "orbit", "matplotlib.pyplot"]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(IMPORTED)
+
+
+def signal_after(monkeypatch, owner, name: str, number: int, calls: int = 1) -> None:
+    """Sends this process a signal at the end of one of the calls of a method, counted from 1."""
+    method, count = getattr(owner, name), itertools.count(1)
+
+    def signalling(*arguments, **options):
+        result = method(*arguments, **options)
+        if next(count) == calls:
+            os.kill(os.getpid(), number)
+            time.sleep(0.3)  # a thread receives it
+        return result
+
+    monkeypatch.setattr(owner, name, signalling)
 
 
 class Command:
@@ -48,6 +66,24 @@ class Command:
         """SIGKILL."""
         self.process.kill()
         self.process.join()
+
+    def send(self, number: int) -> None:
+        """A signal, if it still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+
+    def has_begun(self) -> bool:
+        """Whether signals end it as it says, by a handler of its own; or it has ended."""
+        try:
+            with open(f"/proc/{self.process.pid}/status") as file:
+                caught = next(line for line in file if line.startswith("SigCgt:"))
+        except (OSError, StopIteration):
+            return True
+        return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+    def said(self) -> str:
+        """Standard error so far."""
+        return self._err.read_text(encoding="utf-8") if self._err.exists() else ""
 
     def finish(self, timeout: float = 600) -> subprocess.CompletedProcess:
         """Waits for its end; returns exit status, standard output and standard error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from errors import InputError
 from pretrain.continuation import continued_values
 from pretrain.load import load_hparams
 from pretrain.replaced_token_detection import ReplacedTokenDetection
+from tests import command_support
 from tests.golden_support import MODELS, load_golden
 from tests.tf1_support import convert, golden_tensors, read_tensors, write_original
 from training.monitoring import read_metrics
@@ -85,14 +87,8 @@ def metrics(model_dir, name):
 
 def stop_after(monkeypatch, loops):
     """Interrupts training after so many loops of steps, as Ctrl-C does."""
-    calls = []
-
-    def interrupt(self, values):
-        calls.append(1)
-        if len(calls) == loops:
-            raise run_pretraining.monitoring.Interrupted
-
-    monkeypatch.setattr(run_pretraining.monitoring.InterruptBetweenLoops, "__call__", interrupt)
+    bar = run_pretraining.monitoring.ProgressBar
+    command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGINT, loops)
 
 
 # ---------------------------------------------------------------- the first step

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import time
 
 import numpy as np
@@ -196,6 +197,56 @@ def test_a_damaged_checkpoint_does_not_change_a_run(count, model_dir, reviews, t
         if name.startswith("objective/"):
             a, b = (reader.get_tensor(name) for reader in weights)
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow  # needs two minutes: eight processes are signalled and start again
+def test_a_signal_at_any_moment(model_dir, reviews, tmp_path):
+    """Start-up, tracing, training, predicting, between runs: exit status, and equal results."""
+
+    def start(name):
+        line = arguments(model_dir, reviews / "reviews.json", tmp_path / name, num_trials=2)
+        return Command("run_finetuning.py", *line)
+
+    began = time.monotonic()
+    assert start("whole").finish().returncode == 0
+    duration, statuses = time.monotonic() - began, []
+    for moment in range(8):
+        name, number = f"m{moment}", (signal.SIGTERM, signal.SIGINT)[moment % 2]
+        process = start(name)
+        deadline = time.monotonic() + duration * (moment + 0.5) / 8
+        while time.monotonic() < deadline or not process.has_begun():
+            time.sleep(0.01)
+        process.send(number)
+        done = process.finish()
+        statuses.append(done.returncode)
+        if done.returncode != 0:
+            assert done.returncode == 128 + number, (moment, done.stderr)
+            assert f"stopped by {number.name}" in done.stderr
+            assert not (tmp_path / name / ".lock").exists()
+            assert start(name).finish().returncode == 0
+        assert results(tmp_path / name) == results(tmp_path / "whole"), moment
+    assert len([status for status in statuses if status]) > 4
+
+
+@pytest.mark.slow  # needs half a minute: XLA compiles
+def test_compiling_is_said_and_a_second_signal_ends_it(model_dir, reviews, tmp_path):
+    """While XLA compiles, in C++, Python calls no signal handler."""
+    hparams = {"iterations_per_loop": 60, "save_checkpoints_steps": 60}
+    line = arguments(model_dir, reviews / "reviews.json", tmp_path / "a", hparams, xla="true")
+    process = Command("run_finetuning.py", *line)
+    for text in ("compiling the training step for 3 lengths", "stopping after"):
+        deadline = time.monotonic() + 300
+        while text not in process.said():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(1)
+        process.send(signal.SIGTERM)
+    done = process.finish(timeout=10)
+    assert done.returncode == 143
+    assert "warning: XLA on a CPU" in done.stderr
+    assert not list((tmp_path / "a").rglob("*.index"))
+    assert not list((tmp_path / "a").rglob(".lock"))
 
 
 def results_files(output_dir):

@@ -5,8 +5,10 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from pretrain.load import load_encoder, load_hparams, load_objective
 from tests import command_support
+from tests.command_support import Command
 from training.loop import evaluation_seed
 from training.monitoring import read_metrics
 
@@ -220,23 +223,82 @@ def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp
     assert contents(tmp_path / "m") == before
 
 
-def test_interrupting_saves_and_goes_on(data_dir, tmp_path, monkeypatch):
-    calls = []
-
-    def interrupt_once(self, values):
-        calls.append(1)
-        if len(calls) == 2:
-            raise run_pretraining.monitoring.Interrupted
-
-    monkeypatch.setattr(
-        run_pretraining.monitoring.InterruptBetweenLoops, "__call__", interrupt_once
-    )
+def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
+    bar, hparams = run_pretraining.monitoring.ProgressBar, {"electra_objective": False}
+    command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
     with pytest.raises(SystemExit) as stopped:
-        run(data_dir, tmp_path / "m")
-    assert stopped.value.code == 130
+        run(data_dir, tmp_path / "m", hparams)
+    assert stopped.value.code == 143
     assert checkpoint_tensors(tmp_path / "m", 4)
-    run(data_dir, tmp_path / "m")
+    run(data_dir, tmp_path / "m", hparams)
     assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
+
+
+def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkeypatch):
+    """What a run measures does not depend on where it was stopped."""
+    evaluate = run_pretraining.Evaluator.evaluate
+    monkeypatch.setattr(run_pretraining.Evaluator, "evaluate", lambda *_: 1 / 0)
+    hparams = {"electra_objective": False, "num_train_steps": 8}
+    with pytest.raises(ZeroDivisionError):
+        run(data_dir, tmp_path / "m", hparams, do_eval=True)
+    monkeypatch.setattr(run_pretraining.Evaluator, "evaluate", evaluate)
+    run(data_dir, tmp_path / "m", hparams, do_eval=True)
+    rows = [(row["step"], row["split"]) for row in read_metrics(str(tmp_path / "m"))]
+    train = [(step, "train") for step in (2, 4, 5, 7, 8)]
+    assert rows == [*train[:3], (5, "heldout"), *train[3:], (8, "heldout")]
+
+
+def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path, monkeypatch):
+    def another(controller, *arguments):
+        before = sorted((tmp_path / "m").rglob("*"))
+        with pytest.raises(InputError, match="another command is at work here"):
+            run(data_dir, tmp_path / "m", {"learning_rate": 2e-3})
+        assert sorted((tmp_path / "m").rglob("*")) == before
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_pretraining, "train", another)
+    with pytest.raises(KeyboardInterrupt):
+        run(data_dir, tmp_path / "m")
+    assert ".lock" not in os.listdir(tmp_path / "m")
+
+
+@pytest.mark.slow  # needs three minutes: eleven processes are signalled and start again
+def test_a_signal_at_any_moment(data_dir, tmp_path):
+    """Start-up, tracing, training, saving, evaluation: exit status, and equality to the bit."""
+    hparams = {"num_train_steps": 60, "save_checkpoints_steps": 20, "iterations_per_loop": 3}
+    hparams |= {"num_eval_steps": 40, "eval_batch_size": 1}
+
+    def start(name):
+        line = arguments(data_dir, tmp_path / name, hparams, do_eval=True)
+        return Command("run_pretraining.py", *line)
+
+    def rows(name):
+        return [{**row, "time": 0} for row in read_metrics(str(tmp_path / name))]
+
+    began = time.monotonic()
+    assert start("whole").finish().returncode == 0
+    duration = time.monotonic() - began
+    statuses = []
+    for moment in range(11):
+        name, number = f"m{moment}", (signal.SIGTERM, signal.SIGINT)[moment % 2]
+        process = start(name)
+        deadline = time.monotonic() + duration * (moment + 0.5) / 11
+        while time.monotonic() < deadline or not process.has_begun():
+            time.sleep(0.01)
+        process.send(number)
+        done = process.finish()
+        statuses.append(done.returncode)
+        if done.returncode != 0:
+            assert done.returncode == 128 + number, (moment, done.stderr)
+            assert f"stopped by {number.name}" in done.stderr
+            assert not (tmp_path / name / ".lock").exists()
+            assert start(name).finish().returncode == 0
+        assert rows(name) == rows("whole"), moment
+        expected, found = (checkpoint_tensors(tmp_path / run, 60) for run in ("whole", name))
+        assert set(found) == set(expected)
+        for tensor, value in expected.items():
+            np.testing.assert_array_equal(found[tensor], value, err_msg=f"{moment} {tensor}")
+    assert len([status for status in statuses if status]) > 5
 
 
 def test_another_configuration_is_refused_with_the_difference(data_dir, trained, tmp_path):

@@ -1,10 +1,9 @@
-"""What a person sees of a run: progress bar, `metrics.jsonl`, curves, a clean way to interrupt."""
+"""What a person sees of a run: progress bar, `metrics.jsonl`, curves."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -37,6 +36,10 @@ class MetricsLog:
         kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
         self._logged = set(map(_place, kept))
         self._rewrite(kept)
+
+    def has(self, split: str) -> bool:
+        """Whether there is a row of `split` at the current step."""
+        return (int(self._step.numpy()), split) in self._logged
 
     def _rewrite(self, rows: list[dict]) -> None:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
@@ -133,35 +136,6 @@ class ProgressBar:
     def close(self) -> None:
         """Draws the bar a last time."""
         self._bar.close()
-
-
-class Interrupted(Exception):
-    """The user asked to stop; raised between two loops of steps."""
-
-
-class InterruptBetweenLoops:
-    """An orbit action: after SIGINT or SIGTERM, raises Interrupted at the end of the current loop.
-
-    A second signal stops the process at once.
-    """
-
-    def __init__(self):
-        self._asked = False
-        self._before = {n: signal.signal(n, self._ask) for n in (signal.SIGINT, signal.SIGTERM)}
-
-    def _ask(self, number, frame) -> None:
-        self._asked = True
-        print("\nstopping after this loop of steps; once more to stop at once", file=sys.stderr)
-        signal.signal(number, signal.SIG_DFL)
-
-    def __call__(self, values: dict[str, float]) -> None:
-        if self._asked:
-            raise Interrupted
-
-    def close(self) -> None:
-        """Gives the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:

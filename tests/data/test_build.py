@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import files
 from data import build, input_pipeline, shards
 from data.corpus import Document, Unit
 from data.manifest import read_manifest
@@ -219,7 +224,7 @@ def test_two_builds_in_one_folder(built, given, tmp_path, monkeypatch):
 
     def building(index, *arguments):
         calls.append(index)
-        with pytest.raises(InputError, match="another build is at work in this folder"):
+        with pytest.raises(InputError, match="another command is at work here"):
             build.build(options)
         if len(calls) == 2:
             raise KeyboardInterrupt
@@ -325,3 +330,54 @@ def test_the_vocabulary_sample_is_bounded(given):
     few = list(shards.sample_training_lines(corpus, 0.2, 5, 3000))
     assert 0 < len(few) < len(everything)
     assert few == everything[: len(few)]
+
+
+@pytest.mark.slow  # needs a minute: four builds, three with processes that import TensorFlow
+def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
+    """As `timeout` and schedulers send it: one message, nothing half-done, resumed to the bit."""
+
+    def start(name):
+        line = ["--corpus", tmp_path / "corpus", "--vocab", given.vocab, "--num_processes=2"]
+        line += ["--max_seq_length=32", f"--output_dir={tmp_path / name}", "--num_shards=12"]
+        return subprocess.Popen(
+            [sys.executable, "build_pretraining_data.py", *map(str, line)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    shutil.copytree(given.corpus, tmp_path / "corpus")
+    for path in (tmp_path / "corpus").iterdir():
+        path.write_text("\n\n".join([path.read_text()] * 400))
+    whole, stopped = start("whole"), start("stopped")
+    work = tmp_path / "stopped" / "unfinished_build"
+    while not list(work.glob("shard-*.json")):
+        assert stopped.poll() is None
+        time.sleep(0.005)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # of a build, then of workers that start
+        os.killpg(stopped.pid, number)
+        errors = stopped.communicate(timeout=60)[1]
+        assert stopped.returncode == 128 + number
+        assert errors.count(f"stopped by {number.name}") == 1
+        assert "error" not in errors
+        assert not (tmp_path / "stopped" / ".lock").exists()
+        deadline = time.monotonic() + 10
+        while members(stopped.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        stopped = start("stopped")
+        while number == signal.SIGTERM and len(members(stopped.pid)) < 4:
+            assert stopped.poll() is None
+            time.sleep(0.005)
+    for process in (whole, stopped):
+        assert process.wait(timeout=120) == 0, process.stderr.read()
+        process.stderr.close()
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+def members(group: int) -> list[str]:
+    """Numbers of the running processes of a process group."""
+    found = {name: files.process_fields(name) for name in os.listdir("/proc") if name.isdecimal()}
+    return [name for name, f in found.items() if f and f[2] == str(group) and f[0] not in "ZX"]

@@ -79,6 +79,9 @@ def test_batches_hold_their_rows_padded(length_buckets):
         check_batch(batch, encoded, fixed=not length_buckets)
     lengths = {batch["input_ids"].shape[1] for batch in batches}
     assert (lengths == {S_MAX}) is not length_buckets
+    promised = TrainingBatches(encoded, 8, 1, **kwargs).lengths
+    assert promised == ([8, 16, 24, 32, 40, S_MAX] if length_buckets else [S_MAX])
+    assert lengths <= set(promised)
 
 
 def test_fixed_length_changes_padding_alone():

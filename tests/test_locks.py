@@ -1,0 +1,228 @@
+"""One command at a time in a folder: who is rejected, whose lock is taken over."""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import files
+import locks
+from errors import InputError
+from locks import locked
+from tests.command_support import Command
+
+OWNER = {"host": socket.gethostname(), "process": 1, "command": "python x.py", "time": "then"}
+
+
+def write(path, **changes):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**OWNER, **changes}))
+
+
+def is_rejected(folder, *named, **options):
+    with pytest.raises(InputError) as error, locked(str(folder), **options):
+        pytest.fail("it is another's")
+    for text in named:
+        assert str(text) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("beside", "name"), [(False, "runs/m/.lock"), (True, "runs/m.lock")], ids=["inside", "beside"]
+)
+def test_the_second_is_rejected_and_nothing_is_left(tmp_path, beside, name):
+    folder = tmp_path / "runs" / "m"
+    with locked(str(folder), beside=beside):
+        owner = json.loads((tmp_path / name).read_text())
+        assert (owner["host"], owner["process"]) == (socket.gethostname(), os.getpid())
+        with locked(str(tmp_path / "runs" / "other"), beside=beside):
+            message = is_rejected(
+                folder, folder, os.getpid(), owner["host"], owner["time"], beside=beside
+            )
+        assert "delete" not in message  # whether it is at work is known
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(KeyError), locked(str(folder), beside=beside):
+        raise KeyError
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_in_the_folder_stays(tmp_path):
+    with locked(str(tmp_path / "m")):
+        (tmp_path / "m" / "file").write_text("text")
+    assert os.listdir(tmp_path / "m") == ["file"]
+
+
+def test_a_lock_of_another_machine_is_explained(tmp_path):
+    write(tmp_path / ".lock", host="elsewhere", process=77)
+    named = ("elsewhere", "process 77", "then", f"delete {tmp_path / '.lock'}")
+    is_rejected(tmp_path, *named)
+    assert os.listdir(tmp_path) == [".lock"]
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"process": 999999999},
+        {"process": os.getppid(), "started": -1},  # the number came again
+    ],
+    ids=["gone", "number"],
+)
+def test_a_lock_that_was_left_behind_is_taken_over(tmp_path, owner):
+    write(tmp_path / ".lock", **owner)
+    with locked(str(tmp_path)):
+        assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
+        is_rejected(tmp_path, os.getpid())
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_of_a_running_process(tmp_path):
+    started = locks._start_of(os.getppid())
+    write(tmp_path / ".lock", process=os.getppid(), started=started)
+    is_rejected(tmp_path, os.getppid())
+    assert os.listdir(tmp_path) == [".lock"]
+
+
+HOLDING = """
+import sys, time
+from locks import locked
+from tests.command_support import Command
+with locked(sys.argv[1]):
+    print("begun", flush=True)
+    time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_process_that_ends_by_a_signal(tmp_path, number):
+    """Also one whose status nobody has asked for yet."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(tmp_path / "m")],
+        cwd=os.path.dirname(locks.__file__),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == b"begun\n"
+    is_rejected(tmp_path / "m", process.pid)
+    process.send_signal(number)
+    process.stdout.read()  # until it has ended
+    deadline = time.monotonic() + 10
+    while files.process_fields(process.pid)[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    if number != signal.SIGKILL:
+        assert os.listdir(tmp_path) == []
+    with locked(str(tmp_path / "m")):
+        pass
+    process.wait()
+    assert os.listdir(tmp_path) in ([], ["m"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"host": "a"}'])
+def test_a_lock_that_says_nothing(tmp_path, text, monkeypatch):
+    monkeypatch.setattr(locks, "_PATIENCE", 0.1)
+    (tmp_path / ".lock").write_text(text)
+    is_rejected(tmp_path, tmp_path / ".lock", "delete it")
+    assert (tmp_path / ".lock").read_text() == text
+
+
+def test_another_owner_keeps_the_lock(tmp_path):
+    """Somebody deleted ours while we were at work, and another command began."""
+    with locked(str(tmp_path)):
+        write(tmp_path / ".lock", process=os.getppid())
+    assert os.listdir(tmp_path) == [".lock"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="file"), locked(str(tmp_path / "file" / "m")):
+        pytest.fail("that is no folder")
+    with pytest.raises(InputError, match="cannot be written"), locked("/proc/none/m"):
+        pytest.fail("nobody can write there")
+
+
+def test_a_full_disk_leaves_no_half_lock(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(InputError, match="cannot be written"), locked(str(tmp_path / "m")):
+            pytest.fail("there is no room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
+
+
+TAKING = """
+import sys, time
+from errors import InputError
+from locks import locked
+from tests.command_support import Command
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    with locked(sys.argv[1]):
+        print("got it", flush=True)
+        time.sleep(0.5)
+except InputError:
+    print("rejected", flush=True)
+"""
+
+
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_of_many_at_once_one_gets_it(tmp_path, left_behind):
+    if left_behind:
+        write(tmp_path / ".lock", process=999999999)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TAKING, str(tmp_path)],
+            cwd=os.path.dirname(locks.__file__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    found = [process.communicate(timeout=60)[0] for process in processes]
+    assert sorted(found) == ["got it\n"] + ["rejected\n"] * 7
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_commands_are_rejected(tmp_path):
+    """Before they look at anything else; none needs the lock of what it only reads."""
+    model, data, made = (str(tmp_path / name) for name in ("model", "data", "made"))
+    tuning = ["--model_dir", model, "--task", "cola"]
+    commands = {
+        model: ["run_pretraining.py", "--data_dir", data, "--model_name=m", "--model_dir", model],
+        os.path.join(model, "finetuning"): ["run_finetuning.py", *tuning],
+        f"{model}_tuned": ["run_finetuning.py", *tuning, "--output_dir", f"{model}_tuned"],
+        data: ["build_pretraining_data.py", "--corpus", "none", "--output_dir", data],
+        made: ["export_savedmodel.py", "--model_dir", model, "--output_dir", made],
+        f"{made}_2": [
+            *("-m", "checkpoints.convert", "--target", "tf1"),
+            *("--input", model, "--output", f"{made}_2"),
+        ],
+    }
+    beside = (made, f"{made}_2")
+    for folder, command in commands.items():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked(folder, beside=folder in beside))
+            if folder != model:
+                stack.enter_context(locked(model))
+            before = sorted(tmp_path.rglob("*"))
+            done = Command(*command).finish()
+            assert sorted(tmp_path.rglob("*")) == before
+        assert done.returncode == 1, command
+        assert done.stderr.startswith(f"error: {folder}: another command is at work here"), command
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,186 @@
+"""How a command stops: statuses, what is finished first, what a second signal does."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import stopping
+
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+# Of a command: says what it does, a line each, so that a test can send signals in between.
+COMMAND = """
+import os, pathlib, signal, subprocess, sys, time
+import stopping, files, locks
+from errors import InputError, main_with_clear_errors
+folder = sys.argv[1]
+say = lambda text: print(text, flush=True)
+def main(argv):
+{body}
+    say("done")
+main_with_clear_errors(main)([])
+"""
+
+
+class Started:
+    """A process that runs `body` as a command's `main`."""
+
+    def __init__(self, body, folder, before=lambda: None):
+        code = COMMAND.format(body="\n".join("    " + line for line in body.splitlines()))
+        defaults = dict.fromkeys((signal.SIGINT, signal.SIGHUP), signal.SIG_DFL)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, str(folder)],
+            cwd=os.path.dirname(stopping.__file__),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: [[signal.signal(*d) for d in defaults.items()], before()],
+        )
+
+    def until(self, line):
+        """Waits for the next line that it prints."""
+        assert self.process.stdout.readline() == f"{line}\n"
+        return self
+
+    def send(self, number):
+        """Sends a signal."""
+        self.process.send_signal(number)
+        return self
+
+    def ended(self):
+        """Exit status, standard output and standard error."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+UNFINISHED = """
+with files.new_folder(folder + "/a/b") as new, files.replacing(folder + "/c") as temporary:
+    pathlib.Path(new, "half").write_text("half")
+    pathlib.Path(temporary).write_text("half")
+    with locks.locked(folder):
+        say("begun")
+        time.sleep(30)
+"""
+
+
+@SIGNALS
+def test_a_signal_ends_a_command_and_leaves_nothing(tmp_path, number):
+    status, out, err = Started(UNFINISHED, tmp_path).until("begun").send(number).ended()
+    assert status == 128 + number
+    assert out == ""
+    assert number.name in err
+    assert "run the same command again" in err
+    assert "Traceback" not in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_where_python_has_no_say(tmp_path):
+    """The main thread is in C, as it is in a compiler, and calls no handler."""
+    body = UNFINISHED.replace(
+        "time.sleep(30)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, stopping.SIGNALS)\n"
+        "        threading = __import__('threading')\n"
+        "        __import__('ctypes').CDLL(None).sleep(30)",  # nothing interrupts it
+    )
+    started = time.monotonic()
+    status, _, err = Started(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
+    assert status == 143
+    assert "SIGTERM" in err
+    assert time.monotonic() - started < 20
+    assert os.listdir(tmp_path) == []
+
+
+DEFERRED = """
+try:
+    with stopping.deferred("this piece") as stop_if_asked:
+        for piece in range(3):
+            say(piece)
+            end = time.monotonic() + {seconds}
+            while time.monotonic() < end:
+                time.sleep(0.01)
+            stop_if_asked()
+except stopping.Stopped as stopped:
+    say("saved")
+    sys.exit(stopped.status)
+"""
+
+
+@SIGNALS
+def test_a_piece_of_work_is_finished_and_saved(tmp_path, number):
+    process = Started(DEFERRED.format(seconds=0.3), tmp_path).until("0").send(number)
+    status, out, err = process.ended()
+    assert (status, out) == (128 + number, "saved\n")
+    assert "stopping after this piece" in err
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    process = Started(DEFERRED.format(seconds=30), tmp_path).until("0").send(signal.SIGTERM)
+    time.sleep(1)
+    status, out, _ = process.send(signal.SIGINT).ended()
+    assert (status, out) == (143, "")
+
+
+def test_a_signal_sent_twice_at_once_is_one(tmp_path):
+    """As `timeout` does, to the process and to its group."""
+    process = Started(DEFERRED.format(seconds=0.4), tmp_path).until("0")
+    time.sleep(0.05)  # lest the system itself makes one of two
+    process.send(signal.SIGTERM)
+    time.sleep(0.05)
+    status, out, _ = process.send(signal.SIGTERM).ended()
+    assert (status, out) == (143, "saved\n")
+
+
+def test_a_failure_after_a_signal_saves_nothing(tmp_path):
+    body = """
+try:
+    with stopping.deferred("this piece"):
+        say("begun")
+        time.sleep(0.5)
+        raise ValueError
+except (ValueError, stopping.Stopped):
+    say("saved")
+"""
+    status, out, _ = Started(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
+    assert (status, out) == (143, "")
+
+
+def test_a_hangup_that_is_ignored_stays_so(tmp_path):
+    """Under nohup."""
+
+    def ignore():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    process = Started("say('begun')\ntime.sleep(0.3)", tmp_path, ignore).until("begun")
+    assert process.send(signal.SIGHUP).ended()[0] == 0
+
+
+def test_a_forked_process_has_its_own_signals(tmp_path):
+    """It says and removes nothing, and what is sent to it does not reach its parent."""
+    body = """
+with files.new_folder(folder + "/a"):
+    for number in stopping.SIGNALS[1:]:
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+        time.sleep(0.1)
+        os.kill(child, number)
+        say(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        time.sleep(0.1)
+"""
+    status, out, err = Started(body, tmp_path).ended()
+    assert (status, out, err) == (0, "15\n1\ndone\n", "")
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_handlers_are_given_back():
+    before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
+    for _ in range(3):
+        with stopping.deferred("this"), stopping.handling():
+            assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+    assert {number: signal.getsignal(number) for number in before} == before
+    descriptor = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(descriptor)
+    assert descriptor == -1
