@@ -100,6 +100,14 @@ def test_byte_order_mark_and_blank_lines_at_the_end_are_no_tokens(tmp_path, begi
     assert Vocabulary.load(tmp_path).tokens == TOKENS
 
 
+def test_data_folders_built_with_a_blank_token_keep_it(tmp_path):
+    """Their records and models count it."""
+    vocabulary = Vocabulary((*TOKENS, ""))
+    vocabulary.save(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"vocabulary_size": vocabulary.size}))
+    assert Vocabulary.load(tmp_path).digest == vocabulary.digest
+
+
 @pytest.mark.parametrize("config", ["{", "[]", '{"do_lower_case": "yes"}'])
 def test_faulty_switches_are_refused(tmp_path, config):
     Vocabulary(TOKENS).save(tmp_path)
