@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import sys
 
@@ -20,7 +18,7 @@ import tf_keras
 from absl import app, flags, logging
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from data.manifest import read_manifest
+from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors
 from files import read_json
@@ -217,6 +215,9 @@ def check_start(
     if not FLAGS.do_train:
         checkpointing.latest_checkpoint(model_dir)
     if checkpointing.has_checkpoint(model_dir):
+        if FLAGS.do_train:
+            record = read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
+            refuse_other_data(model_dir, record, FLAGS.data_dir)
         return None
     if FLAGS.continue_from is None:
         if hparams.schedule_from_step:
@@ -250,9 +251,8 @@ def write_model_directory(
 ) -> None:
     """Makes the model directory self-describing, or refuses one of another configuration."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
-    data = (read_manifest(FLAGS.data_dir) or {}).get("settings")
-    if data is not None:  # folders built by ELECTRA do not say what is in them
-        described["data"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    data = settings_digest(read_manifest(FLAGS.data_dir))
+    described |= {"data": data} if data else {}
     settings = {**dataclasses.asdict(run), "data_dir": FLAGS.data_dir}
     settings |= {name: FLAGS[name].value for name in CONTINUE_FLAGS}
     if start is not None:
