@@ -49,7 +49,7 @@ _STRIP_ACCENTS = flags.DEFINE_bool(
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Tokens of an example.")
 _HELDOUT_FRACTION = flags.DEFINE_float(
-    "heldout_fraction", 0.01, "Share of the documents that is held out for evaluation."
+    "heldout_fraction", 0.01, "Share of the text that is held out for evaluation."
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of the examples, their order and the split.")
 _NUM_SHARDS = flags.DEFINE_integer(
@@ -60,6 +60,11 @@ _NUM_PROCESSES = flags.DEFINE_integer(
 )
 _STRICT = flags.DEFINE_bool(
     "strict", False, "Refuse bytes that are not UTF-8 instead of replacing and counting them."
+)
+_MAX_UNDECODABLE_SHARE = flags.DEFINE_float(
+    "max_undecodable_share",
+    0.1,
+    "Largest number of bytes that are not UTF-8 for each character; 1 accepts anything.",
 )
 
 
@@ -79,6 +84,7 @@ def main(argv: list[str]) -> None:
         seed=_SEED.value,
         num_shards=_NUM_SHARDS.value,
         strict=_STRICT.value,
+        max_undecodable_share=_MAX_UNDECODABLE_SHARE.value,
         num_processes=_NUM_PROCESSES.value,
     )
     build.build(options)

@@ -27,7 +27,7 @@ import tf_keras
 from absl import app, flags, logging
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from data.manifest import read_manifest, settings_digest
+from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from files import read_json
@@ -260,6 +260,9 @@ def check_start(
     if not FLAGS.do_train:
         checkpointing.latest_checkpoint(model_dir)
     if checkpointing.has_checkpoint(model_dir):
+        if FLAGS.do_train:
+            record = read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
+            refuse_other_data(model_dir, record, FLAGS.data_dir)
         return None
     if FLAGS.continue_from is None:
         if hparams.schedule_from_step:
@@ -288,9 +291,8 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Everything that decides a run's weights."""
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
-    data = settings_digest(FLAGS.data_dir)
-    if data is not None:  # folders built by ELECTRA do not say what is in them
-        described["data"] = data
+    data = settings_digest(read_manifest(FLAGS.data_dir))
+    described |= {"data": data} if data else {}
     if start is not None:
         described["continue_optimizer"] = "carried" if start.carries_optimizer else "fresh"
     elif checkpointing.has_checkpoint(model_dir):  # it was decided when the run began

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from typing import Any
 
 import files
@@ -22,6 +23,7 @@ from data import manifest, shards, workers
 from data.corpus import Corpus, open_corpus
 from data.examples import MIN_TARGET
 from data.input_pipeline import SPLITS
+from data.text_checks import warn_of_stripped_marks
 from data.vocabulary import VOCABULARY_FILE, Vocabulary, learn_vocabulary
 from errors import InputError
 from locks import locked
@@ -30,6 +32,10 @@ UNFINISHED = "unfinished_build"
 SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
+# How text is divided, recorded with the settings. 2: of documents longer than the share of the
+# corpus that is to be held out, the end is. Folders without a number are of the time when documents
+# of any length fell on one side; they are finished by that rule.
+RULES = 2
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
 
@@ -46,12 +52,13 @@ class BuildOptions:
         do_lower_case: None takes it from beside the vocabulary, else True.
         strip_accents: likewise.
         max_seq_length: S.
-        heldout_fraction: share of the documents that is held out, in [0, 1).
+        heldout_fraction: share of the text that is held out, in [0, 1).
         seed: of examples, order, held-out split.
         num_shards: record files per split; None gives files of about SHARD_BYTES of text.
         strict: refuse bytes that are not UTF-8.
+        max_undecodable_share: such bytes for each character of text; more are refused.
         num_processes: None means one per core, fewer where there is little text. Changes nothing
-            in the result, and neither does `strict`.
+            in the result, and neither do the two before it.
     """
 
     corpus: str
@@ -66,12 +73,14 @@ class BuildOptions:
     seed: int = 0
     num_shards: int | None = None
     strict: bool = False
+    max_undecodable_share: float = 0.1
     num_processes: int | None = None
 
     def __post_init__(self) -> None:
         for name, valid, expected in (
             ("max_seq_length", self.max_seq_length >= MIN_TARGET, f"at least {MIN_TARGET}"),
             ("heldout_fraction", 0 <= self.heldout_fraction < 1, "in [0, 1)"),
+            ("max_undecodable_share", self.max_undecodable_share >= 0, "at least 0"),
             ("num_shards", self.num_shards is None or self.num_shards > 0, "positive"),
             ("num_processes", self.num_processes is None or self.num_processes > 0, "positive"),
         ):
@@ -104,6 +113,7 @@ def _build(options: BuildOptions) -> dict[str, Any]:
     given = _load_vocabulary(options)
     settings = _resolve_settings(options, corpus, given)
     finished = manifest.read_manifest(options.output_dir)
+    settings = _as_begun(options.output_dir, settings, finished)
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
         _refuse_difference(options.output_dir, finished["settings"], settings, remedy)
@@ -112,15 +122,21 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
+    shard_settings = shards.ShardSettings(
+        options.max_seq_length,
+        options.heldout_fraction,
+        options.seed,
+        settings["num_shards"],
+        _longest_whole(settings),
+    )
     work = _unfinished_folder(options.output_dir, settings)
     _refuse_replaced_bytes(options, _problems_so_far(work))
-    vocabulary = given or _learned_vocabulary(options, corpus, work)
-    shard_settings = shards.ShardSettings(
-        options.max_seq_length, options.heldout_fraction, options.seed, settings["num_shards"]
-    )
+    if settings["vocabulary"]["strip_accents"]:
+        warn_of_stripped_marks(corpus)
+    vocabulary = given or _learned_vocabulary(options, corpus, shard_settings, work)
     job = workers.Job(corpus, vocabulary, shard_settings, work)
     workers.build_shards(job, options.num_processes)
-    return _finish(options.output_dir, work, settings, shard_settings, vocabulary)
+    return _finish(options, work, settings, shard_settings, vocabulary)
 
 
 # ---------------------------------------------------------------- settings and folders
@@ -166,7 +182,31 @@ def _resolve_settings(
         "heldout_fraction": options.heldout_fraction,
         "seed": options.seed,
         "num_shards": min(options.num_shards or by_size, len(corpus.units)),
+        "rules": RULES,
     }
+
+
+def _as_begun(
+    output_dir: str, settings: dict[str, Any], finished: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The settings with the rules by which a folder that is there already was begun."""
+    unfinished = os.path.join(output_dir, UNFINISHED, "settings.json")
+    if finished is not None:
+        before = finished["settings"]
+    elif os.path.exists(unfinished):
+        before = files.read_json(unfinished)
+    else:
+        return settings
+    if "rules" in before:
+        return settings
+    return {name: value for name, value in settings.items() if name != "rules"}
+
+
+def _longest_whole(settings: dict[str, Any]) -> int | None:
+    """Characters of the longest document that is held out, or not, as a whole: see RULES."""
+    if "rules" not in settings or not settings["corpus_bytes"]:
+        return None
+    return int(settings["heldout_fraction"] * settings["corpus_bytes"])
 
 
 def _refuse_difference(
@@ -242,16 +282,16 @@ def _exists(*parts: str) -> bool:
     return os.path.exists(os.path.join(*parts))
 
 
-def _learned_vocabulary(options: BuildOptions, corpus: Corpus, work: str) -> Vocabulary:
+def _learned_vocabulary(
+    options: BuildOptions, corpus: Corpus, settings: shards.ShardSettings, work: str
+) -> Vocabulary:
     """Learns the vocabulary, or loads the one that the build before this one learned."""
     if _exists(work, VOCABULARY_FILE):
         return Vocabulary.load(work)
     print(f"learning a vocabulary of {options.vocab_size} pieces", flush=True)
     lower = True if options.do_lower_case is None else options.do_lower_case
     vocabulary = learn_vocabulary(
-        shards.sample_training_lines(
-            corpus, options.heldout_fraction, options.seed, VOCABULARY_SAMPLE_CHARACTERS
-        ),
+        shards.sample_training_lines(corpus, settings, VOCABULARY_SAMPLE_CHARACTERS),
         options.vocab_size,
         do_lower_case=lower,
         strip_accents=lower if options.strip_accents is None else options.strip_accents,
@@ -264,13 +304,14 @@ def _learned_vocabulary(options: BuildOptions, corpus: Corpus, work: str) -> Voc
 
 
 def _finish(
-    output_dir: str,
+    options: BuildOptions,
     work: str,
     settings: dict[str, Any],
     shard_settings: shards.ShardSettings,
     vocabulary: Vocabulary,
 ) -> dict[str, Any]:
     """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
+    output_dir = options.output_dir
     splits = {split: collections.Counter() for split in shard_settings.splits}
     problems = _problems_so_far(work)
     record_files: dict[str, dict[str, int]] = {}
@@ -279,6 +320,8 @@ def _finish(
         for split in splits:
             splits[split].update(counts["splits"][split])
         record_files |= counts["files"]
+    if "rules" in settings:  # the shards of earlier builds do not count characters
+        _refuse_undecodable(options, splits, problems)
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
         raise InputError(
@@ -297,6 +340,7 @@ def _finish(
         "files": dict(sorted(record_files.items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
+    _warn_of_share(splits, settings["heldout_fraction"])
     for split in splits:
         if not _exists(output_dir, SPLITS[split]):
             os.replace(os.path.join(work, SPLITS[split]), os.path.join(output_dir, SPLITS[split]))
@@ -305,3 +349,32 @@ def _finish(
     shutil.rmtree(work)
     print(manifest.summary(output_dir, content))
     return content
+
+
+def _refuse_undecodable(
+    options: BuildOptions, splits: dict[str, collections.Counter], problems: collections.Counter
+) -> None:
+    """Refuses what is hardly text; the shards stay, for the same command with another share."""
+    replaced = problems["undecodable_bytes"]
+    characters = sum(counts["characters"] for counts in splits.values())
+    if replaced > options.max_undecodable_share * characters:
+        raise InputError(
+            f"{options.corpus} should be UTF-8 text with at most {options.max_undecodable_share:g} "
+            f"undecodable bytes for each character (--max_undecodable_share): it is in another "
+            f"encoding, or no text. Received: {replaced:,} such bytes, {characters:,} characters"
+        )
+
+
+def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> None:
+    """Warns where another share of the tokens is held out than was asked for."""
+    held_out = splits.get("heldout", {}).get("tokens", 0)
+    share = held_out / sum(counts["tokens"] for counts in splits.values())
+    if held_out and abs(share - wanted) > 0.01 and not wanted / 2 <= share <= wanted * 2:
+        _warn(
+            f"{share:.1%} of the tokens are held out, where --heldout_fraction asks for "
+            f"{wanted:.1%}: whole documents are drawn. Another --seed draws others"
+        )
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)

@@ -33,13 +33,39 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
     """Record files of one split ("train" or "heldout") of a data folder, in name order.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none; or one that the folder's manifest lists is missing or of another
+            size. Folders without a manifest are not compared.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
     files = sorted(file for file in tf.io.gfile.glob(pattern) if ".tmp-" not in file)
     if not files:
         raise InputError(f"{pattern}: no record files; build_pretraining_data.py makes them")
+    _check_listed_files(data_dir, split)
     return files
+
+
+def _check_listed_files(data_dir: str, split: str) -> None:
+    """Raises InputError where a record file is not as the folder's manifest lists it."""
+    content = manifest.read_manifest(data_dir)
+    for name, entry in (content or {}).get("files", {}).items():
+        path = os.path.join(data_dir, name)
+        if name.startswith(f"{SPLITS[split]}/") and manifest.listed_records(path, content) is None:
+            raise InputError(
+                f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes "
+                f"that {manifest.MANIFEST} lists: copy it again, or build the data again. "
+                f"Received: {_found(path)}"
+            )
+
+
+def _found(path: str) -> str:
+    """What a record file holds, in words."""
+    if not os.path.exists(path):
+        return "no such file"
+    try:
+        counted = f"{records.count_file(path):,} records"
+    except InputError:
+        counted = "records that are cut short or corrupt"
+    return f"{counted} in {os.path.getsize(path):,} bytes"
 
 
 def count_records(files: Sequence[str]) -> dict[str, int]:

@@ -14,6 +14,7 @@ import os
 from typing import Any
 
 import files
+from errors import InputError
 
 MANIFEST = "manifest.json"
 
@@ -22,14 +23,6 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
     """The manifest of a data folder, or None where there is none (ELECTRA's own folders)."""
     path = os.path.join(data_dir, MANIFEST)
     return files.read_json(path) if os.path.exists(path) else None
-
-
-def settings_digest(data_dir: str) -> str | None:
-    """SHA-256 of what decides the content of a data folder; None where it has no manifest."""
-    settings = (read_manifest(data_dir) or {}).get("settings")
-    if settings is None:
-        return None
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
@@ -43,6 +36,48 @@ def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
     if entry is None or not os.path.exists(path) or os.path.getsize(path) != entry["bytes"]:
         return None
     return entry["records"]
+
+
+def settings_digest(content: dict[str, Any] | None) -> str | None:
+    """SHA-256 (hexadecimal) of a manifest's build settings, by which runs know their data.
+
+    None where there is no manifest, or none in it: ELECTRA's folders do not say what is in them.
+    """
+    if content is None or "settings" not in content:
+        return None
+    settings = json.dumps(content["settings"], sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()
+
+
+def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
+    """Raises InputError where a model was trained on other data than a folder holds.
+
+    Args:
+        model_dir: the model directory, for the message.
+        record: what its hparams.json holds.
+        data_dir: the data folder given now.
+    """
+    content, trained = read_manifest(data_dir), record.get("hparams", {}).get("data")
+    given = settings_digest(content)
+    if None in (trained, given) or trained == given:
+        return
+    before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
+    found = read_manifest(before)
+    if settings_digest(found) == trained:
+        old, new = found["settings"], content["settings"]
+        changed = [
+            f"{name}={old.get(name)} there, {name}={new.get(name)} now"
+            for name in {**old, **new}
+            if old.get(name) != new.get(name)
+        ]
+        how = f"they differ in {'; '.join(changed)}"
+    else:
+        how = "what that held is no longer there to compare"
+    raise InputError(
+        f"{model_dir} holds a run on other data: --data_dir was {before} there, is {data_dir} now; "
+        f"{how}. Give the former, or another --model_dir (and --continue_from this one to go on "
+        "from its weights)"
+    )
 
 
 def with_shares(counts: dict[str, int], max_seq_length: int) -> dict[str, Any]:

@@ -40,12 +40,15 @@ class ShardSettings:
         heldout_fraction: expected share of documents that are held out, in [0, 1).
         seed: of the examples, their order and the held-out split.
         num_shards: number of record files of each split.
+        longest_whole: characters of the longest document that falls on one side as a whole; of a
+            longer one, the end is held out. None divides none.
     """
 
     max_seq_length: int
     heldout_fraction: float
     seed: int
     num_shards: int
+    longest_whole: int | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -62,6 +65,36 @@ def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
     key = (seed % 2**64).to_bytes(8, "little")
     digest = hashlib.blake2b(text, digest_size=8, key=key).digest()
     return int.from_bytes(digest, "little") < heldout_fraction * 2**64
+
+
+def divide(document: Document, settings: ShardSettings) -> dict[str, Document]:
+    """The sides of a document: it falls on one as a whole, or is too long and has an end held out.
+
+    A document of more text than is to be held out of the whole corpus, a novel among ten, would
+    decide by itself how much is. Of such a one the last `heldout_fraction` of the characters is
+    held out, from the beginning of a word on; so copies are divided alike.
+    """
+    longest, fraction = settings.longest_whole, settings.heldout_fraction
+    sizes = [len(line) for line in document.lines]
+    if not fraction or longest is None or sum(sizes) <= longest:
+        heldout = is_heldout(document, fraction, settings.seed)
+        return {"heldout" if heldout else "train": document}
+    left = min(round(sum(sizes) * (1 - fraction)), sum(sizes) - 1)  # characters to train on
+    number = 0
+    while left >= sizes[number]:
+        left -= sizes[number]
+        number += 1
+    line = document.lines[number]
+    cut = line.rfind(" ", 0, left) + 1 or (left if sizes[number] > longest else 0)
+    sides = {
+        "train": [*document.lines[:number], line[:cut].rstrip()],
+        "heldout": [line[cut:].lstrip(), *document.lines[number + 1 :]],
+    }
+    return {
+        split: Document(document.name, [line for line in lines if line])
+        for split, lines in sides.items()
+        if any(lines)
+    }
 
 
 def shard_file(split: str, index: int, num_shards: int) -> str:
@@ -81,16 +114,17 @@ class _Shard:
 
     def add(self, documents: list[Document], tokenizer: Tokenizer, planner: ExamplePlanner) -> None:
         """Tokenises documents in one call and plans their examples."""
+        sides = [divide(document, self.settings).items() for document in documents]
+        splits = [split for side in sides for split, _ in side]
+        documents = [part for side in sides for _, part in side]
         lines = [line for document in documents for line in document.lines]
         ids, row_splits = tokenizer.tokenize(lines)
         unknown = np.concatenate([[0], np.cumsum(ids == tokenizer.vocabulary.unk_id)])
         row = 0
-        for document in documents:
+        for split, document in zip(splits, documents):
             bounds = row_splits[row : row + len(document.lines) + 1]
             row += len(document.lines)
             begin, end = int(bounds[0]), int(bounds[-1])
-            heldout = is_heldout(document, self.settings.heldout_fraction, self.settings.seed)
-            split = "heldout" if heldout else "train"
             offset = self.num_tokens + begin
             self.plans[split].extend(
                 (offset + start, first, second)
@@ -99,6 +133,7 @@ class _Shard:
             self.counts[split].update(
                 documents=1,
                 lines=len(document.lines),
+                characters=sum(map(len, document.lines)),
                 tokens=end - begin,
                 unknown_tokens=int(unknown[end] - unknown[begin]),
             )
@@ -196,26 +231,24 @@ def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 def sample_training_lines(
-    corpus: Corpus, heldout_fraction: float, seed: int, max_characters: int
+    corpus: Corpus, settings: ShardSettings, max_characters: int
 ) -> Iterator[str]:
     """Lines to learn a vocabulary from: training documents only, evenly over the corpus.
 
     Args:
         corpus: to read from.
-        heldout_fraction: as in `ShardSettings`.
-        seed: of the held-out split and of the order in which units are visited.
+        settings: of the held-out split; the seed also decides in which order units are visited.
         max_characters: about how much to take; no unit gives much more than its share.
     """
-    keys = np.random.Philox(key=[seed % 2**64, 2**63]).random_raw(len(corpus.units))
+    keys = np.random.Philox(key=[settings.seed % 2**64, 2**63]).random_raw(len(corpus.units))
     share = max(max_characters // len(corpus.units), 1 << 20)
     taken = 0
     for i in np.argsort(keys, kind="stable").tolist():
         unit_end = taken + share
         for document in corpus.documents(corpus.units[i], collections.Counter()):
-            if is_heldout(document, heldout_fraction, seed):
-                continue
-            yield from document.lines
-            taken += sum(map(len, document.lines))
+            lines = divide(document, settings).get("train", Document("", [])).lines
+            yield from lines
+            taken += sum(map(len, lines))
             if taken >= unit_end:
                 break
         if taken >= max_characters:

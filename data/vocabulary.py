@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import collections
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
+import math
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 
 import files
+from data import manifest
+from data.readers.base import refuse_other_encodings
 from errors import InputError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -26,6 +31,12 @@ _LEARNER_WORDS_PER_TOKEN = 4
 # Characters beyond this share of the text become [UNK], and at most every fourth token is one.
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
+# The learner looks at all substrings of a word, in a time that grows with the cube of its length,
+# and passes over words of more than 50 characters. Where words are this long by their cubic mean
+# (German's: 13), text is written without spaces, and words are phrases: they are cut into parts.
+_UNSPACED_WORD, _LEARNER_MAX_WORD = 20, 50
+_PART = 8
+_CONTINUES = "\0"  # begins each part but the first; normalised text holds none
 # The search is over when it has at most this many times the tokens wanted.
 _SURPLUS = 1.1
 
@@ -105,7 +116,8 @@ class Vocabulary:
                 default, as in BERT uncased.
 
         Raises:
-            InputError: no such file, not UTF-8, a special token missing, or a token twice.
+            InputError: no such file, not UTF-8, a blank line before the last token, a special token
+                missing, or a token twice.
         """
         path = os.fspath(path)
         if os.path.isdir(path):
@@ -140,13 +152,26 @@ def _read_tokens(path: str) -> list[str]:
             f"The vocabulary must be a file with one token per line. Received: {path!r} "
             f"({error.strerror})"
         ) from error
+    refuse_other_encodings(raw, path)
     try:
-        text = raw.decode("utf-8")
+        text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        received = raw[error.start : error.start + 4]
+        line = error.object.count(b"\n", 0, error.start) + 1
+        received = error.object[error.start : error.start + 4]
         raise InputError(f"{path} line {line} must be UTF-8. Received: {received!r}") from error
-    return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
+    tokens = [line.rstrip("\r") for line in text.split("\n")]
+    blank = 0
+    while tokens and not tokens[-1]:
+        del tokens[-1]
+        blank += 1
+    listed = manifest.read_manifest(os.path.dirname(path)) or {}
+    if blank == 2 and listed.get("vocabulary_size") == len(tokens) + 1:
+        return [*tokens, ""]  # a data folder of the time when a blank line at the end was a token
+    if "" in tokens:
+        raise InputError(
+            f"{path} line {tokens.index('') + 1} should hold a token. Received: a blank line"
+        )
+    return tokens
 
 
 def _check_tokens(tokens: Sequence[str], where: str) -> None:
@@ -191,7 +216,8 @@ def learn_vocabulary(
     Words are normalised and cut exactly as `data.tokenization` does it, counted, and given to
     TensorFlow Text's learner (top-down WordPiece), with a count that a piece must reach. That
     count is searched for; what is then above `vocab_size` loses its rarest pieces. The result is a
-    function of the texts and arguments alone; the order of the texts does not matter.
+    function of the texts and arguments alone; the order of the texts does not matter. Text without
+    spaces between its words (Thai, Lao, Khmer, Burmese) is learned from in parts of 8 characters.
 
     Args:
         texts: lines of text; read once.
@@ -210,7 +236,7 @@ def learn_vocabulary(
         raise InputError(f"vocab_size must be at least {_MIN_VOCAB_SIZE}. Received: {vocab_size}")
     counts = count_words(texts, do_lower_case=do_lower_case, strip_accents=strip_accents)
     # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
-    words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = sorted(_parts(counts).items(), key=_frequency_then_spelling)
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
     if not words:
         raise InputError("A vocabulary must be learned from text with words. Received: none")
@@ -240,6 +266,24 @@ def count_words(
     return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
 
 
+def _parts(counts: collections.Counter[str]) -> collections.Counter[str]:
+    """The words and their counts; of text without spaces, the parts of its words."""
+    cubes = sum(min(len(word), _LEARNER_MAX_WORD) ** 3 for word in counts)
+    if cubes <= _UNSPACED_WORD**3 * len(counts):
+        return counts
+    parts: collections.Counter[str] = collections.Counter()
+    for word, count in counts.items():
+        for start in range(0, len(word), _PART):
+            parts[_CONTINUES * (start > 0) + word[start : start + _PART]] += count
+    return parts
+
+
+def _frequency_then_spelling(item: tuple[str, int]) -> tuple[int, int, str]:
+    """The order of words: the most frequent first; parts of equal count in no one's favour."""
+    word, count = item
+    return -count, zlib.crc32(word.encode()) if word.startswith(_CONTINUES) else 0, word
+
+
 def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
     """Finds the count above which there are just enough pieces, and drops what is too much.
 
@@ -249,18 +293,28 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
     from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
     alphabet = _alphabet_size(words, vocab_size)
-    enough, too_few = 0, words[0][1] + 1  # the largest count that is, the smallest that is not
-    best: list[str] = []
+    continued = any(word.startswith(_CONTINUES) for word, _ in words)
+    most = words[0][1]
     threshold = words[min(vocab_size, len(words)) - 1][1]
+    bound: list[tuple[str, int]] = []
+    if continued:  # pieces are far more frequent than the phrases that hold them
+        most = sum(count for _, count in words)
+        threshold = sum(count * len(word) for word, count in words) // (8 * vocab_size)
+        # No word to the learner, but the library takes no threshold above the largest count.
+        bound = [(SPECIAL_TOKENS[0], most)]
+    enough, too_few = 0, most + 1  # the largest count that is, the smallest that is not
+    best: list[str] = []
     while too_few - enough > 1:
+        if continued and not enough < threshold < too_few:
+            threshold = math.isqrt((enough + 1) * too_few)
         threshold = min(max(threshold, enough + 1), too_few - 1)
         tokens = learner.learn(
-            words,
+            words + bound,
             vocab_size,
             list(SPECIAL_TOKENS),
             upper_thresh=threshold,  # equal bounds: no search in the library
             lower_thresh=threshold,
-            max_unique_chars=alphabet,
+            max_unique_chars=alphabet + continued,
         )
         tokens = _without_useless(tokens, words)
         if len(tokens) < vocab_size:
@@ -278,7 +332,7 @@ def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
     """How many characters, the most frequent first, the vocabulary is to hold."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words:
-        for character in word:
+        for character in word.removeprefix(_CONTINUES):
             counts[character] += count
     left_out = (1 - _CHARACTER_COVERAGE) * counts.total()
     size = len(counts)
@@ -294,7 +348,10 @@ def _without_useless(tokens: list[str], words: list[tuple[str, int]]) -> list[st
     """Drops ##c for each character c that only begins words, as punctuation and CJK do."""
     inner = {f"##{character}" for word, _ in words for character in word[1:]}
     return [
-        token for token in tokens if len(token) != 3 or not token.startswith("##") or token in inner
+        token
+        for token in tokens
+        if (len(token) != 3 or not token.startswith("##") or token in inner)
+        and _CONTINUES not in token
     ]
 
 

@@ -93,7 +93,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
 def is_own_data(data_dir: str, model_dir: str) -> bool:
     """Whether the model in `model_dir` was trained on the data in `data_dir`."""
     record = files.read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
-    trained_on, digest = record["hparams"].get("data"), settings_digest(data_dir)
+    trained_on, digest = record["hparams"].get("data"), settings_digest(read_manifest(data_dir))
     if trained_on is not None and digest is not None:
         return trained_on == digest
     folder = record["run_settings"].get("data_dir")

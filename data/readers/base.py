@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import bz2
+import codecs
 import collections
 import contextlib
 import dataclasses
@@ -18,7 +19,14 @@ from typing import BinaryIO
 from errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = codecs.BOM_UTF8
+# The longer marks first: UTF-16's of one byte order begins UTF-32's.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,13 +175,27 @@ def decode_line(
         return raw.decode("utf-8", errors="replace").strip()
 
 
+def refuse_other_encodings(raw: bytes, where: str) -> None:
+    """Raises InputError where a file begins with the byte order mark of UTF-16 or UTF-32."""
+    for mark, encoding in _OTHER_MARKS.items():
+        if raw.startswith(mark):
+            raise InputError(
+                f"{where} must be UTF-8 text; convert it, for example with "
+                f"`iconv -f {encoding} -t UTF-8`. Received: the byte order mark of {encoding}"
+            )
+
+
 def encodable(text: str) -> str:
     """Replaces lone surrogates, which escapes in JSON and Python can make and UTF-8 cannot hold."""
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def raw_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, bytes) of each line that begins at or after byte `start`."""
+def raw_lines(file: BinaryIO, where: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset, bytes) of each line that begins at or after byte `start`.
+
+    Raises:
+        InputError: the file, which `where` names, begins as UTF-16 or UTF-32 does.
+    """
     position = start
     if start > 0:
         # The line that holds byte start - 1 belongs to the range before; when that byte is its
@@ -181,6 +203,8 @@ def raw_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
         file.seek(start - 1)
         position = start - 1 + len(file.readline())
     for raw in file:
+        if position == 0:
+            refuse_other_encodings(raw, where)
         if position == 0 and raw.startswith(_BYTE_ORDER_MARK):
             yield len(_BYTE_ORDER_MARK), raw[len(_BYTE_ORDER_MARK) :]
         else:
@@ -190,6 +214,7 @@ def raw_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
 
 def text_lines(raw: bytes, *, where: str, strict: bool, problems: collections.Counter) -> list[str]:
     """Splits the bytes of one whole document into its non-empty lines, stripped."""
+    refuse_other_encodings(raw, where)
     raw = raw.removeprefix(_BYTE_ORDER_MARK)
     text = decode_line(raw, where=where, offset=0, strict=strict, problems=problems)
     return [line for line in map(str.strip, text.split("\n")) if line]

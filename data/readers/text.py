@@ -29,7 +29,7 @@ class TextCorpus(Corpus):
         first = 0
         inside = unit.start == 0
         with base.readable_file(unit.path) as file:
-            for offset, raw in base.raw_lines(file, unit.start):
+            for offset, raw in base.raw_lines(file, unit.path, unit.start):
                 if raw.strip():
                     if inside:
                         first = first if lines else offset

@@ -51,7 +51,7 @@ class WikiExtractorCorpus(Corpus):
         """Yields (id, title, lines) of each <doc ...> ... </doc>."""
         lines: list[str] | None = None  # None outside an article
         identifier = title = ""
-        for offset, raw in base.raw_lines(file, unit.start):
+        for offset, raw in base.raw_lines(file, unit.path, unit.start):
             opens = raw.startswith(b"<doc ")
             if lines is None and 0 <= unit.end <= offset:
                 return
@@ -85,7 +85,7 @@ class WikiExtractorCorpus(Corpus):
         self, unit: Unit, file: BinaryIO, problems: collections.Counter
     ) -> Iterator[tuple[str, str, list[str]]]:
         """Yields (id, title, lines) of each line {"id": ..., "title": ..., "text": ...}."""
-        for offset, raw in base.raw_lines(file, unit.start):
+        for offset, raw in base.raw_lines(file, unit.path, unit.start):
             if 0 <= unit.end <= offset:
                 return
             line = base.decode_line(

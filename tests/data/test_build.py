@@ -146,6 +146,78 @@ def test_nothing_held_out_when_not_wanted(given, tmp_path):
     assert not (tmp_path / "heldout_tfrecords").exists()
 
 
+# ---------------------------------------------------------------- long documents
+
+
+@pytest.fixture(scope="module")
+def novels(given, tmp_path_factory) -> build.BuildOptions:
+    """Options for ten documents of random words, each of a tenth of the text."""
+    folder = tmp_path_factory.mktemp("novels")
+    choices = random.Random(1)
+    for i in range(10):
+        words = ["".join(choices.choices("abcdefgh", k=5)) for _ in range(3000)]
+        lines = [" ".join(words[j : j + 60]) for j in range(0, len(words), 60)]
+        (folder / f"{i}.txt").write_text("\n".join(lines[: 10 if i == 3 else 50]))
+    return replace(given, corpus=str(folder), corpus_format="text_per_file", num_shards=None)
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.05])
+def test_of_ten_novels_the_share_that_was_asked_for_is_held_out(novels, tmp_path, capsys, fraction):
+    for seed in range(3):
+        folder = tmp_path / str(seed)
+        found = build.build(
+            replace(novels, output_dir=str(folder), heldout_fraction=fraction, seed=seed)
+        )
+        tokens = {split: counts["tokens"] for split, counts in found["splits"].items()}
+        share = tokens["heldout"] / sum(tokens.values())
+        assert share == pytest.approx(fraction, rel=0.15)
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_long_document_is_divided_at_a_word():
+    document = Document("a", ["one two three four", "five six seven eight nine ten"])
+    settings = shards.ShardSettings(32, 0.5, 0, 1, longest_whole=20)
+    sides = {split: part.lines for split, part in shards.divide(document, settings).items()}
+    assert sides == {
+        "train": ["one two three four", "five"],
+        "heldout": ["six seven eight nine ten"],
+    }
+    unspaced = Document("a", ["ab" * 30])
+    sides = {split: part.lines for split, part in shards.divide(unspaced, settings).items()}
+    assert sides == {"train": ["ab" * 15], "heldout": ["ab" * 15]}
+    whole = shards.divide(document, replace(settings, longest_whole=1000))
+    assert list(whole.values()) == [document]
+
+
+def test_folders_of_the_time_before_are_finished_and_found_complete(
+    novels, tmp_path, monkeypatch, capsys
+):
+    """By whole documents; and the warning says how much that held out."""
+    texts = [path.read_text().split("\n") for path in sorted(Path(novels.corpus).iterdir())]
+    seed = next(
+        seed
+        for seed in range(1000)
+        if sum(shards.is_heldout(Document("", lines), 0.1, seed) for lines in texts) == 4
+    )
+    options = replace(novels, output_dir=str(tmp_path / "data"), heldout_fraction=0.1, seed=seed)
+    stopped_after(0, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    settings_file = tmp_path / "data" / "unfinished_build" / "settings.json"
+    before = files.read_json(str(settings_file))
+    assert before.pop("rules") == build.RULES
+    files.write_json(str(settings_file), before)
+    found = build.build(options)
+    assert "rules" not in found["settings"]
+    assert [counts["documents"] for counts in found["splits"].values()] == [6, 4]
+    tokens = {split: counts["tokens"] for split, counts in found["splits"].items()}
+    share = tokens["heldout"] / sum(tokens.values())
+    assert f"warning: {share:.1%} of the tokens are held out" in capsys.readouterr().err
+    build.build(options)
+    assert "is complete" in capsys.readouterr().out
+
+
 # ---------------------------------------------------------------- stopping and going on
 
 
@@ -299,6 +371,14 @@ def test_a_folder_of_another_origin_is_refused(given, tmp_path):
     assert content(tmp_path) == {}
 
 
+@pytest.mark.parametrize("strip", [True, False])
+def test_the_builder_warns_of_vowels_that_it_strips(given, tmp_path, capsys, strip):
+    (tmp_path / "thai.txt").write_text("ที่นี่มีหนังสือ\n\n" * 9, encoding="utf-8")
+    options = replace(given, corpus=str(tmp_path / "thai.txt"), output_dir=str(tmp_path / "data"))
+    build.build(replace(options, strip_accents=strip, heldout_fraction=0.0))
+    assert ("combining marks of Thai" in capsys.readouterr().err) == strip
+
+
 # ---------------------------------------------------------------- a learned vocabulary
 
 
@@ -326,8 +406,9 @@ def test_the_vocabulary_is_learned_from_training_text_only(given, tmp_path, monk
 
 def test_the_vocabulary_sample_is_bounded(given):
     corpus = build.open_corpus(given.corpus, "text")
-    everything = list(shards.sample_training_lines(corpus, 0.2, 5, 1 << 30))
-    few = list(shards.sample_training_lines(corpus, 0.2, 5, 3000))
+    settings = shards.ShardSettings(32, 0.2, 5, 3)
+    everything = list(shards.sample_training_lines(corpus, settings, 1 << 30))
+    few = list(shards.sample_training_lines(corpus, settings, 3000))
     assert 0 < len(few) < len(everything)
     assert few == everything[: len(few)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import resource
 from dataclasses import replace
 
@@ -92,6 +93,20 @@ def test_strict_refuses_what_was_built_without(given, tmp_path, monkeypatch, fin
     build.build(replace(clean, strict=True))
 
 
+def test_what_is_hardly_text_is_refused_unless_told(given, tmp_path):
+    """300 kB of random bytes; and 5 % of undecodable bytes, as of a Latin-1 file among others."""
+    (tmp_path / "noise.bin").write_bytes(random.Random(0).randbytes(300_000))
+    noise = replace(given, corpus=str(tmp_path / "noise.bin"), output_dir=str(tmp_path / "noise"))
+    with pytest.raises(InputError, match=r"noise\.bin .*--max_undecodable_share.*Received: "):
+        build.build(noise)
+    assert not (tmp_path / "noise" / "manifest.json").exists()
+    found = build.build(replace(noise, max_undecodable_share=1.0))
+    assert found["problems"]["undecodable_bytes"] > 100_000
+    (tmp_path / "mixed.txt").write_bytes(b"a\xe9 an ordinary line \n\n" * 100)
+    mixed = replace(given, corpus=str(tmp_path / "mixed.txt"), output_dir=str(tmp_path / "mixed"))
+    assert build.build(mixed)["problems"] == {"undecodable_bytes": 100}
+
+
 def test_broken_vocabulary(given, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
     with pytest.raises(InputError, match=r"vocab\.txt"):
@@ -112,6 +127,7 @@ def test_unwritable_output(given, tmp_path):
 def test_options_out_of_range(given):
     for name, value in (
         ("max_seq_length", 4), ("heldout_fraction", 1.0), ("num_shards", 0), ("num_processes", 0),
+        ("max_undecodable_share", -1.0),
     ):  # fmt: skip
         with pytest.raises(InputError, match=name):
             replace(given, **{name: value})

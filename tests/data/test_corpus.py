@@ -290,3 +290,11 @@ def test_tfds_mistakes(tiny_dataset, monkeypatch, path, message):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
     with pytest.raises(InputError, match=message):
         open_corpus(path, "tfds")
+
+
+@pytest.mark.parametrize("corpus_format", ["text", "text_per_file", "wikiextractor"])
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])
+def test_other_encodings_are_named(tmp_path, corpus_format, encoding):
+    (tmp_path / "notes.txt").write_bytes("Some text.\n".encode(encoding))
+    with pytest.raises(InputError, match=rf"notes\.txt must be UTF-8.*{encoding}"):
+        open_corpus(str(tmp_path), corpus_format)

@@ -237,3 +237,57 @@ def test_reading_runs_ahead_of_the_training_step(files):
             assert size > 0
     functions = [node.op for function in graph.library.function for node in function.node_def]
     assert not {"PyFunc", "EagerPyFunc"} & set(functions)
+
+
+# ---------------------------------------------------------------- files against the manifest
+
+
+def remove(path):
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def exchange(path):
+    path.unlink()
+    write_file(path, 0, 2)
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """A data folder of three record files, of which one is empty, and its manifest."""
+    entries = {}
+    for split, count in (("train", 5), ("train", 0), ("heldout", 3)):
+        name = f"{input_pipeline.SPLITS[split]}/pretrain_data.tfrecord-{len(entries)}"
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_file(tmp_path / name, 0, count)
+        entries[name] = {"records": count, "bytes": (tmp_path / name).stat().st_size}
+    write_json(str(tmp_path / "manifest.json"), {"files": entries})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (remove, "no such file"),
+        (empty, "0 records in 0 bytes"),
+        (shorten, "cut short or corrupt in"),
+        (exchange, "2 records in"),
+    ],
+)
+def test_files_that_are_not_as_the_manifest_lists_them(listed, damage, found):
+    assert len(input_pipeline.record_files(str(listed))) == 2
+    path = listed / "pretrain_tfrecords" / "pretrain_data.tfrecord-0"
+    size = path.stat().st_size
+    damage(path)
+    with pytest.raises(InputError, match=f"{path.name} .*5 records in {size} bytes.*{found}"):
+        input_pipeline.record_files(str(listed))
+    assert len(input_pipeline.record_files(str(listed), "heldout")) == 1  # the other split is whole
+    (listed / "manifest.json").unlink()  # as ELECTRA's folders
+    assert len(input_pipeline.record_files(str(listed))) == (1 if damage is remove else 2)

@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary, learn_vocabulary
@@ -80,12 +81,31 @@ def test_switches_beside_the_vocabulary(tmp_path, config, expected):
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nx\ny\nx\n", r"vocab\.txt .*'x' on lines 6 and 8"),
         (b"[PAD]\n[UNK]\nb\xffd\n", r"vocab\.txt line 3 must be UTF-8.*xff"),
         (b"", r"vocab\.txt must hold the special tokens"),
+        (b"[PAD]\n[UNK]\n\n[CLS]\n[SEP]\n[MASK]\n", r"vocab\.txt line 3 .*blank line"),
+        ("[PAD]\n[UNK]\n".encode("utf-16"), r"vocab\.txt must be UTF-8.*UTF-16"),
+        (b"\xef\xbb\xbf[PAD]\n\xff\n", r"vocab\.txt line 2 must be UTF-8"),
     ],
 )
 def test_faulty_vocabularies_are_refused(tmp_path, content, message):
     (tmp_path / "vocab.txt").write_bytes(content)
     with pytest.raises(InputError, match=message):
         Vocabulary.load(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n", "\r\n\r\n\r\n"])
+@pytest.mark.parametrize("beginning", ["", "\ufeff"])
+def test_byte_order_mark_and_blank_lines_at_the_end_are_no_tokens(tmp_path, beginning, ending):
+    content = beginning + "\n".join(TOKENS) + ending
+    (tmp_path / "vocab.txt").write_bytes(content.encode())
+    assert Vocabulary.load(tmp_path).tokens == TOKENS
+
+
+def test_data_folders_built_with_a_blank_token_keep_it(tmp_path):
+    """Their records and models count it."""
+    vocabulary = Vocabulary((*TOKENS, ""))
+    vocabulary.save(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"vocabulary_size": vocabulary.size}))
+    assert Vocabulary.load(tmp_path).digest == vocabulary.digest
 
 
 @pytest.mark.parametrize("config", ["{", "[]", '{"do_lower_case": "yes"}'])
@@ -160,6 +180,28 @@ def test_rare_characters_leave_room_for_words():
     assert vocabulary.size == 150
     assert sum(token in rare for token in vocabulary.tokens) < 10
     assert "print" in vocabulary.tokens
+
+
+THAI_WORDS = ["สวัสดี", "ประเทศไทย", "ภาษา", "การเรียน", "และ", "ที่", "นักเรียน", "หนังสือ", "อ่าน"]
+
+
+@pytest.mark.parametrize("words_of_a_phrase", [8, 80])
+def test_text_without_spaces_is_learned_in_parts(monkeypatch, words_of_a_phrase):
+    """The learner's time grows with the cube of a word's length; beyond 50 it takes no notice."""
+    learn, given = learner.learn, []
+    monkeypatch.setattr(
+        learner, "learn", lambda words, *a, **k: given.extend(words) or learn(words, *a, **k)
+    )
+    choices = random.Random(0)
+    lines = ["".join(choices.choices(THAI_WORDS, k=words_of_a_phrase)) for _ in range(300)]
+    vocabulary = learn_vocabulary(lines, 150, strip_accents=False)
+    assert max(len(word) for word, _ in given) <= 9
+    pieces = {token.removeprefix("##") for token in vocabulary.tokens}
+    assert {"ภาษา", "และ", "ที่"} <= pieces
+    assert not [token for token in vocabulary.tokens if "\0" in token]
+    ids, _ = Tokenizer(vocabulary).tokenize(lines)
+    assert vocabulary.unk_id not in ids
+    assert len("".join(lines)) > 2.5 * len(ids)
 
 
 def test_learning_refuses_nothing_to_learn_from():
