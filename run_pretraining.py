@@ -27,6 +27,7 @@ from files import read_json
 from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.hparams import (
+    ADDED_LATER,
     FLAG_NAMES,
     PretrainingHParams,
     RunSettings,
@@ -261,7 +262,7 @@ def write_model_directory(
         record = read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
         decided = FLAGS.continue_optimizer or record["hparams"].get("continue_optimizer")
         described |= {"continue_optimizer": decided} if decided else {}
-    checkpointing.describe_run(model_dir, described, settings, before={"schedule_from_step": 0})
+    checkpointing.describe_run(model_dir, described, settings, before=ADDED_LATER)
     config.save(model_dir)
     vocabulary.save(model_dir)
 
