@@ -122,6 +122,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         notes.append(
             f"`head_ratio` is {conversion.config.head_ratio}; the original's code works with 2 only"
         )
+    if added := [token.content for token in conversion.vocabulary.added_tokens]:
+        notes.append(f"the original cuts the added tokens {', '.join(added)} of a text into pieces")
     if unwritten := unwritten_settings(conversion.hparams):
         notes.append(f"left out, as the original does not know them: {unwritten}")
     return notes

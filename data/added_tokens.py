@@ -46,9 +46,9 @@ def added_token(fields: Mapping[str, Any], where: str) -> AddedToken:
         fields: `content`, and such of the flags as are not by default.
         where: the file and the field, for errors.
     """
-    content = fields.get("content")
+    content = fields.get("content") if isinstance(fields, Mapping) else None
     if not isinstance(content, str) or not content:
-        raise InputError(f"{where}: a token should have a `content`. Received: {dict(fields)}")
+        raise InputError(f"{where}: a token should have a `content`. Received: {fields!r}")
     for name in ("normalized", "special", "lstrip", "rstrip", "single_word"):
         if not isinstance(fields.get(name, False), bool):
             raise InputError(
@@ -68,6 +68,14 @@ def added_token(fields: Mapping[str, Any], where: str) -> AddedToken:
         fields.get("lstrip", False),
         fields.get("rstrip", False),
     )
+
+
+def added_tokens_by_id(settings: Mapping[str, Any], where: str) -> list[tuple[int, Any]]:
+    """(id, token) of each token of a tokenizer_config.json; InputError when it holds no such."""
+    stored = settings.get(ADDED_TOKENS) or {}
+    if not isinstance(stored, dict) or not all(number.isdecimal() for number in stored):
+        raise InputError(f"{where} should map ids to tokens. Received: {stored!r}")
+    return sorted((int(number), fields) for number, fields in stored.items())
 
 
 def check_added_tokens(added: Sequence[AddedToken], do_lower_case: bool, where: str) -> None:

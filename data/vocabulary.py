@@ -12,7 +12,13 @@ import os
 from collections.abc import Iterable, Sequence
 
 import files
-from data.added_tokens import ADDED_TOKENS, AddedToken, added_token, check_added_tokens
+from data.added_tokens import (
+    ADDED_TOKENS,
+    AddedToken,
+    added_token,
+    added_tokens_by_id,
+    check_added_tokens,
+)
 from errors import InputError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -200,17 +206,18 @@ def _read_switches(path: str) -> dict[str, bool | None]:
 
 def _read_added_tokens(path: str, tokens: list[str]) -> tuple[AddedToken, ...]:
     """The added tokens of a tokenizer_config.json; those after the last of `tokens` join them."""
-    stored = files.read_json(path).get(ADDED_TOKENS) if os.path.exists(path) else None
+    where = f"{path}: `{ADDED_TOKENS}`"
+    settings = files.read_json(path) if os.path.exists(path) else {}
     added = []
-    for number, fields in sorted((stored or {}).items(), key=lambda item: int(item[0])):
-        token = added_token(fields, f"{path}: {ADDED_TOKENS}")
+    for number, fields in added_tokens_by_id(settings, where):
+        token = added_token(fields, where)
         if token.content in SPECIAL_TOKENS:
             continue
-        if int(number) == len(tokens) and token.content not in tokens:
+        if number == len(tokens) and token.content not in tokens:
             tokens.append(token.content)
-        if int(number) >= len(tokens) or tokens[int(number)] != token.content:
+        if number >= len(tokens) or tokens[number] != token.content:
             raise InputError(
-                f"{path}: {ADDED_TOKENS}: {token.content!r} should be token {number} of the"
+                f"{where}: {token.content!r} should be token {number} of the"
                 f" {VOCABULARY_FILE} beside it, or the first one after its {len(tokens)} tokens"
             )
         added.append(token)

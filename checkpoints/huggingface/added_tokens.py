@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import files
-from data.added_tokens import ADDED_TOKENS, AddedToken, added_token
+from data.added_tokens import ADDED_TOKENS, AddedToken, added_token, added_tokens_by_id
 from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE
 from errors import InputError
 
@@ -41,9 +41,9 @@ def with_added_tokens(
     special |= dict(_special(folder, legacy, SPECIAL_TOKENS_FILE))
     found: dict[str, tuple[AddedToken, int]] = {}
     for where, number, fields in _listed(folder, settings, tokenizer, special):
-        if fields.get("content") in SPECIAL_TOKENS:
-            continue
         token = added_token(fields, where)
+        if token.content in SPECIAL_TOKENS:
+            continue
         if not isinstance(number, int) or isinstance(number, bool):
             raise InputError(f"{where}: the id of {token.content!r} should be an integer")
         if found.setdefault(token.content, (token, number)) != (token, number):
@@ -56,9 +56,12 @@ def with_added_tokens(
         if number == len(everything) and content not in everything:
             everything.append(content)
         if number >= len(everything) or everything[number] != content:
+            known = content in everything
+            expected = everything.index(content) if known else len(everything)
+            reason = "that of its piece" if known else "the next one"
             raise InputError(
-                f"{folder}: the id of the added token {content!r} should be that of its piece, or"
-                f" the next one, {len(everything)}. Received: {number}"
+                f"{folder}: the id of the added token {content!r} should be {expected}, {reason}."
+                f" Received: {number}"
             )
     added = [token for token, _ in found.values()]
     for content, where in special.items():
@@ -78,10 +81,10 @@ def _listed(
     """(where it stands, id, properties) of each token that some file gives an id."""
     where = f"{os.path.join(folder, 'tokenizer.json')}: `added_tokens`"
     for fields in tokenizer.get("added_tokens") or []:
-        yield where, fields.get("id"), fields
+        yield where, fields.get("id") if isinstance(fields, dict) else None, fields
     where = f"{os.path.join(folder, SWITCHES_FILE)}: `{ADDED_TOKENS}`"
-    for number, fields in (settings.get(ADDED_TOKENS) or {}).items():
-        yield where, int(number) if str(number).isdigit() else number, fields
+    for number, fields in added_tokens_by_id(settings, where):
+        yield where, number, fields
     if ADDED_TOKENS in settings or tokenizer:
         return  # whose flags are known; the older file repeats the ids alone
     for content, number in _read(folder, IDS_FILE).items():

@@ -25,7 +25,6 @@ _FIXED = {
     "tokenize_chinese_chars": True,
     "do_basic_tokenize": True,
     "wordpieces_prefix": _PREFIX,
-    "split_special_tokens": False,
     "truncation_side": "right",
     "max_input_chars_per_word": _LONGEST_WORD,
     **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
@@ -223,6 +222,12 @@ def _with_added_tokens(
 ) -> Vocabulary:
     """The vocabulary with the added tokens that the files of a folder say."""
     tokens, added = with_added_tokens(folder, vocabulary.tokens, settings, tokenizer)
+    special = [token.content for token in added if token.special]
+    if special and settings.get("split_special_tokens"):
+        raise InputError(
+            f"{os.path.join(folder, SWITCHES_FILE)}: `split_special_tokens` should be False, as"
+            f" {', '.join(special)} are found in texts here. Received: True"
+        )
     try:
         return dataclasses.replace(vocabulary, tokens=tokens, added_tokens=added)
     except InputError as error:

@@ -174,15 +174,24 @@ def test_ids_that_contradict(tmp_path):
     add(folder, {**X, "special": False}, where=CONFIG)
     assert "'<X>' has another id or other flags" in refused(folder)
     change_json(folder / CONFIG, added_tokens_decoder={"140": entry("<Z>")})
-    assert "'<Z>' should be that of its piece, or the next one, 138. Received: 140" in refused(
-        folder
-    )
+    assert "'<Z>' should be 138, the next one. Received: 140" in refused(folder)
+    change_json(folder / CONFIG, added_tokens_decoder={"138": entry("the")})
+    known = load("electra").vocabulary.ids["the"]
+    assert f"'the' should be {known}, that of its piece. Received: 138" in refused(folder)
     change_json(folder / CONFIG, added_tokens_decoder="absent", extra_special_tokens=["<Q>"])
     assert "'<Q>' should have an id" in refused(folder)
     change_json(folder / CONFIG, extra_special_tokens=["<X>", "[CLS]"])
     assert [token.content for token in read(folder).added_tokens] == ["<X>"]
     (folder / "special_tokens_map.json").write_text('{"unk_token": "<unk>"}')
     assert "special_tokens_map.json: `unk_token` should be '[UNK]'" in refused(folder)
+
+
+def test_special_tokens_that_are_not_to_be_found(tmp_path):
+    folder = copied("electra", tmp_path)
+    change_json(folder / CONFIG, split_special_tokens=True)
+    assert read(folder) == load("electra").vocabulary  # BERT's five never are
+    add(folder, X, where=TOKENIZER)
+    assert "`split_special_tokens` should be False, as <X>" in refused(folder)
 
 
 def test_spans_are_refused_by_name(tmp_path):
@@ -233,7 +242,9 @@ def test_a_post_processor_by_its_older_name(tmp_path):
         ({"never_split": ["<Z>"]}, "`never_split` should be among [PAD]"),
         ({"do_basic_tokenize": False}, "`do_basic_tokenize` should be True"),
         ({"tokenize_chinese_chars": False}, "`tokenize_chinese_chars` should be True"),
-        ({"split_special_tokens": True}, "`split_special_tokens` should be False"),
+        ({"added_tokens_decoder": [1]}, "`added_tokens_decoder` should map ids to tokens"),
+        ({"added_tokens_decoder": {"x": {}}}, "`added_tokens_decoder` should map ids to tokens"),
+        ({"added_tokens_decoder": {"137": 1}}, "a token should have a `content`. Received: 1"),
         ({"truncation_side": "left"}, "`truncation_side` should be 'right'"),
     ],
     ids=str,
