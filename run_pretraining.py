@@ -36,6 +36,7 @@ from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate
 from pretrain.hparams import (
+    ADDED_LATER,
     FLAG_NAMES,
     PretrainingHParams,
     RunSettings,
@@ -89,9 +90,6 @@ flags.DEFINE_bool(
 NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
-# What runs did before some settings existed, whose records lack them.
-BEFORE = {"schedule_from_step": 0}
-
 # What the progress bar and the picture show.
 BAR = {"loss": "loss", "disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
 CURVES = ("loss", "masked_lm_loss", "masked_lm_accuracy", "disc_loss", "disc_auc", "learning_rate")
@@ -128,7 +126,7 @@ def main(argv: list[str]) -> None:
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(model_dir, hparams, config, vocabulary)
     described = describe_hparams(model_dir, hparams, vocabulary, start)
-    checkpointing.check_run(model_dir, described, before=BEFORE)
+    checkpointing.check_run(model_dir, described, before=ADDED_LATER)
     train_batches = RecordBatches("train", hparams, hparams.train_batch_size)
     heldout_batches = None
     if FLAGS.do_eval:
@@ -346,7 +344,7 @@ def write_model_directory(
     """Makes the model directory self-describing; after all that may be wrong has been looked at."""
     settings = {**dataclasses.asdict(run), "data_dir": FLAGS.data_dir}
     settings |= {name: FLAGS[name].value for name in CONTINUE_FLAGS}
-    checkpointing.describe_run(model_dir, described, settings, before=BEFORE)
+    checkpointing.describe_run(model_dir, described, settings, before=ADDED_LATER)
     config.save(model_dir)
     vocabulary.save(model_dir)
 

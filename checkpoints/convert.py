@@ -39,7 +39,11 @@ flags.DEFINE_bool("strip_accents", None, "Of the vocabulary. Default: as beside 
 flags.DEFINE_integer(
     "num_attention_heads", None, "Heads, where neither tensors nor config.json say how many."
 )
-flags.DEFINE_string("generator", None, "huggingface: folder of the generator's checkpoint.")
+flags.DEFINE_string(
+    "generator",
+    None,
+    "huggingface: folder of the generator's checkpoint, or none for the model without it.",
+)
 
 _OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "num_attention_heads", "generator")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import files
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from model import SIZES, Encoder, EncoderConfig
@@ -28,9 +29,11 @@ from pretrain.load import (
     special_ids,
     stored_parts,
 )
+from pretrain.load import load_vocabulary as load_pretrained_vocabulary
 from pretrain.objectives import build_objective, build_optimizer
 from training.checkpointing import (
     CHECKPOINT_FOLDER,
+    HPARAMS_FILE,
     checkpoint_step,
     describe_run,
     latest_checkpoint,
@@ -52,7 +55,8 @@ class Options:
         do_lower_case: casing of the vocabulary.
         strip_accents: accents of the vocabulary.
         num_attention_heads: N, heads before the bottleneck.
-        generator: folder of the generator, for sources that keep it apart.
+        generator: folder of the generator, for sources that keep it apart; "none" for doing
+            without one.
     """
 
     vocab: str | None = None
@@ -79,7 +83,7 @@ class Conversion:
     Attributes:
         config: the encoder's, which fine-tuning takes.
         hparams: resolved: the objective, the generator's proportions, training's settings.
-        vocabulary: of `config.vocab_size` tokens.
+        vocabulary: of `config.vocab_size` tokens, or fewer where the embeddings are padded.
         objective: an Objective of pretrain/ when the source has all its networks, else `Networks`.
         optimizer: with the source's moments; None when it has none.
         step: of training; 0 when unknown.
@@ -115,6 +119,8 @@ def describe_pretraining(
         InputError: a value that does not fit.
     """
     size, overrides = _nearest_size(config, bert=not values.get("electra_objective", True))
+    if config.vocab_size != vocabulary.size:  # padded
+        overrides["vocab_size"] = config.vocab_size
     values = {
         "model_size": size,
         "model_hparam_overrides": overrides,
@@ -129,18 +135,31 @@ def describe_pretraining(
 
 
 def generator_shares(
-    config: EncoderConfig, generator: EncoderConfig, *, untied_embeddings: bool
+    config: EncoderConfig,
+    generator: EncoderConfig,
+    *,
+    untied_embeddings: bool,
+    inner_width: bool = True,
 ) -> dict[str, Any]:
     """The fields of PretrainingHParams that make `generator` of `config`.
+
+    Args:
+        config: the encoder.
+        generator: the generator.
+        untied_embeddings: whether its embeddings are its own.
+        inner_width: whether its inner width may be other than four times its width.
 
     Raises:
         InputError: no such fields do; names what would differ.
     """
     shares = {
         "generator_hidden_size": generator.hidden_size / config.hidden_size,
+        "generator_intermediate_size": generator.intermediate_size,
         "generator_layers": generator.num_hidden_layers / config.num_hidden_layers,
         "untied_generator_embeddings": untied_embeddings,
     }
+    if not inner_width or generator.intermediate_size == 4 * generator.hidden_size:
+        del shares["generator_intermediate_size"]
     made = dataclasses.asdict(generator_config(PretrainingHParams(**shares), config))
     wrong = [
         f"`{name}` {made[name]} (received: {value})"
@@ -221,12 +240,9 @@ def load(folder: str) -> Conversion:
         InputError: something is missing, or does not fit together.
     """
     path = latest_checkpoint(folder)
-    config, vocabulary = EncoderConfig.load(folder), Vocabulary.load(folder)
-    if vocabulary.size != config.vocab_size:
-        raise InputError(
-            f"{folder}: vocab.txt should hold {config.vocab_size} tokens, as config.json says."
-            f" Received: {vocabulary.size}"
-        )
+    config, recorded = EncoderConfig.load(folder), os.path.join(folder, HPARAMS_FILE)
+    said = files.read_json(recorded).get("hparams", {}) if os.path.exists(recorded) else {}
+    vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
     if is_fine_tuned(folder):
         hparams = describe_pretraining(config, vocabulary)
         notes = ["of a fine-tuned model the encoder is taken: its task head stays behind"]

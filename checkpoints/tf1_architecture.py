@@ -228,7 +228,9 @@ def _infer_generator(
     filled |= {"head_ratio": config.head_ratio, "num_attention_heads": scaled}
     generator = inferred.complete({**filled, **said.generator}, said.path or file.prefix)
     try:
-        return generator, generator_shares(config, generator, untied_embeddings=untied)
+        return generator, generator_shares(
+            config, generator, untied_embeddings=untied, inner_width=False
+        )
     except InputError as error:
         raise InputError(f"{file.prefix}: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from errors import InputError
 from model import EncoderConfig
-from model.config import CONFIG_FILE, read_fields
+from model.config import ACTIVATIONS, CONFIG_FILE, read_fields
 from pretrain.hparams import PretrainingHParams
 from training.hyperparameters import field_names
 
@@ -18,6 +18,10 @@ _REQUIRED_FIELDS = (
     *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
     *("num_attention_heads", "intermediate_size", "conv_type"),
 )
+_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+_OWN_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name not in _ACTIVATIONS)  # ours alone
+# Fields of EncoderConfig that the original has no name for, as it knows one value only.
+_FIXED_FIELDS = {"layer_norm_eps": EncoderConfig.layer_norm_eps}
 # What stands for the generator. `generator_hidden_size` is a width, or, up to 1, a share of the
 # encoder's as in `--hparams`.
 _GENERATOR_FIELDS = {
@@ -68,7 +72,13 @@ class OriginalConfig:
     def load(cls, path: str) -> OriginalConfig:
         """Reads the file; raises InputError when it cannot be read or has no such `conv_type`."""
         fields = read_fields(path)
-        encoder = {k: v for k, v in fields.items() if k in field_names(EncoderConfig)}
+        names = set(field_names(EncoderConfig)) - set(_FIXED_FIELDS)
+        encoder = {k: v for k, v in fields.items() if k in names}
+        if encoder.get("hidden_act") in _OWN_ACTIVATIONS:
+            raise InputError(
+                f"{path}: `hidden_act` should be one of {', '.join(_ACTIVATIONS)}."
+                f" Received: {encoder['hidden_act']!r}"
+            )
         if "conv_type" in fields:
             if fields["conv_type"] not in _CONV_TYPES:
                 raise InputError(
@@ -112,9 +122,15 @@ def read_config(folder: str) -> EncoderConfig:
 def config_fields(
     config: EncoderConfig, generator: EncoderConfig | None, hparams: PretrainingHParams
 ) -> dict[str, Any]:
-    """The fields of `config.json` as the original names them; the inverse of reading one."""
+    """The fields of `config.json` as the original names them; the inverse of reading one.
+
+    Raises:
+        InputError: the original has no such network; names the field.
+    """
+    _check_known(config, generator, hparams)
     ours = dataclasses.asdict(config)
-    names = [name for name in ours if name not in ("token_mixer", "convolution", "share_layers")]
+    without = ("token_mixer", "convolution", "share_layers", *_FIXED_FIELDS)
+    names = [name for name in ours if name not in without]
     names.remove("mask_padding")
     fields = {name: ours[name] for name in names}
     mixers = {ours: theirs for theirs, ours in _CONV_TYPES.items()}
@@ -124,6 +140,26 @@ def config_fields(
         fields[_SHARE] = generator.hidden_size / config.hidden_size
     changed = _changed(hparams, set(_TRAINING_FIELDS) - {"max_seq_length"})
     return fields | {name: getattr(hparams, name) for name in _ALWAYS_WRITTEN} | changed
+
+
+def _check_known(
+    config: EncoderConfig, generator: EncoderConfig | None, hparams: PretrainingHParams
+) -> None:
+    expected = {"hidden_act": (config.hidden_act, _ACTIVATIONS)}
+    for name, value in _FIXED_FIELDS.items():
+        expected[name] = (getattr(config, name), (value,))
+    expected["masked_lm_act"] = (hparams.masked_lm_act, (None, config.hidden_act))
+    # Its generator would draw the rows that are padding.
+    expected["vocab_size"] = (config.vocab_size, (hparams.vocab_size or config.vocab_size,))
+    if generator is not None:
+        inner = (generator.intermediate_size, (4 * generator.hidden_size,))
+        expected["generator_intermediate_size"] = inner
+    for name, (received, allowed) in expected.items():
+        if received not in allowed:
+            raise InputError(
+                f"the original has no such network: `{name}` should be"
+                f" {' or '.join(map(str, allowed))}. Received: {received}"
+            )
 
 
 def unwritten_settings(hparams: PretrainingHParams) -> dict[str, Any]:

@@ -97,6 +97,10 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         InputError: the original has no such architecture, or the folder cannot be written.
     """
     variables = tf1.objective_variables(conversion.objective)
+    generator = conversion.network("generator")
+    if generator is conversion.objective.encoder:
+        generator = None
+    fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
     tensors = {name: variable.numpy() for name, variable in variables.items()}
     if conversion.optimizer is not None:
         for name, variable in variables.items():
@@ -104,10 +108,6 @@ def write(conversion: Conversion, folder: str) -> list[str]:
                 tensors[f"{name}/{slot}"] = moment.numpy()
     tensors[tf1.GLOBAL_STEP] = np.int64(conversion.step)
     write_checkpoint(os.path.join(folder, f"model.ckpt-{conversion.step}"), tensors)
-    generator = conversion.network("generator")
-    if generator is conversion.objective.encoder:
-        generator = None
-    fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
     if conversion.trained_length is not None:
         fields["max_seq_length"] = conversion.trained_length
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
@@ -122,6 +122,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         notes.append(
             f"`head_ratio` is {conversion.config.head_ratio}; the original's code works with 2 only"
         )
+    if added := [token.content for token in conversion.vocabulary.added_tokens]:
+        notes.append(f"the original cuts the added tokens {', '.join(added)} of a text into pieces")
     if unwritten := unwritten_settings(conversion.hparams):
         notes.append(f"left out, as the original does not know them: {unwritten}")
     return notes

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from data.added_tokens import AddedToken
 from data.vocabulary import Vocabulary
+from errors import InputError
 
 # The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"
@@ -29,6 +32,9 @@ _LONG_RUN = f"({_OTHER_SORTED_MARKS}{{30}})"
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
 # Far larger batches leave the processor's caches: measured a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
+# Added tokens are characters for private use to the tokenizer, each a word. In texts these stand
+# for nothing: they become one that is no token.
+_FIRST_MARK, _MARKS, _NO_MARK = 0xF0000, r"[\x{F0000}-\x{FFFFD}]", "\ue000"
 
 
 def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> tf.Tensor:
@@ -71,8 +77,14 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
+        tokens, self._marks = list(vocabulary.tokens), []
+        for number, added in enumerate(vocabulary.added_tokens):
+            mark = chr(_FIRST_MARK + number)
+            tokens[vocabulary.ids[added.content]] = mark
+            self._marks.append((mark, self._looked_for(added), added.normalized))
+        self._marks.sort(key=lambda mark: -len(mark[1]))  # the longest of several is found
         self._wordpiece = tf_text.FastBertTokenizer(
-            list(vocabulary.tokens),
+            tokens,
             max_bytes_per_word=_MAX_BYTES_PER_WORD,
             token_out_type=tf.int32,
             unknown_token="[UNK]",
@@ -100,14 +112,42 @@ class Tokenizer:
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""
-        return self._wordpiece.tokenize(self.normalize(lines))
+        if not self._marks:
+            return self._wordpiece.tokenize(self.normalize(lines))
+        lines = self._marked(tf.strings.regex_replace(lines, _MARKS, _NO_MARK), normalized=False)
+        return self._wordpiece.tokenize(self._marked(self.normalize(lines), normalized=True))
+
+    def _looked_for(self, added: AddedToken) -> str:
+        """What stands for an added token in the text in which it is looked for."""
+        if not added.normalized:
+            return added.content
+        with tf.init_scope():
+            return self.normalize(tf.constant(added.content)).numpy().decode()
+
+    def _marked(self, lines: tf.Tensor, normalized: bool) -> tf.Tensor:
+        """Lines with the marks of added tokens, as words, in their places."""
+        for mark, content, after in self._marks:
+            if after == normalized:
+                lines = tf.strings.regex_replace(lines, re.escape(content), f" {mark} ")
+        return lines
+
+    def _refuse_added(self) -> None:
+        if self._marks:
+            raise InputError(
+                "tasks whose answers are spans of text are not supported with a vocabulary that"
+                f" has added tokens. Received: {self.vocabulary.added_tokens[0].content!r}"
+            )
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """Tokenizes string [B] that went through `normalize` already; also inside a graph.
 
         Returns:
             (ids int32, starts int64, ends int64), [B, None] each; see `tokenize_with_offsets`.
+
+        Raises:
+            InputError: the vocabulary has added tokens.
         """
+        self._refuse_added()
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:

@@ -16,6 +16,13 @@ from collections.abc import Iterable, Sequence
 
 import files
 from data import manifest
+from data.added_tokens import (
+    ADDED_TOKENS,
+    AddedToken,
+    added_token,
+    added_tokens_by_id,
+    check_added_tokens,
+)
 from data.readers.base import refuse_other_encodings
 from errors import InputError
 
@@ -49,14 +56,18 @@ class Vocabulary:
         tokens: the pieces; the index of a piece is its id.
         do_lower_case: whether text is lower-cased before it is cut into pieces.
         strip_accents: whether accents (Unicode category Mn after NFD) are removed.
+        added_tokens: those of the tokens that are found before text is cut into pieces.
     """
 
     tokens: tuple[str, ...]
     do_lower_case: bool = True
     strip_accents: bool = True
+    added_tokens: tuple[AddedToken, ...] = ()
 
     def __post_init__(self) -> None:
         _check_tokens(self.tokens, "The vocabulary")
+        if self.added_tokens:
+            check_added_tokens(self.added_tokens, self.do_lower_case, "The vocabulary")
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
@@ -94,9 +105,19 @@ class Vocabulary:
         return self.ids["[MASK]"]
 
     @property
+    def added_tokens_decoder(self) -> dict[str, dict]:
+        """The added tokens as tokenizer_config.json has them: by id."""
+        return {
+            str(self.ids[token.content]): {"content": token.content, **token.flags}
+            for token in self.added_tokens
+        }
+
+    @property
     def digest(self) -> str:
         """SHA-256 (hexadecimal) of the tokens and both switches: equal means interchangeable."""
         settings = [list(self.tokens), self.do_lower_case, self.strip_accents]
+        if self.added_tokens:
+            settings.append([dataclasses.astuple(token) for token in self.added_tokens])
         return hashlib.sha256(json.dumps(settings, ensure_ascii=False).encode()).hexdigest()
 
     @classmethod
@@ -123,20 +144,24 @@ class Vocabulary:
         if os.path.isdir(path):
             path = os.path.join(path, VOCABULARY_FILE)
         tokens = _read_tokens(path)
+        settings_path = os.path.join(os.path.dirname(path), SWITCHES_FILE)
+        added = _read_added_tokens(settings_path, tokens)
         _check_tokens(tokens, path)
-        saved = _read_switches(os.path.join(os.path.dirname(path), SWITCHES_FILE))
+        saved = _read_switches(settings_path)
         if do_lower_case is None:
             do_lower_case = saved.get("do_lower_case", True)
         if strip_accents is None:
             strip_accents = saved.get("strip_accents")
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
-        return cls(tuple(tokens), do_lower_case, strip_accents)
+        return cls(tuple(tokens), do_lower_case, strip_accents, added)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` and `tokenizer_config.json` (Hugging Face's names) into `folder`."""
         os.makedirs(folder, exist_ok=True)
         switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
+        if self.added_tokens:
+            switches[ADDED_TOKENS] = self.added_tokens_decoder
         # The switches first: a vocabulary without them would be read as BERT's uncased one.
         files.write_json(os.path.join(folder, SWITCHES_FILE), switches)
         files.write_text(os.path.join(folder, VOCABULARY_FILE), "\n".join(self.tokens) + "\n")
@@ -202,6 +227,26 @@ def _read_switches(path: str) -> dict[str, bool | None]:
         if not isinstance(value, bool) and (name, value) != ("strip_accents", None):
             raise InputError(f"{path}: {name} must be true or false. Received: {value!r}")
     return switches
+
+
+def _read_added_tokens(path: str, tokens: list[str]) -> tuple[AddedToken, ...]:
+    """The added tokens of a tokenizer_config.json; those after the last of `tokens` join them."""
+    where = f"{path}: `{ADDED_TOKENS}`"
+    settings = files.read_json(path) if os.path.exists(path) else {}
+    added = []
+    for number, fields in added_tokens_by_id(settings, where):
+        token = added_token(fields, where)
+        if token.content in SPECIAL_TOKENS:
+            continue
+        if number == len(tokens) and token.content not in tokens:
+            tokens.append(token.content)
+        if number >= len(tokens) or tokens[number] != token.content:
+            raise InputError(
+                f"{where}: {token.content!r} should be token {number} of the"
+                f" {VOCABULARY_FILE} beside it, or the first one after its {len(tokens)} tokens"
+            )
+        added.append(token)
+    return tuple(added)
 
 
 def learn_vocabulary(

@@ -11,7 +11,7 @@ from errors import InputError
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
 CONVOLUTIONS = ("static", "dynamic", "span")
-ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+ACTIVATIONS = ("gelu", "gelu_new", "silu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
 
 _TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
@@ -22,19 +22,22 @@ class EncoderConfig:
     """Architecture of an encoder. BERT's and ELECTRA's names where they have one.
 
     Attributes:
-        vocab_size: V, number of word pieces.
+        vocab_size: number of rows of the word embeddings. A vocabulary may hold fewer pieces: the
+            rows after them are padding, which nothing predicts.
         embedding_size: E, width of the embeddings; projected to D when it differs.
         hidden_size: D, width of the hidden states.
         num_hidden_layers: number of layers.
         num_attention_heads: N, heads before the bottleneck divides them by `head_ratio`. Table 1 of
             the ConvBERT supplement lists the number after it.
         intermediate_size: inner width of the feed-forward block.
-        hidden_act: activation of the feed-forward block; "gelu" is the exact (erf) one.
+        hidden_act: activation of the feed-forward block; "gelu" is the exact (erf) one, "gelu_new"
+            its approximation by tanh, "silu" x times its logistic function.
         hidden_dropout_prob: dropout of embeddings, block outputs.
         attention_probs_dropout_prob: dropout of the attention probabilities.
         max_position_embeddings: longest sequence.
         type_vocab_size: number of segment ids.
         initializer_range: standard deviation of the truncated normal initialiser.
+        layer_norm_eps: ε, added to the variance in every layer norm.
         token_mixer: "attention" (BERT, ELECTRA), "mixed" (ConvBERT) or "convolution" alone.
         convolution: kernel of the mixing convolution: "span" (ConvBERT: from a span of tokens),
             "dynamic" (from the token alone) or "static" (one learned depthwise kernel).
@@ -66,6 +69,7 @@ class EncoderConfig:
     linear_groups: int = 1
     share_layers: bool = False
     mask_padding: bool = True
+    layer_norm_eps: float = 1e-12
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -83,6 +87,7 @@ class EncoderConfig:
                 _check(getattr(self, field.name) >= 1, field.name, "at least 1", self)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             _check(0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)", self)
+        _check(0.0 < self.layer_norm_eps < 1.0, "layer_norm_eps", "in (0, 1)", self)
         _check(self.conv_kernel_size % 2 == 1, "conv_kernel_size", "odd", self)
         n, ratio = self.num_attention_heads, self.head_ratio
         _check(self.hidden_size % n == 0, "hidden_size", f"divisible by {n} heads", self)

@@ -39,12 +39,12 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.rate = config.hidden_dropout_prob
         self.mixer = TokenMixer(config, name="mixer")
         self.mixer_output = dense(config, config.hidden_size, "mixer_output")
-        self.mixer_norm = LayerNorm("mixer_norm")
+        self.mixer_norm = LayerNorm("mixer_norm", config.layer_norm_eps)
         self.intermediate = _feed_forward(
             config, config.intermediate_size, "intermediate", config.hidden_act
         )
         self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
-        self.output_norm = LayerNorm("output_norm")
+        self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, bias, token_mask, seeds=(None, None, None)):
         """[B, S, D] -> [B, S, D] and the attention probabilities; `seeds` are for dropout."""

@@ -16,15 +16,34 @@ class MaskedLMHead(tf_keras.layers.Layer):
     Dense D -> E, activation, layer norm, then the transposed word embeddings plus a bias.
 
     Shape: hidden [B, S, D], positions int32 [B, P] -> logits float32 [B, P, V].
+
+    Args:
+        config: of the encoder below.
+        embeddings: whose word embeddings it shares.
+        pieces: V, how many rows of the word embeddings are pieces of the vocabulary. Those after
+            them have a bias but no logit, so that nothing can predict or draw them. By default all.
+        activation: of the dense layer; by default `hidden_act`.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, **kwargs):
+    def __init__(
+        self,
+        config: EncoderConfig,
+        embeddings: Embeddings,
+        *,
+        pieces: int | None = None,
+        activation: str | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.embeddings = embeddings
+        self.pieces = pieces or embeddings.config.vocab_size
         self.transform = dense(
-            config, embeddings.config.embedding_size, "dense", activation=config.hidden_act
+            config,
+            embeddings.config.embedding_size,
+            "dense",
+            activation=activation or config.hidden_act,
         )
-        self.norm = LayerNorm()
+        self.norm = LayerNorm(epsilon=config.layer_norm_eps)
 
     def build(self, input_shape):
         vocab_size = self.embeddings.config.vocab_size
@@ -35,8 +54,10 @@ class MaskedLMHead(tf_keras.layers.Layer):
         masked = self.norm(self.transform(masked))  # [B, P, E]
         table = tf.cast(self.embeddings.word_embeddings, masked.dtype)  # [V, E]
         flat = tf.reshape(masked, [-1, table.shape[1]])
-        logits = tf.matmul(flat, table, transpose_b=True)  # [B * P, V]
         bias = tf.cast(self.output_bias, tf.float32)
+        if self.pieces < table.shape[0]:
+            table, bias = table[: self.pieces], bias[: self.pieces]
+        logits = tf.matmul(flat, table, transpose_b=True)  # [B * P, V]
         if logits.dtype == tf.float32:
             logits = tf.nn.bias_add(logits, bias)  # becomes part of the product
         else:

@@ -131,6 +131,12 @@ def _normal_cdf(x):
     return 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
 
 
+def gelu_new(inputs: tf.Tensor) -> tf.Tensor:
+    """GELU by tanh, as in the first code of BERT and in GPT-2; in float32 inside. Any shape."""
+    x = tf.cast(inputs, tf.float32)
+    return tf.cast(tf.nn.gelu(x, approximate=True), inputs.dtype)
+
+
 def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """Dropout as a pure function of its seed, so that a resumed run repeats itself.
 

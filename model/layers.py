@@ -7,9 +7,13 @@ import tf_keras
 
 from errors import InputError
 from model.config import EncoderConfig
-from model.kernels import add_and_norm, affine, affine_gelu, dropout, gelu, sizes
+from model.kernels import add_and_norm, affine, affine_gelu, dropout, gelu, gelu_new, sizes
 
-LAYER_NORM_EPSILON = 1e-12  # of the original's contrib layer norm; not Keras' 1e-3
+# Of the original's contrib layer norm, and the default of `layer_norm_eps`; not Keras' 1e-3.
+LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps
+
+# Those that Keras does not know by these names, or that are not fused there.
+_ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
 
 
 def initializer(config: EncoderConfig) -> tf_keras.initializers.Initializer:
@@ -42,8 +46,8 @@ def dense(config: EncoderConfig, units: int, name: str, activation=None, **kwarg
 
 
 def activation_function(name: str | None):
-    """An activation by its Keras name; "gelu" is the exact one, fused."""
-    return gelu if name == "gelu" else tf_keras.activations.get(name)
+    """An activation by its name in EncoderConfig, or Keras'; "gelu" is the exact one, fused."""
+    return _ACTIVATIONS.get(name) or tf_keras.activations.get(name)
 
 
 class LayerNorm(tf_keras.layers.LayerNormalization):
@@ -52,8 +56,8 @@ class LayerNorm(tf_keras.layers.LayerNormalization):
     Called with a residual, it normalises residual + dropout(inputs): the end of a block.
     """
 
-    def __init__(self, name: str = "LayerNorm"):
-        super().__init__(epsilon=LAYER_NORM_EPSILON, name=name)
+    def __init__(self, name: str = "LayerNorm", epsilon: float = LAYER_NORM_EPSILON):
+        super().__init__(epsilon=epsilon, name=name)
 
     def call(self, inputs, residual=None, rate=0.0, seed=None):
         gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
@@ -105,7 +109,7 @@ class Embeddings(tf_keras.layers.Layer):
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.norm = LayerNorm()
+        self.norm = LayerNorm(epsilon=config.layer_norm_eps)
 
     def build(self, input_shape):
         config, E = self.config, self.config.embedding_size

@@ -22,6 +22,7 @@ _ARCHITECTURE += ("conv_kernel_size", "linear_groups", "head_ratio")
 _FREE = ("max_position_embeddings", "mask_padding")
 _OBJECTIVE = ("electra_objective", "generator_layers", "generator_hidden_size", "untied_generator")
 _OBJECTIVE += ("untied_generator_embeddings", "uniform_generator", "max_seq_length")
+_OBJECTIVE += ("generator_intermediate_size", "masked_lm_act")
 # The source's, too, unless the objective changes.
 _TASK = ("mask_prob", "mask_token_prob", "random_token_prob", "mask_with_replacement")
 _TASK += ("gen_weight", "disc_weight", "temperature", "disallow_correct")
@@ -35,7 +36,8 @@ def continued_values(
     """Hyper-parameters of a run that goes on from `source`: nobody repeats the architecture.
 
     Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
-    (but `mask_padding` and `max_position_embeddings` stay the source's, unless they are named). The
+    (but `mask_padding`, `max_position_embeddings` and a padded `vocab_size` stay the source's,
+    unless they are named). The
     fields of the objective, its masking and its length are the source's one by one.
 
     A run that has begun is described by its own record, whatever has become of the source since.
@@ -64,6 +66,8 @@ def continued_values(
         usual = EncoderConfig()
         free = {name: getattr(config, name) for name in _FREE}
         free = {name: value for name, value in free.items() if value != getattr(usual, name)}
+        if config.vocab_size != there.vocab_size:  # padded
+            free["vocab_size"] = config.vocab_size
         overrides = {**free, **(values.get("model_hparam_overrides") or {})}
         inherited["model_hparam_overrides"] = overrides
     inherited |= {name: getattr(there, name) for name in names}

@@ -7,6 +7,7 @@ from typing import Any
 
 from errors import InputError
 from model import EncoderConfig, named_size
+from model.config import ACTIVATIONS
 from training.hyperparameters import (
     check_setting,
     field_names,
@@ -46,7 +47,9 @@ class PretrainingHParams:
     # Model.
     model_size: str = "medium-small"
     model_hparam_overrides: dict = dataclasses.field(default_factory=dict)  # EncoderConfig fields
-    vocab_size: int | None = None  # by default, that of the data's vocabulary
+    # By default that of the data's vocabulary. `model_hparam_overrides` may say a larger one:
+    # the rows beyond are padding.
+    vocab_size: int | None = None
     embedding_size: int | None = None
     conv_type: str | None = None  # "sdconv" (mixed), "noconv" (attention) or "convonly"
     conv_kernel_size: int | None = None
@@ -57,11 +60,13 @@ class PretrainingHParams:
     # Generator.
     generator_layers: float = 1.0  # share of the discriminator's layers
     generator_hidden_size: float | None = None  # share of its width, inner width and heads
+    generator_intermediate_size: int | None = None  # inner width; by default 4 times its width
     untied_generator: bool = True  # False: the discriminator is its own generator
     untied_generator_embeddings: bool = False
     uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
     disallow_correct: bool = False  # the generator may not sample the right token
     temperature: float = 1.0  # of the generator's sampling (ALE report: 0.8)
+    masked_lm_act: str | None = None  # activation of the masked-LM head; by default `hidden_act`
 
     # Set from flags, kept here because they change results.
     seed: int = 0
@@ -93,6 +98,9 @@ class RunSettings:
         batch = self.eval_batch_size
         check_setting(self, batch is None or batch >= 1, "eval_batch_size", "at least 1 or null")
 
+
+# Settings that were added later, and what a run did before there were such.
+ADDED_LATER = {"schedule_from_step": 0, "generator_intermediate_size": None, "masked_lm_act": None}
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
@@ -156,7 +164,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     defaults = dict(SIZE_DEFAULTS["base" if name.endswith("-base") else "small"])
     defaults.update(SIZE_DEFAULTS.get(name, {}))
     defaults.update(
-        vocab_size=encoder.vocab_size,
+        vocab_size=vocab_size,
         embedding_size=encoder.embedding_size,
         conv_type={"attention": "noconv", "mixed": "sdconv"}.get(encoder.token_mixer, "convonly"),
         conv_kernel_size=encoder.conv_kernel_size,
@@ -201,6 +209,10 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
     for name in ("gen_weight", "disc_weight"):
         check(getattr(hparams, name) >= 0, name, "at least 0")
     check(0 <= hparams.seed < 2**31, "seed", "at least 0 and below 2^31")
+    act, known = hparams.masked_lm_act, ", ".join(ACTIVATIONS)
+    check(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
+    inner = hparams.generator_intermediate_size
+    check(inner is None or inner >= 1, "generator_intermediate_size", "at least 1 or null")
     if hparams.electra_objective and hparams.untied_generator and not hparams.uniform_generator:
         try:
             generator_config(hparams, encoder)
@@ -226,7 +238,7 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
         overrides.setdefault("intermediate_size", 4 * hidden_size)
         if config.embedding_size == config.hidden_size:
             overrides.setdefault("embedding_size", hidden_size)
-    for name in ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio", "vocab_size"):
+    for name in ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio"):
         value = getattr(hparams, name)
         if value is not None and overrides.setdefault(name, value) != value:
             raise InputError(
@@ -243,15 +255,23 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
             f"`conv_type` {hparams.conv_type} is `token_mixer` {mixer}, but it is"
             f" {overrides['token_mixer']} in `model_hparam_overrides`"
         )
-    overrides.setdefault("vocab_size", hparams.vocab_size or vocab_size)
-    return replace_checked(config, overrides)
+    pieces = hparams.vocab_size or vocab_size
+    overrides.setdefault("vocab_size", pieces)
+    config = replace_checked(config, overrides)
+    if config.vocab_size < pieces:
+        raise InputError(
+            f"`vocab_size` in `model_hparam_overrides` should be at least {pieces}, that of the"
+            f" vocabulary. Received: {config.vocab_size}"
+        )
+    return config
 
 
 def generator_config(hparams: PretrainingHParams, config: EncoderConfig) -> EncoderConfig:
     """The generator: the discriminator scaled by `generator_hidden_size` and `generator_layers`.
 
     Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when
-    they are shared, and are as wide as its layers when `untied_generator_embeddings`.
+    they are shared, and are as wide as its layers when `untied_generator_embeddings`. Its inner
+    width is four times its width unless `generator_intermediate_size` says otherwise.
     """
     multiplier = hparams.generator_hidden_size
     hidden_size = round(config.hidden_size * multiplier)
@@ -263,7 +283,7 @@ def generator_config(hparams: PretrainingHParams, config: EncoderConfig) -> Enco
         embedding_size=hidden_size if untied else config.embedding_size,
         num_hidden_layers=max(1, round(config.num_hidden_layers * hparams.generator_layers)),
         num_attention_heads=heads,
-        intermediate_size=4 * hidden_size,
+        intermediate_size=hparams.generator_intermediate_size or 4 * hidden_size,
     )
 
 

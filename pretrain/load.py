@@ -99,6 +99,9 @@ def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder
 def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:
     """The vocabulary of a model directory, which must be the one that the model was trained with.
 
+    It may hold fewer tokens than the embeddings have rows, where `digest` says that it is the one:
+    the rows after them are padding.
+
     Args:
         model_dir: the model directory.
         config: its config.json.
@@ -108,7 +111,8 @@ def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -
         InputError: another number of tokens, other tokens or another casing.
     """
     vocabulary = Vocabulary.load(model_dir)
-    if vocabulary.size != config.vocab_size:
+    padded = vocabulary.size < config.vocab_size and digest == vocabulary.digest
+    if vocabulary.size != config.vocab_size and not padded:
         raise InputError(
             f"{model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
             f" config.json. Received: {vocabulary.size}"

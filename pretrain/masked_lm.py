@@ -54,7 +54,13 @@ class MaskedLM(Objective):
         super().__init__(name="masked_lm")
         self.hparams, self.special_ids = hparams, special_ids
         self.encoder: Encoder = build_encoder(config)
-        self.head = MaskedLMHead(config, self.encoder.embeddings, name="generator_predictions")
+        self.head = MaskedLMHead(
+            config,
+            self.encoder.embeddings,
+            pieces=hparams.vocab_size,
+            activation=hparams.masked_lm_act,
+            name="generator_predictions",
+        )
         self.head(tf.zeros([1, 1, config.hidden_size]), tf.zeros([1, 1], tf.int32))
 
     def prepare(self, features, seed):

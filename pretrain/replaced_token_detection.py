@@ -38,7 +38,13 @@ class ReplacedTokenDetection(Objective):
         else:
             self.generator = self.encoder
         scaled, embeddings = self.generator.config, self.generator.embeddings
-        self.generator_head = MaskedLMHead(scaled, embeddings, name="generator_predictions")
+        self.generator_head = MaskedLMHead(
+            scaled,
+            embeddings,
+            pieces=hparams.vocab_size,
+            activation=hparams.masked_lm_act,
+            name="generator_predictions",
+        )
         self.generator_head(tf.zeros([1, 1, scaled.hidden_size]), tf.zeros([1, 1], tf.int32))
 
     def prepare(self, features, seed):
@@ -72,7 +78,7 @@ class ReplacedTokenDetection(Objective):
         """The generator's logits of the masked slots, float32 [B, P, V]."""
         if self.generator is None:
             B, P = tf.unstack(tf.shape(batch["masked_lm_positions"]))
-            return tf.zeros([B, P, self.encoder.config.vocab_size])
+            return tf.zeros([B, P, self.hparams.vocab_size])  # padding rows are never drawn
         encoded = self.generator(masked_features(batch), training=seed is not None, seed=seed)
         return self.generator_head(encoded.sequence, batch["masked_lm_positions"])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from model import Encoder, EncoderConfig
+from model import Encoder
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors, described
 from serving.text import TextLayout
@@ -85,6 +85,7 @@ def token_ids(
         outputs: their descriptions.
     """
     config, limit = network.model.config, network.model.max_seq_length
+    bounds = (network.layout.vocabulary.size, 2, config.type_vocab_size)
     padding = network.model.visible_padding
     # Where padding shows, rows beyond the limit would have answers that depend on theirs.
     longest = limit if padding else config.max_position_embeddings
@@ -92,7 +93,7 @@ def token_ids(
     def function(input_ids, input_mask, segment_ids):
         S = tf.shape(input_ids)[1]
         features = dict(zip(FEATURES, (input_ids, input_mask, segment_ids)))
-        features = _checked(features, config, longest)
+        features = _checked(features, bounds, longest)
         missing = tf.maximum(tf.minimum(S + padding, longest), 1) - S
         features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
         answers = answer(features)
@@ -110,12 +111,12 @@ def token_ids(
     return Signature(about, function, inputs, outputs)
 
 
-def _checked(features: Tensors, config: EncoderConfig, longest: int) -> Tensors:
+def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:
     """Features whose use fails with a clear message where they are no features of a model."""
     ids = features["input_ids"]
     expected = f"rows should be at most {longest} tokens long."
     checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]
-    for name, bound in zip(FEATURES, (config.vocab_size, 2, config.type_vocab_size)):
+    for name, bound in zip(FEATURES, bounds):
         value = features[name]
         expected = f"`{name}` should have the shape of `input_ids`."
         checks.append(tf.debugging.assert_equal(tf.shape(value), tf.shape(ids), expected))

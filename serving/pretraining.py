@@ -66,7 +66,7 @@ def masked_tokens(network: Network) -> Signature:
     encoder, head = network.model.masked_lm
     encode = encoder_in_graph(encoder)
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
-    K = min(NUM_CANDIDATES, network.model.config.vocab_size)
+    K = min(NUM_CANDIDATES, layout.vocabulary.size)
 
     def function(text):
         rows = layout.single_row(masked_pieces(text))

@@ -6,7 +6,7 @@ from typing import Any
 
 from errors import InputError
 from model import EncoderConfig
-from model.layers import LAYER_NORM_EPSILON
+from model.config import ACTIVATIONS
 
 _SAME_NAME = {  # fields that all three have, with their defaults for BERT and ConvBERT
     "vocab_size": 30522,
@@ -20,6 +20,7 @@ _SAME_NAME = {  # fields that all three have, with their defaults for BERT and C
     "max_position_embeddings": 512,
     "type_vocab_size": 2,
     "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
 }
 # What a field that `config.json` leaves out stands for: the defaults of ConvBertConfig,
 # ElectraConfig and BertConfig.
@@ -42,7 +43,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # Settings that change what is computed, with the only values that our encoder computes.
 _FIXED: dict[str, tuple[Any, ...]] = {
-    "layer_norm_eps": (LAYER_NORM_EPSILON,),
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False,),
     "is_encoder_decoder": (False,),
@@ -51,7 +51,10 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "tie_word_embeddings": (True,),
 }
-_ACTIVATIONS = {name: name for name in ("gelu", "relu", "tanh", "linear")} | {"gelu_python": "gelu"}
+# Their names of activations, and ours.
+_ACTIVATIONS = {name: name for name in ACTIVATIONS}
+_ACTIVATIONS |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
+HEAD_ACT = "gelu"  # of the masked-LM heads of ConvBERT and ELECTRA, whatever `hidden_act` is
 _DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype")
 
 
@@ -150,7 +153,6 @@ def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]
     return {
         "model_type": model_type,
         **fields,
-        "layer_norm_eps": LAYER_NORM_EPSILON,
         "is_decoder": False,
         "tie_word_embeddings": True,
         "dtype": "float32",

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkpoints.huggingface import names
+from checkpoints.huggingface.config import HEAD_ACT
 from checkpoints.huggingface.source import GENERATOR_FOLDER, Source, open_source
 from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
 from checkpoints.model_directory import (
@@ -33,6 +34,7 @@ from pretrain.replaced_token_detection import ReplacedTokenDetection
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 _MISSING = "there is no {}; " + INCOMPLETE
 _BERT = {"electra_objective": False, "mask_token_prob": 0.8, "random_token_prob": 0.1}
+NO_GENERATOR = "none"  # for the option `generator`; a folder of that name is `./none`
 
 
 def read(path: str, options: Options) -> Conversion:
@@ -44,8 +46,8 @@ def read(path: str, options: Options) -> Conversion:
     Args:
         path: folder with `config.json`, safetensors and tokenizer files.
         options: `generator` is the generator's folder, by default `generator/` in `path` where
-            there is one; `vocab`, `do_lower_case` and `strip_accents` overrule the tokenizer files,
-            `config` the `config.json`.
+            there is one, and "none" for doing without it; `vocab`, `do_lower_case` and
+            `strip_accents` overrule the tokenizer files, `config` the `config.json`.
 
     Raises:
         InputError: a file is missing, damaged or describes something that does not exist here, or
@@ -85,10 +87,16 @@ def _vocabulary(source: Source, options: Options) -> Vocabulary:
         strip_accents=options.strip_accents,
     )
     source.notes += inferred
-    if vocabulary.size != source.config.vocab_size:
+    rows = source.config.vocab_size
+    if vocabulary.size > rows:
         raise InputError(
-            f"{source.folder}: `vocab_size` of its {CONFIG_FILE} should be the number of tokens of"
-            f" the vocabulary, {vocabulary.size}. Received: {source.config.vocab_size}"
+            f"{source.folder}: `vocab_size` of its {CONFIG_FILE} should be at least the number of"
+            f" tokens of the vocabulary, {vocabulary.size}. Received: {rows}"
+        )
+    if vocabulary.size < rows:
+        source.notes.append(
+            f"padded vocabulary: the embeddings have {rows} rows for {vocabulary.size} tokens; the"
+            f" ids from {vocabulary.size} on are never predicted, drawn or accepted as input"
         )
     return vocabulary
 
@@ -97,6 +105,10 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     """The discriminator's generator, checked; None where there is none."""
     folder = options.generator
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
+    if folder == NO_GENERATOR:
+        if os.path.isdir(inside):
+            source.notes.append(f"left out, as told: the generator, {inside}")
+        return None
     if folder is None and os.path.isdir(inside):
         folder = inside
         source.notes.append(f"generator: {inside}")
@@ -149,7 +161,7 @@ def _replaced_token_detection(
 
 
 def _masked_lm(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, MaskedLM]:
-    hparams = describe_pretraining(source.config, vocabulary, **_BERT)
+    hparams = describe_pretraining(source.config, vocabulary, **_BERT, **_head_act(source))
     objective = MaskedLM(hparams, source.config, special_ids(vocabulary))
     _fill_masked_lm(source, objective.encoder, objective.head)
     return hparams, objective
@@ -172,18 +184,19 @@ def _encoder(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams
 
 
 def _fill_masked_lm(source: Source, encoder: Any, head: Any) -> None:
-    if source.model_type != "bert" and source.config.hidden_act != "gelu":
-        raise InputError(
-            f"{source.folder}: `hidden_act` should be gelu, as it is in the masked-LM head of"
-            f" Hugging Face's {source.model_type} whatever it is elsewhere."
-            f" Received: {source.config.hidden_act!r}"
-        )
     source.fill(
         {
             **names.encoder_slots(encoder, source.prefix),
             **names.masked_lm_slots(head, source.model_type),
         }
     )
+
+
+def _head_act(source: Source) -> dict[str, str]:
+    """What makes the activation of a masked-LM head: of ConvBERT and ELECTRA it is always gelu."""
+    if source.model_type == "bert" or source.config.hidden_act == HEAD_ACT:
+        return {}
+    return {"masked_lm_act": HEAD_ACT}
 
 
 def _with_generator(
@@ -193,7 +206,9 @@ def _with_generator(
     config, small = source.config, generator.config
     if small == config and _same(source, generator, _encoder_names(generator)):
         source.notes.append("generator: the discriminator's own encoder, of equal values")
-        return describe_pretraining(config, vocabulary, untied_generator=False)
+        return describe_pretraining(
+            config, vocabulary, untied_generator=False, **_head_act(generator)
+        )
     for name in _TRAINING_ONLY:
         value, received = getattr(config, name), getattr(small, name)
         if received != value:
@@ -212,7 +227,7 @@ def _with_generator(
         f"generator: {shares['generator_hidden_size']:g} of the discriminator's width,"
         f" {shares['generator_layers']:g} of its layers; its embeddings are {kept}"
     )
-    return describe_pretraining(config, vocabulary, **shares)
+    return describe_pretraining(config, vocabulary, **shares, **_head_act(generator))
 
 
 def _encoder_names(generator: Source) -> list[str]:

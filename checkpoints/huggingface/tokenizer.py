@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import files
+from checkpoints.huggingface.added_tokens import with_added_tokens
+from data.added_tokens import ADDED_TOKENS, AddedToken
 from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE, VOCABULARY_FILE, Vocabulary
 from errors import InputError
 from model.config import CONFIG_FILE
@@ -22,6 +25,8 @@ _FIXED = {
     "tokenize_chinese_chars": True,
     "do_basic_tokenize": True,
     "wordpieces_prefix": _PREFIX,
+    "truncation_side": "right",
+    "max_input_chars_per_word": _LONGEST_WORD,
     **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
 }
 
@@ -61,6 +66,7 @@ def read_vocabulary(
                 " without them, say where the vocabulary is with --vocab"
             )
         vocabulary = Vocabulary.load(folder, **switches)
+        vocabulary = _with_added_tokens(folder, vocabulary, said, {})
         return vocabulary, [f"vocabulary: {VOCABULARY_FILE}, {_described(vocabulary)}"]
     tokenizer = files.read_json(path)
     tokens, stored = _pieces(tokenizer, path), _normalization(tokenizer, path)
@@ -75,6 +81,7 @@ def read_vocabulary(
         vocabulary = Vocabulary(tokens, **switches)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    vocabulary = _with_added_tokens(folder, vocabulary, said, tokenizer)
     _check_same_pieces(folder, vocabulary)
     return vocabulary, [f"vocabulary: {TOKENIZER_FILE}, {_described(vocabulary)}"]
 
@@ -101,6 +108,9 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> None:
         **{name: value for name, value in _FIXED.items() if name.endswith(("_chars", "_token"))},
         "model_max_length": longest,
     }
+    if vocabulary.added_tokens:
+        listed = _tokenizer(vocabulary)["added_tokens"]
+        settings[ADDED_TOKENS] = {str(fields.pop("id")): fields for fields in listed}
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
     files.write_json(os.path.join(folder, TOKENIZER_FILE), _tokenizer(vocabulary))
 
@@ -128,6 +138,12 @@ def _settings(folder: str) -> dict[str, Any]:
                 f"{path}: `{name}` should be {value!r}, as text is always cut so here."
                 f" Received: {received!r}"
             )
+    never = settings.get("never_split") or []
+    if set(never) - set(SPECIAL_TOKENS):
+        raise InputError(
+            f"{path}: `never_split` should be among {', '.join(SPECIAL_TOKENS)}; make of other"
+            f" tokens added ones. Received: {never!r}"
+        )
     return settings
 
 
@@ -161,12 +177,61 @@ def _check_cutting(tokenizer: dict[str, Any], model: dict[str, Any], path: str) 
                 f"{path}: `{name}` should be {expected!r}, as text is always cut so here."
                 f" Received: {received[name]!r}"
             )
-    added = [str(token.get("content")) for token in tokenizer.get("added_tokens") or []]
-    if others := sorted(set(added) - set(SPECIAL_TOKENS)):
+    longest = model.get("max_input_chars_per_word", _LONGEST_WORD)
+    if longest != _LONGEST_WORD:
         raise InputError(
-            f"{path}: `added_tokens` should be among {', '.join(SPECIAL_TOKENS)}."
-            f" Received: {', '.join(others)}"
+            f"{path}: `max_input_chars_per_word` should be {_LONGEST_WORD}, the only value there is"
+            f" here. Received: {longest!r}"
         )
+    _check_post_processor(tokenizer.get("post_processor"), path)
+
+
+def _check_post_processor(given: Any, path: str) -> None:
+    """Raises InputError unless texts become [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+    given = given if isinstance(given, dict) else {}
+    kind, expected = given.get("type"), _template()
+    fits = kind == "TemplateProcessing" and all(given.get(key) == expected[key] for key in expected)
+    if kind == "BertProcessing":
+        ends = [(given.get(name) or [None])[0] for name in ("cls", "sep")]
+        fits = ends == ["[CLS]", "[SEP]"]
+    if not fits:
+        raise InputError(
+            f"{path}: `post_processor` should make [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with"
+            " segments 0 and 1, of texts, as is always done here (TemplateProcessing or"
+            f" BertProcessing). Received: {given or None}"
+        )
+
+
+def _template() -> dict[str, list[dict[str, Any]]]:
+    """How one text and two become rows."""
+
+    def part(kind: str, name: str, segment: int) -> dict[str, Any]:
+        return {kind: {"id": name, "type_id": segment}}
+
+    first = [
+        part("SpecialToken", "[CLS]", 0),
+        part("Sequence", "A", 0),
+        part("SpecialToken", "[SEP]", 0),
+    ]
+    second = [part("Sequence", "B", 1), part("SpecialToken", "[SEP]", 1)]
+    return {"single": first, "pair": first + second}
+
+
+def _with_added_tokens(
+    folder: str, vocabulary: Vocabulary, settings: dict[str, Any], tokenizer: dict[str, Any]
+) -> Vocabulary:
+    """The vocabulary with the added tokens that the files of a folder say."""
+    tokens, added = with_added_tokens(folder, vocabulary.tokens, settings, tokenizer)
+    special = [token.content for token in added if token.special]
+    if special and settings.get("split_special_tokens"):
+        raise InputError(
+            f"{os.path.join(folder, SWITCHES_FILE)}: `split_special_tokens` should be False, as"
+            f" {', '.join(special)} are found in texts here. Received: True"
+        )
+    try:
+        return dataclasses.replace(vocabulary, tokens=tokens, added_tokens=added)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
 
 
 def _normalization(tokenizer: dict[str, Any], path: str) -> dict[str, bool | None]:
@@ -204,7 +269,9 @@ def _check_same_pieces(folder: str, vocabulary: Vocabulary) -> None:
     if not os.path.exists(path):
         return
     other = Vocabulary.load(path).tokens
-    if other != vocabulary.tokens:
+    if other != vocabulary.tokens[: len(other)] or set(vocabulary.tokens[len(other) :]) - {
+        token.content for token in vocabulary.added_tokens
+    }:
         raise InputError(
             f"{path}: holds other tokens than {TOKENIZER_FILE} beside it"
             f" ({len(other)} against {vocabulary.size}); take one away, or say which with --vocab"
@@ -212,33 +279,26 @@ def _check_same_pieces(folder: str, vocabulary: Vocabulary) -> None:
 
 
 def _described(vocabulary: Vocabulary) -> str:
+    added = [token.content for token in vocabulary.added_tokens]
     return (
         f"{vocabulary.size} tokens, do_lower_case {vocabulary.do_lower_case},"
         f" strip_accents {vocabulary.strip_accents}"
+        + (f", added tokens {', '.join(added)}" if added else "")
     )
 
 
 def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
     """`tokenizer.json` of the tokenizers library."""
     cls, sep = ({"id": t, "ids": [vocabulary.ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]"))
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-
-    def part(kind: str, name: str, segment: int) -> dict[str, Any]:
-        return {kind: {"id": name, "type_id": segment}}
-
-    first = [
-        part("SpecialToken", "[CLS]", 0),
-        part("Sequence", "A", 0),
-        part("SpecialToken", "[SEP]", 0),
-    ]
-    second = [part("Sequence", "B", 1), part("SpecialToken", "[SEP]", 1)]
+    own = [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+    added = sorted([*own, *vocabulary.added_tokens], key=lambda t: vocabulary.ids[t.content])
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": vocabulary.ids[token], "content": token, **flags, "special": True}
-            for token in sorted(SPECIAL_TOKENS, key=vocabulary.ids.__getitem__)
+            {"id": vocabulary.ids[token.content], "content": token.content, **token.flags}
+            for token in added
         ],
         "normalizer": {
             "type": "BertNormalizer",
@@ -250,8 +310,7 @@ def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": first,
-            "pair": first + second,
+            **_template(),
             "special_tokens": {"[CLS]": cls, "[SEP]": sep},
         },
         "decoder": {"type": "WordPiece", "prefix": _PREFIX, "cleanup": True},

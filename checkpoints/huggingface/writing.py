@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from checkpoints.huggingface import names
-from checkpoints.huggingface.config import huggingface_fields
+from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields
 from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
@@ -38,20 +38,21 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         InputError: Hugging Face has no such network, or a file cannot be written.
     """
     objective, vocabulary, config = conversion.objective, conversion.vocabulary, conversion.config
-    if vocabulary.size != config.vocab_size:
+    if vocabulary.size != conversion.hparams.vocab_size:
         raise InputError(
             f"`vocab_size` should be {vocabulary.size}, that of the vocabulary."
-            f" Received: {config.vocab_size}"
+            f" Received: {conversion.hparams.vocab_size}"
         )
-    head = objective.head
+    head, head_act = objective.head, conversion.hparams.masked_lm_act
     if isinstance(head, MaskedLMHead):
-        notes = _write_masked_lm(objective.encoder, head, vocabulary, folder)
+        notes = _write_masked_lm(objective.encoder, head, head_act, vocabulary, folder)
     else:
         detects = isinstance(head, DiscriminatorHead) or objective.generator is not None
         detects = detects or conversion.hparams.electra_objective
         notes = _write_encoder(objective.encoder, head, vocabulary, folder, detects)
         if objective.generator is not None:
-            notes += _write_generator(objective, vocabulary, os.path.join(folder, GENERATOR_FOLDER))
+            generator_folder = os.path.join(folder, GENERATOR_FOLDER)
+            notes += _write_generator(objective, head_act, vocabulary, generator_folder)
     if config.token_mixer == "mixed" and config.mask_padding:
         notes.append(
             "`mask_padding` is true here, while padding enters Hugging Face's convolution: outputs"
@@ -89,10 +90,10 @@ def _write_encoder(
 
 
 def _write_masked_lm(
-    encoder: Encoder, head: MaskedLMHead, vocabulary: Vocabulary, folder: str
+    encoder: Encoder, head: MaskedLMHead, head_act: str | None, vocabulary: Vocabulary, folder: str
 ) -> list[str]:
     model_type = _model_type(encoder.config, bert=True)
-    _check_masked_lm_activation(encoder.config, model_type)
+    _check_masked_lm_activation(encoder.config, head_act, model_type)
     own = names.masked_lm_slots(head, model_type)
     notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
     if model_type == "bert":
@@ -105,12 +106,14 @@ def _write_masked_lm(
     return notes
 
 
-def _write_generator(objective, vocabulary: Vocabulary, folder: str) -> list[str]:
+def _write_generator(
+    objective, head_act: str | None, vocabulary: Vocabulary, folder: str
+) -> list[str]:
     """The generator; where Hugging Face has none such, it is left out and the reason said."""
     encoder, head = objective.generator, objective.generator_head
     model_type = _model_type(encoder.config, bert=False)
     try:
-        _check_masked_lm_activation(encoder.config, model_type)
+        _check_masked_lm_activation(encoder.config, head_act, model_type)
         huggingface_fields(encoder.config, model_type)
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
@@ -157,11 +160,20 @@ def _model_type(config: EncoderConfig, bert: bool) -> str:
     return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
 
 
-def _check_masked_lm_activation(config: EncoderConfig, model_type: str) -> None:
-    if model_type != "bert" and config.hidden_act != "gelu":
+def _check_masked_lm_activation(
+    config: EncoderConfig, head_act: str | None, model_type: str
+) -> None:
+    received = head_act or config.hidden_act
+    if model_type == "bert":
+        if received != config.hidden_act:
+            raise InputError(
+                "Hugging Face's bert has no such masked-LM head: `masked_lm_act` should be"
+                f" {config.hidden_act!r}, as `hidden_act` is. Received: {received!r}"
+            )
+    elif received != HEAD_ACT:
         raise InputError(
             f"Hugging Face's {model_type} has no such masked-LM head: its `hidden_act` is always"
-            f" gelu. Received: {config.hidden_act!r}"
+            f" {HEAD_ACT}. Received: {received!r}"
         )
 
 

@@ -20,6 +20,7 @@ import pytest
 import tensorflow as tf
 
 from checkpoints import huggingface
+from checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
 from checkpoints.model_directory import Options
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -45,11 +46,19 @@ transformers = pytest.importorskip("transformers", reason=NEEDED)
 
 pytestmark = pytest.mark.slow  # see above for what it needs
 
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+EPSILON = {"layer_norm_eps": 1e-3}  # large enough to be seen
 CONFIGS: dict[str, tuple[str, EncoderConfig]] = {
     "convbert-toy": ("convbert", SPAN),
     "convbert-toy-grouped": ("convbert", SPAN.replace(linear_groups=2, conv_kernel_size=3)),
     "electra-toy": ("electra", PLAIN),
     "bert-toy": ("bert", PLAIN.replace(embedding_size=32)),
+    "convbert-toy-gelu-new": ("convbert", SPAN.replace(hidden_act="gelu_new", **EPSILON)),
+    "convbert-toy-silu": ("convbert", SPAN.replace(hidden_act="silu", linear_groups=2)),
+    "electra-toy-gelu-new": ("electra", PLAIN.replace(hidden_act="gelu_new", **EPSILON)),
+    "bert-toy-gelu-new": ("bert", PLAIN.replace(embedding_size=32, hidden_act="gelu_new")),
+    "bert-toy-silu": ("bert", PLAIN.replace(embedding_size=32, hidden_act="silu", **EPSILON)),
+    "bert-toy-relu": ("bert", PLAIN.replace(embedding_size=32, hidden_act="relu")),
     **{name: ("convbert", SIZES[name]) for name in SIZES if name.startswith("convbert")},
     "electra-small": ("electra", SIZES["electra-small"]),
     "electra-base": ("electra", SIZES["electra-base"]),
@@ -214,6 +223,53 @@ def test_electra_there_and_back(name, tmp_path):
     np.testing.assert_array_equal(run(again, batch)["logits"], of_generator["logits"])
 
 
+@pytest.mark.parametrize("name", ["convbert-toy", "bert-toy"])
+def test_padded_masked_lm_there_and_back(name, tmp_path):
+    """Eleven rows more than the tokenizer has entries: logits of the entries are theirs."""
+    model_type, config = CONFIGS[name]
+    model = getattr(transformers, CLASSES[model_type])(theirs(model_type, config))
+    randomized(model, 1).save_pretrained(tmp_path / "theirs")
+    entries = config.vocab_size - 11
+    save_vocabulary(entries, tmp_path / "theirs")
+    batch = padded_batch(config.replace(vocab_size=entries))
+    expected = run(model, batch)
+    read = huggingface.read(str(tmp_path / "theirs"), Options())
+    assert (read.config.vocab_size, read.hparams.vocab_size) == (config.vocab_size, entries)
+    kept = {**expected, "logits": expected["logits"][..., :entries]}
+    assert_same_outputs(read.objective, kept, batch)
+
+    (tmp_path / "back").mkdir()
+    huggingface.write(read, str(tmp_path / "back"))
+    assert_same_tensors(tmp_path)
+    again = loaded(getattr(transformers, WRITTEN[model_type]), tmp_path / "back")
+    np.testing.assert_array_equal(run(again, batch)["logits"], expected["logits"])
+
+
+def test_padded_electra_with_a_narrow_generator_there_and_back(tmp_path):
+    _, config = CONFIGS["electra-toy-gelu-new"]
+    small = config.replace(hidden_size=16, num_attention_heads=4, intermediate_size=40)
+    model = randomized(transformers.ElectraForPreTraining(theirs("electra", config)), 1)
+    generator = randomized(transformers.ElectraForMaskedLM(theirs("electra", small)), 2)
+    generator.electra.embeddings.load_state_dict(model.electra.embeddings.state_dict())
+    model.save_pretrained(tmp_path / "theirs")
+    generator.save_pretrained(tmp_path / "theirs" / "generator")
+    entries = config.vocab_size - 11
+    save_vocabulary(entries, tmp_path / "theirs")
+    batch = padded_batch(config.replace(vocab_size=entries))
+    expected, of_generator = run(model, batch), run(generator, batch)
+    read = huggingface.read(str(tmp_path / "theirs"), Options())
+    assert read.hparams.generator_intermediate_size == 40
+    kept = {**of_generator, "logits": of_generator["logits"][..., :entries]}
+    assert_same_outputs(read.objective, expected, batch, kept)
+
+    (tmp_path / "back").mkdir()
+    huggingface.write(read, str(tmp_path / "back"))
+    assert_same_tensors(tmp_path)
+    assert_same_tensors(tmp_path, "generator")
+    again = loaded(transformers.ElectraForMaskedLM, tmp_path / "back" / "generator")
+    np.testing.assert_array_equal(run(again, batch)["logits"], of_generator["logits"])
+
+
 def neutral(config: EncoderConfig) -> dict:
     """What an encoder without convolution has by default."""
     return {} if config.token_mixer == "mixed" else {"conv_kernel_size": 9}
@@ -287,6 +343,57 @@ def test_ids_of_what_we_write(switches, only_new_files, tmp_path):
     assert tokenizer.mask_token_id == vocabulary.mask_id
     assert tokenizer.pad_token_id == vocabulary.pad_id
     assert tokenizer.model_max_length == 24
+
+
+ADDED_TEXTS = (
+    "the<X>of <X><Y> the",
+    "<x> <y>Ünïted<Y>ing",
+    "wordy theWord word<X>word",
+    "<XX><XXX><X",
+    "\u4e2d<X>\u4e2d <Y>\u0301 a\u0301<X>",
+    "<X> ,<Y>.  <X>\t\n<Y>",
+    "WORD w\u00f6rd <X\u200b> <Y\u200b>",
+)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("kind", ["whole", "vocab.txt", "generic"])
+def test_ids_of_added_tokens(lower, kind, tmp_path):
+    """Of what transformers writes, as we read it; of what we write, as transformers reads it."""
+    ids = dict(load("bert").vocabulary.ids)
+    tokenizer = transformers.BertTokenizer(ids, do_lower_case=lower)
+    added = transformers.AddedToken
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<X>"]})
+    tokenizer.add_tokens([added("<Y>", lstrip=True), added("word"), added("<XX>", rstrip=True)])
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    if kind == "vocab.txt":
+        (tmp_path / "theirs" / "tokenizer.json").unlink()
+        lines = "".join(f"{token}\n" for token in ids)
+        (tmp_path / "theirs" / "vocab.txt").write_text(lines, encoding="utf-8")
+        path = tmp_path / "theirs" / "tokenizer_config.json"
+        by_id = {
+            number: {**{f: getattr(t, f) for f in FLAGS}, "content": t.content}
+            for number, t in tokenizer.added_tokens_decoder.items()
+        }
+        fields = {**json.loads(path.read_text()), "added_tokens_decoder": by_id}
+        path.write_text(json.dumps(fields))
+    elif kind == "generic":
+        path = tmp_path / "theirs" / "tokenizer_config.json"
+        fields = {**json.loads(path.read_text()), "tokenizer_class": "PreTrainedTokenizerFast"}
+        path.write_text(json.dumps(fields))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    vocabulary, _ = read_vocabulary(str(tmp_path / "theirs"))
+    assert vocabulary.size == len(ids) + 4 == len(tokenizer)
+    (tmp_path / "back").mkdir()
+    write_tokenizer(vocabulary, str(tmp_path / "back"), 24)
+    back = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
+    for text in ADDED_TEXTS:
+        expected = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert Tokenizer(vocabulary).tokenize([text])[0].tolist() == expected, text
+        assert back(text, add_special_tokens=False)["input_ids"] == expected, text
+    assert back.convert_tokens_to_ids(["<X>", "word"]) == [
+        vocabulary.ids[token] for token in ("<X>", "word")
+    ]
 
 
 def test_defaults_are_those_of_transformers():

@@ -1,12 +1,16 @@
 """Hyper-parameters: the original's JSON works unchanged, mistakes are named."""
 
+import dataclasses
+
 import pytest
 
 from errors import InputError
 from pretrain.hparams import (
+    ADDED_LATER,
     PretrainingHParams,
     RunSettings,
     encoder_config,
+    generator_config,
     max_predictions,
     resolve_hparams,
     split_hparams,
@@ -62,8 +66,6 @@ def test_defaults_are_the_original_convberts():
 
 
 def test_resolving_twice_changes_nothing():
-    import dataclasses
-
     for size in ("small", "medium-small", "base", "electra-small", "bert-base"):
         once = resolve_hparams({"model_size": size}, vocab_size=30522)
         assert resolve_hparams(dataclasses.asdict(once), vocab_size=30522) == once
@@ -91,6 +93,13 @@ def test_attention_only():
         ({"num_train_steps": True}, "`num_train_steps` should be int. Received: True"),
         ({"model_size": "smal"}, "Did you mean small"),
         ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
+        (
+            {"model_hparam_overrides": {"vocab_size": 100}},
+            "`vocab_size` in `model_hparam_overrides` should be at least 30522",
+        ),
+        ({"model_hparam_overrides": {"layer_norm_eps": 0.0}}, "`layer_norm_eps` should be in (0"),
+        ({"masked_lm_act": "selu"}, "`masked_lm_act` should be null or one of gelu, gelu_new"),
+        ({"generator_intermediate_size": 0}, "`generator_intermediate_size` should be at least 1"),
         ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
         ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
         ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv"),
@@ -115,6 +124,28 @@ def test_mistakes(values, message):
     with pytest.raises(InputError) as error:
         resolve_hparams(split_hparams(values)[0], vocab_size=30522)
     assert message in str(error.value)
+
+
+def test_padded_embeddings():
+    """More rows than the vocabulary has pieces; what counts pieces is told of the pieces only."""
+    values = {"model_hparam_overrides": {"vocab_size": 30528}}
+    hparams = resolve_hparams(values, vocab_size=30522)
+    assert hparams.vocab_size == 30522
+    assert encoder_config(hparams, 30522).vocab_size == 30528
+    assert resolve_hparams(dataclasses.asdict(hparams), vocab_size=30522) == hparams
+
+
+def test_inner_width_of_the_generator():
+    values = {"model_size": "electra-small", "generator_hidden_size": 0.25}
+    for said, expected in ((None, 256), (200, 200)):
+        hparams = resolve_hparams({**values, "generator_intermediate_size": said}, 30522)
+        encoder = encoder_config(hparams, 30522)
+        assert generator_config(hparams, encoder).intermediate_size == expected
+
+
+def test_settings_that_came_later_are_as_before_by_default():
+    """A run whose record lacks them is resumed."""
+    assert ADDED_LATER.items() <= dataclasses.asdict(resolve_hparams({}, 30522)).items()
 
 
 def test_json_text_or_file(tmp_path):

@@ -1,0 +1,121 @@
+"""Tokens that Hugging Face's tokenizers find in a text before they cut the rest into pieces."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from errors import InputError
+
+ADDED_TOKENS = "added_tokens_decoder"  # their name in tokenizer_config.json: id -> token
+
+
+@dataclasses.dataclass(frozen=True)
+class AddedToken:
+    """A token that is found wherever its content stands; Hugging Face's names.
+
+    Attributes:
+        content: what is looked for.
+        normalized: whether it is looked for in normalised text, itself normalised; else in the
+            text as it is.
+        special: whether it is left out where ids are decoded; kept for Hugging Face.
+        lstrip: whether white space before it belongs to it, which changes no ids.
+        rstrip: likewise after it.
+    """
+
+    content: str
+    normalized: bool = True
+    special: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """Everything but the content, as in tokenizer_config.json and tokenizer.json."""
+        fields = dataclasses.asdict(self)
+        del fields["content"]
+        return {**fields, "single_word": False}
+
+
+def added_token(fields: Mapping[str, Any], where: str) -> AddedToken:
+    """A token of a tokenizer's file; InputError for what would be found elsewhere here.
+
+    Args:
+        fields: `content`, and such of the flags as are not by default.
+        where: the file and the field, for errors.
+    """
+    content = fields.get("content") if isinstance(fields, Mapping) else None
+    if not isinstance(content, str) or not content:
+        raise InputError(f"{where}: a token should have a `content`. Received: {fields!r}")
+    for name in ("normalized", "special", "lstrip", "rstrip", "single_word"):
+        if not isinstance(fields.get(name, False), bool):
+            raise InputError(
+                f"{where}: `{name}` of {content!r} should be true or false."
+                f" Received: {fields[name]!r}"
+            )
+    if fields.get("single_word"):
+        raise InputError(
+            f"{where}: `single_word` of {content!r} should be false, as an added token is found"
+            " inside of words, too. Received: True"
+        )
+    special = fields.get("special", False)
+    return AddedToken(
+        content,
+        fields.get("normalized", not special),
+        special,
+        fields.get("lstrip", False),
+        fields.get("rstrip", False),
+    )
+
+
+def added_tokens_by_id(settings: Mapping[str, Any], where: str) -> list[tuple[int, Any]]:
+    """(id, token) of each token of a tokenizer_config.json; InputError when it holds no such."""
+    stored = settings.get(ADDED_TOKENS) or {}
+    if not isinstance(stored, dict) or not all(number.isdecimal() for number in stored):
+        raise InputError(f"{where} should map ids to tokens. Received: {stored!r}")
+    return sorted((int(number), fields) for number, fields in stored.items())
+
+
+def check_added_tokens(added: Sequence[AddedToken], do_lower_case: bool, where: str) -> None:
+    """Raises InputError for tokens that cannot be found exactly as Hugging Face finds them."""
+    beginnings: dict[str, set[str]] = {}
+    for token in added:
+        for n in range(1, len(token.content) + 1):
+            beginnings.setdefault(token.content[:n].lower(), set()).add(token.content)
+    for token in added:
+        reason = _unfit(token, do_lower_case)
+        if reason:
+            raise InputError(f"{where}: the added token {token.content!r} {reason}")
+        ends = [token.content[n:].lower() for n in range(1, len(token.content))]
+        for end in ends:
+            if others := beginnings.get(end, set()) - {token.content}:
+                raise InputError(
+                    f"{where}: the added tokens {token.content!r} and {min(others)!r} may overlap"
+                    " in a text, which is not supported here"
+                )
+    lowered = [token.content.lower() for token in added]
+    if twice := {content for content in lowered if lowered.count(content) > 1}:
+        raise InputError(f"{where}: the added tokens {min(twice)!r} differ in nothing but case")
+
+
+def _unfit(token: AddedToken, do_lower_case: bool) -> str | None:
+    content, decomposed = token.content, unicodedata.normalize("NFD", token.content)
+    if any(character.isspace() for character in content):
+        return "should not hold white space"
+    if content.startswith("##"):
+        return "should not begin with ##, as pieces inside of words do"
+    if any(unicodedata.category(character)[0] in "CM" for character in decomposed):
+        return "should not hold control characters or accents, which normalisation may remove"
+    word = not any(_parts_words(character) for character in content)
+    unchanged = content == (content.lower() if do_lower_case else content)
+    if word and unchanged and not token.normalized:
+        return "is a word, so `normalized` should be true; else it is found in a part of the texts"
+    return None
+
+
+def _parts_words(character: str) -> bool:
+    """Whether BERT makes a word of its own of it: punctuation, and all ASCII symbols."""
+    is_symbol = character.isascii() and not character.isalnum()
+    return is_symbol or unicodedata.category(character).startswith("P")

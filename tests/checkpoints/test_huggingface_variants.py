@@ -1,0 +1,324 @@
+"""Padded vocabularies, other activations, epsilons and generators of Hugging Face's, both ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkpoints import huggingface, model_directory, tf1_convert
+from checkpoints.model_directory import Options
+from errors import InputError
+from pretrain.load import load_objective
+from pretrain.masking import mask_tokens
+from pretrain.replaced_token_detection import ReplacedTokenDetection
+from serving.load import load as load_served
+from serving.signatures import signatures
+from tests.huggingface_support import (
+    PLAIN,
+    SPAN,
+    TENSOR_TOLERANCE,
+    all_positions,
+    change_json,
+    change_tensors,
+    conversion,
+    copied,
+    features,
+    hparams_of,
+    load,
+    reference,
+    tensors,
+)
+from training.loop import evaluation_seed
+
+V, ROWS = 137, 144
+
+
+def with_rows(held):
+    """Tensors with seven rows more; biases there that would win every prediction."""
+    draw = np.random.default_rng(5)
+
+    def padded(tensor):
+        if tensor.shape[0] != V:
+            return tensor
+        extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
+        return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
+
+    return {name: padded(tensor) for name, tensor in held.items()}
+
+
+def padded_copy(name, tmp_path):
+    """A folder whose embeddings have more rows than its tokenizer has entries."""
+    folder = copied(name, tmp_path)
+    for part in (folder, *folder.glob("generator")):
+        change_json(part / "config.json", vocab_size=ROWS)
+        change_tensors(part, with_rows)
+    if name == "electra":  # the generator shares the embeddings
+        shared = tensors(folder)
+        inside = "electra.embeddings."
+
+        def share(held):
+            return {k: shared[k] if k.startswith(inside) else v for k, v in held.items()}
+
+        change_tensors(folder / "generator", share)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def padded(tmp_path_factory):
+    """Name -> folder, and its model directory."""
+    made = {}
+    for name in ("convbert", "electra", "bert"):
+        folder = padded_copy(name, tmp_path_factory.mktemp("padded"))
+        directory = str(tmp_path_factory.mktemp("model"))
+        model_directory.save(huggingface.read(str(folder), Options()), directory, {})
+        made[name] = folder, directory
+    return made
+
+
+@pytest.mark.parametrize("name", ["convbert", "electra", "bert"])
+def test_padded_vocabulary_there_and_back(name, padded, tmp_path):
+    folder, directory = padded[name]
+    read = huggingface.read(str(folder), Options())
+    assert (read.config.vocab_size, read.hparams.vocab_size, read.vocabulary.size) == (ROWS, V, V)
+    assert any(f"{ROWS} rows for {V} tokens" in note for note in read.notes)
+    again = model_directory.load(directory)
+    assert (again.config, again.hparams) == (read.config, read.hparams)
+    huggingface.write(again, str(tmp_path))
+    for inside in ("", "generator") if name == "electra" else ("",):
+        original = tensors(folder / inside)
+        for key, tensor in tensors(tmp_path / inside).items():
+            np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
+        written = huggingface.source.open_source(str(tmp_path / inside)).config
+        assert written.vocab_size == ROWS
+
+
+@pytest.mark.parametrize("name", ["convbert", "electra", "bert"])
+def test_padded_vocabulary_computes_the_same(name, padded):
+    objective = load_objective(padded[name][1])
+    sequence = objective.encoder(features(name)).sequence
+    expected = reference(name)
+    np.testing.assert_allclose(sequence, expected["sequence"], rtol=0, atol=TENSOR_TOLERANCE)
+    places = () if name == "electra" else (all_positions(sequence),)
+    logits = objective.head(sequence, *places).numpy()
+    assert logits.shape == expected["logits"].shape
+    np.testing.assert_allclose(logits, expected["logits"], rtol=0, atol=TENSOR_TOLERANCE)
+
+
+def batch_of(objective, name, seed=3):
+    """Prepared features of a folder: every row masked."""
+    drawn = {**features(name)}
+    return objective.prepare(drawn, tf.constant([seed, 4]))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"temperature": 0.5},
+        {"disallow_correct": True},
+        {"uniform_generator": True},
+        {"untied_generator": False},
+    ],
+    ids=str,
+)
+def test_padding_is_never_drawn_by_a_generator(values, padded):
+    read = huggingface.read(str(padded["electra"][0]), Options())
+    hparams = dataclasses.replace(read.hparams, **values, mask_prob=0.9)
+    objective = ReplacedTokenDetection(hparams, read.config, read.objective.special_ids)
+    if objective.generator_head is not None:
+        bias = np.zeros(ROWS, np.float32)
+        bias[V:] = 1000.0
+        objective.generator_head.output_bias.assign(bias)
+    rows = {name: tf.repeat(value, 60, 0) for name, value in features("electra").items()}
+    batch = objective.prepare(rows, tf.constant([3, 4]))
+    sampled = objective.sample(objective.generator_logits(batch), batch).numpy()
+    assert len(np.unique(sampled)) > 30
+    assert sampled.max() < V
+    loss, _ = objective.loss(batch, objective.normalizers(batch), tf.constant([1, 2]))
+    assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
+
+
+def test_padding_is_never_shown_by_random_masking(padded):
+    hparams = huggingface.read(str(padded["bert"][0]), Options()).hparams
+    hparams = dataclasses.replace(hparams, mask_token_prob=0.0, random_token_prob=1.0)
+    rows = {name: tf.repeat(value, 200, 0) for name, value in features("bert").items()}
+    shown = mask_tokens(rows, hparams, {"cls": 3, "sep": 4, "mask": 5}, tf.constant([1, 2]))
+    hidden = shown["masked_input_ids"] != rows["input_ids"]
+    values = tf.boolean_mask(shown["masked_input_ids"], hidden).numpy()
+    assert len(np.unique(values)) > 100
+    assert values.max() < V
+
+
+@pytest.mark.parametrize("name", ["convbert", "bert"])
+def test_padding_counts_for_nothing_in_a_masked_lm(name, padded):
+    """Loss and accuracy as without padding, in training and in evaluation; no gradient."""
+    read = huggingface.read(str(padded[name][0]), Options())
+    found = []
+    for objective in (read.objective, load(name).objective):
+        batch = objective.prepare(features(name), evaluation_seed(0, 0))
+        with tf.GradientTape() as tape:
+            loss, sums = objective.loss(batch, objective.normalizers(batch), None)
+        table = objective.encoder.embeddings.word_embeddings
+        gradient = tf.convert_to_tensor(tape.gradient(loss, table))
+        found.append((float(loss), sums, gradient.numpy()))
+    (loss, sums, gradient), (expected_loss, expected_sums, expected) = found
+    assert loss == pytest.approx(expected_loss, abs=1e-5)
+    for key in ("masked_lm_loss", "masked_lm_accuracy"):
+        for one, other in zip(tf.nest.flatten(sums[key]), tf.nest.flatten(expected_sums[key])):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+    np.testing.assert_allclose(gradient[:V], expected, rtol=0, atol=1e-5)
+    assert not gradient[V:].any()
+
+
+@pytest.mark.parametrize("name", ["electra", "bert"])
+def test_padding_is_never_served(name, padded):
+    served = signatures(load_served(padded[name][1]))
+    words = load(name).vocabulary.tokens
+    answer = served["masked_tokens"].trace()(tf.constant(["the [MASK] is [MASK]", "[MASK]"]))
+    candidates = {piece.decode() for piece in answer["candidates"].numpy().ravel()} - {""}
+    assert candidates <= set(words)
+    assert len(candidates) >= 10
+    assert np.all(answer["probabilities"].numpy()[0, :, 0] > 0)
+    raw = served["token_ids"].trace()
+    row = tf.constant([[3, V - 1, 4]])
+    raw(input_ids=row, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"in \[0, {V}\)"):
+        raw(input_ids=row + 1, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
+
+
+def test_a_padded_model_directory_with_another_vocabulary(padded, tmp_path):
+    shutil.copytree(padded["bert"][1], tmp_path / "model")
+    path = tmp_path / "model" / "vocab.txt"
+    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
+    for load_it in (model_directory.load, load_served):
+        with pytest.raises(InputError, match=r"vocab\.txt should have the .* tokens"):
+            load_it(str(tmp_path / "model"))
+
+
+def test_a_padded_vocabulary_has_no_original(padded, tmp_path):
+    """Whose generator would draw the padding."""
+    with pytest.raises(InputError, match=r"`vocab_size` should be 137\. Received: 144"):
+        tf1_convert.write(model_directory.load(padded["electra"][1]), str(tmp_path))
+
+
+ELECTRA = {"generator_hidden_size": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("config", "values"),
+    [
+        (PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5), {"masked_lm_act": "gelu"}),
+        (SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6), {"masked_lm_act": "gelu"}),
+        (PLAIN, {"generator_intermediate_size": 40}),
+    ],
+)
+def test_discriminators_and_generators_there_and_back(config, values, tmp_path):
+    hparams = hparams_of(config, **ELECTRA, **values)
+    ours = conversion(ReplacedTokenDetection, hparams, config)
+    notes = huggingface.write(ours, str(tmp_path))
+    assert not any(note.startswith("left out: the generator") for note in notes)
+    again = huggingface.read(str(tmp_path), Options())
+    assert again.config == config
+    for name, value in values.items():
+        assert getattr(again.hparams, name) == value
+    assert again.objective.generator.config == ours.objective.generator.config
+    drawn = batch_of(ours.objective, "electra")
+    for one, other in zip(
+        [again.objective.generator_logits(drawn), again.objective.encoder(drawn).sequence],
+        [ours.objective.generator_logits(drawn), ours.objective.encoder(drawn).sequence],
+    ):
+        np.testing.assert_array_equal(one, other)
+    model_directory.save(again, str(tmp_path / "model"), {})
+    restored = load_objective(str(tmp_path / "model"))
+    np.testing.assert_array_equal(
+        restored.generator_logits(drawn), ours.objective.generator_logits(drawn)
+    )
+
+
+def test_bert_with_another_activation_and_epsilon(tmp_path):
+    """Its head has the activation of its layers."""
+    folder = copied("bert", tmp_path)
+    change_json(folder / "config.json", hidden_act="gelu_new", layer_norm_eps=1e-5)
+    read = huggingface.read(str(folder), Options())
+    assert (read.config.hidden_act, read.config.layer_norm_eps) == ("gelu_new", 1e-5)
+    assert read.hparams.masked_lm_act is None
+    before, now = (
+        m.objective.head(m.objective.encoder(features("bert")).sequence, [[0]] * 3).numpy()
+        for m in (load("bert"), read)
+    )
+    assert 1e-5 < np.abs(before - now).max() < 0.1
+    (tmp_path / "back").mkdir()
+    huggingface.write(read, str(tmp_path / "back"))
+    fields = huggingface.read(str(tmp_path / "back"), Options()).config
+    assert fields == read.config
+
+
+def test_the_head_of_electra_keeps_its_activation(tmp_path):
+    """Hugging Face's masked-LM heads of ELECTRA and ConvBERT have gelu whatever the layers have."""
+    folder = copied("convbert", tmp_path)
+    change_json(folder / "config.json", hidden_act="relu")
+    read = huggingface.read(str(folder), Options())
+    assert read.config.hidden_act == "relu"
+    assert read.hparams.masked_lm_act == "gelu"
+    np.testing.assert_allclose(
+        read.objective.head.transform.activation(tf.constant(-1.0)), -0.158655, 1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "values", "field"),
+    [
+        ({"hidden_act": "gelu_new"}, {}, "hidden_act"),
+        ({"hidden_act": "silu"}, {}, "hidden_act"),
+        ({"layer_norm_eps": 1e-5}, {}, "layer_norm_eps"),
+        ({}, {"generator_intermediate_size": 40}, "generator_intermediate_size"),
+        ({"hidden_act": "relu"}, {"masked_lm_act": "gelu"}, "masked_lm_act"),
+    ],
+)
+def test_what_the_original_does_not_know(changes, values, field, tmp_path):
+    config = PLAIN.replace(**changes)
+    ours = conversion(ReplacedTokenDetection, hparams_of(config, **ELECTRA, **values), config)
+    with pytest.raises(InputError, match=f"`{field}` should be"):
+        tf1_convert.write(ours, str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_generator_of_another_inner_width(tmp_path):
+    """Of a folder by transformers; then without the generator, which `none` asks for."""
+    folder = copied("electra", tmp_path)
+    inner = "electra.encoder.layer.{}.{}.dense.{}"
+
+    def narrow(held):
+        for i in range(2):
+            if inner.format(i, "intermediate", "weight") not in held:
+                continue
+            for part, kind in (("intermediate", "weight"), ("intermediate", "bias")):
+                held[inner.format(i, part, kind)] = held[inner.format(i, part, kind)][:24].copy()
+            name = inner.format(i, "output", "weight")
+            held[name] = held[name][:, :24].copy()
+        return held
+
+    change_tensors(folder / "generator", narrow)
+    change_json(folder / "generator" / "config.json", intermediate_size=24)
+    read = huggingface.read(str(folder), Options())
+    assert read.hparams.generator_intermediate_size == 24
+    assert read.objective.generator.config.intermediate_size == 24
+    (tmp_path / "back").mkdir()
+    huggingface.write(read, str(tmp_path / "back"))
+    original = tensors(folder / "generator")
+    for key, tensor in tensors(tmp_path / "back" / "generator").items():
+        np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
+
+
+def test_a_discriminator_without_its_generator(tmp_path):
+    folder = copied("electra", tmp_path)
+    change_json(folder / "generator" / "config.json", num_attention_heads=4)  # has no place here
+    read = huggingface.read(str(folder), Options(generator="none"))
+    assert read.network("generator") is None
+    assert read.network("head") is not None
+    assert any("left out, as told: the generator" in note for note in read.notes)
+    assert any("there is no generator" in note for note in read.notes)

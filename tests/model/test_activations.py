@@ -1,0 +1,159 @@
+"""Activations and the epsilon of layer norms, against their formulas in NumPy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from model import EncoderConfig, MaskedLMHead, build_encoder
+from model.encoder import EncoderLayer
+from model.layers import GroupedDense, LayerNorm, dense
+from tests.model_support import TINY, normal, random_features, randomize
+
+FORMULAS = {
+    "gelu": lambda x: x * np.vectorize(lambda v: 0.5 * (1 + math.erf(v / math.sqrt(2))))(x),
+    "gelu_new": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+}
+PLACES = np.linspace(-5, 5, 201, dtype=np.float32)  # where gelu and gelu_new differ by up to 5e-4
+
+
+def in_graph(layer, inputs, training, known):
+    """Of a graph, where products and activations may be fused."""
+    spec = tf.TensorSpec(inputs.shape if known else [None] * inputs.ndim)
+    return tf.function(lambda x: layer(x, training=training), input_signature=[spec])(inputs)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_formula(name, training, known, groups):
+    if groups == 1:
+        layer = dense(TINY, len(PLACES), "dense", activation=name)
+        layer.build([None, None, 4])
+        layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
+    else:
+        layer = GroupedDense(TINY, len(PLACES) - 1, 2, activation=name)
+        layer(tf.zeros([1, 1, 4]))
+        layer.set_weights([np.zeros([2, 2, len(PLACES) // 2]), PLACES[:-1]])
+    inputs = normal(2, 3, 4)
+    known = known or groups > 1  # groups want known widths
+    expected = FORMULAS[name](layer.get_weights()[1].astype(np.float64))
+    outputs = in_graph(layer, inputs, training, known).numpy()
+    np.testing.assert_allclose(outputs[1, 2], expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["gelu_new", "silu"])
+def test_gradient(name):
+    layer = dense(TINY, len(PLACES), "dense", activation=name)
+    layer.build([None, None, 4])
+    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(layer(tf.zeros([1, 1, 4])))
+    x, step = PLACES.astype(np.float64), 1e-5
+    expected = (FORMULAS[name](x + step) - FORMULAS[name](x - step)) / (2 * step)
+    np.testing.assert_allclose(tape.gradient(total, layer.bias), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gelu_new", "silu"])
+def test_in_bfloat16_the_activation_is_rounded_once(name):
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    layer = dense(TINY, len(PLACES), "dense", activation=name)
+    layer.build([None, None, 4])
+    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
+    outputs = layer(tf.zeros([1, 1, 4]), training=True)
+    assert outputs.dtype == tf.bfloat16
+    rounded = tf.cast(tf.cast(PLACES, tf.bfloat16), tf.float32).numpy()
+    expected = FORMULAS[name](rounded.astype(np.float64))
+    np.testing.assert_allclose(tf.cast(outputs, tf.float32)[0, 0], expected, rtol=2**-7, atol=2e-3)
+
+
+def test_every_part_uses_the_activation():
+    """Feed-forward blocks and both heads; a head may have another one than the encoder."""
+    for name in ("gelu", "gelu_new"):
+        config = TINY.replace(hidden_act=name)
+        layer, encoder = EncoderLayer(config), build_encoder(config)
+        formula = layer.intermediate.activation
+        np.testing.assert_allclose(formula(PLACES), FORMULAS[name](PLACES), rtol=0, atol=2e-6)
+        head = MaskedLMHead(config, encoder.embeddings)
+        np.testing.assert_array_equal(head.transform.activation(PLACES), formula(PLACES))
+    other = MaskedLMHead(TINY, encoder.embeddings, activation="silu").transform.activation
+    np.testing.assert_allclose(other(PLACES), FORMULAS["silu"](PLACES), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-5, 1e-3])
+@pytest.mark.parametrize("known", [True, False])
+def test_epsilon(epsilon, known):
+    inputs = 0.01 * normal(2, 3, 16)  # of a variance for which it matters
+    layer = LayerNorm(epsilon=epsilon)
+    layer.build([None, None, 16])
+    spec = tf.TensorSpec(inputs.shape if known else [None, None, 16])
+    outputs = tf.function(layer, input_signature=[spec])(inputs)
+    wide = inputs.astype(np.float64)
+    centered = wide - wide.mean(-1, keepdims=True)
+    expected = centered / np.sqrt(wide.var(-1, keepdims=True) + epsilon)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_every_norm_has_the_epsilon():
+    encoder = build_encoder(TINY.replace(layer_norm_eps=1e-5))
+    head = MaskedLMHead(encoder.config, encoder.embeddings)
+    norms = [part for part in (*encoder.submodules, *head.submodules) if type(part) is LayerNorm]
+    assert len(norms) >= 2 * TINY.num_hidden_layers + 2
+    assert {norm.epsilon for norm in norms} == {1e-5}
+
+
+def test_a_configuration_without_the_new_fields(tmp_path):
+    """Of a model directory that was written before there were such."""
+    fields = dataclasses.asdict(TINY)
+    del fields["layer_norm_eps"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert EncoderConfig.load(str(tmp_path)) == TINY
+    assert TINY.layer_norm_eps == 1e-12
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_a_padded_head_predicts_pieces_only(precision):
+    """Logits of the pieces as of a head without padding; no gradient for the rows beyond."""
+    tf_keras.mixed_precision.set_global_policy(precision)
+    encoder = build_encoder(TINY)
+    whole, padded = (MaskedLMHead(TINY, encoder.embeddings, pieces=n) for n in (None, 28))
+    hidden = encoder(random_features(2, 5)).sequence
+    positions = tf.constant([[1, 3], [0, 4]])
+    for head in (whole, padded):
+        head(hidden, positions)
+    randomize(whole)
+    padded.set_weights(whole.get_weights())
+    with tf.GradientTape() as tape:
+        tape.watch(encoder.embeddings.word_embeddings)
+        logits = padded(hidden, positions)
+        total = tf.reduce_sum(logits**2)
+    assert logits.shape == [2, 2, 28]
+    np.testing.assert_allclose(logits, whole(hidden, positions)[..., :28], rtol=1e-5, atol=1e-5)
+    to_table = tape.gradient(total, encoder.embeddings.word_embeddings)
+    assert not np.any(to_table[28:])
+    assert np.all(np.any(to_table[:28], axis=-1))
+
+
+def test_without_padding_the_graph_is_the_same():
+    encoder = build_encoder(TINY)
+
+    def operations(pieces):
+        head = MaskedLMHead(TINY, encoder.embeddings, pieces=pieces)
+        head(tf.zeros([1, 2, 16]), tf.zeros([1, 1], tf.int32))
+        specs = [tf.TensorSpec([2, 5, 16]), tf.TensorSpec([2, 3], tf.int32)]
+        graph = tf.function(head, input_signature=specs).get_concrete_function().graph
+        return [op.type for op in graph.get_operations()]
+
+    assert operations(None) == operations(TINY.vocab_size)
+    assert len(operations(28)) > len(operations(None))
