@@ -14,35 +14,11 @@ import tensorflow as tf
 from errors import InputError
 from finetune import predictions
 from serving.client import Client, signature_for
-from serving.export import export
-from serving.load import load
 from serving.records import Record, read_records
 from tests import command_support
-from tests.serving.support import fine_tuned, pretrained, task
 
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """Kind of model -> the folder of a SavedModel."""
-    folder, found = tmp_path_factory.mktemp("saved"), {}
-    models = {
-        "classification": task("classification"),
-        "regression": task("regression", True, label_range=(1.0, 5.0)),
-        "tagging": task("tagging"),
-        "span": task("span"),
-        "pretraining": None,
-    }
-    for name, own in models.items():
-        if own is None:
-            pretrained(folder / name / "run")
-        else:
-            fine_tuned(folder / name / "run", own, num_hidden_layers=1)
-        found[name] = str(folder / name / "saved")
-        export(load(str(folder / name / "run")), found[name], "run")
-    return found
 
 
 def records(*rows):
