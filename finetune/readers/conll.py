@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from errors import InputError
 from finetune.readers.lines import read_lines
@@ -18,7 +18,13 @@ _WORD_ID = re.compile(r"\d+$")
 _NOT_A_WORD = re.compile(r"\d+-\d+$|\d+\.\d+$")
 
 
-def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True) -> Iterator[Row]:
+def read_conll(
+    path: str,
+    columns: dict[str, str | int],
+    *,
+    tagged: bool = True,
+    source: Iterable[bytes] | None = None,
+) -> Iterator[Row]:
     """Yields sentences {"words", "tags", "tag_places"} of a file with one word per line.
 
     Columns stand between tabs or, in files without tabs, spaces; a blank line ends a sentence;
@@ -28,6 +34,7 @@ def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True)
         path: the file.
         columns: the numbers, from 0 or negative from the end, of "words" and "tags".
         tagged: whether there must be tags; if not, "tags" may be missing from `columns`.
+        source: see `read_lines`.
 
     Raises:
         InputError: a column that is not a number, a line with too few or too many columns.
@@ -39,7 +46,7 @@ def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True)
                 f"`{role}` should be one. Received: {column!r}"
             )
     words, tags, places, width = [], [], [], 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, source=source):
         fields = _split(line)
         if not fields or fields[0] == "-DOCSTART-":
             if words:
@@ -81,7 +88,9 @@ def _sentence(path: str, words: list[str], tags: list[str], places: list[str]) -
     return places[0], {"words": words, "tags": tags or None, "tag_places": places}
 
 
-def read_conllu(path: str, column: str | int) -> Iterator[Row]:
+def read_conllu(
+    path: str, column: str | int, *, source: Iterable[bytes] | None = None
+) -> Iterator[Row]:
     """Yields sentences {"id", "words", "tags", "tag_places"} of a CoNLL-U file.
 
     Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
@@ -90,6 +99,7 @@ def read_conllu(path: str, column: str | int) -> Iterator[Row]:
     Args:
         path: the file.
         column: what to read as the tag: "upos", "xpos" or "deprel".
+        source: see `read_lines`.
 
     Raises:
         InputError: an unknown column, a line without the format's ten columns, a wrong word id.
@@ -100,7 +110,7 @@ def read_conllu(path: str, column: str | int) -> Iterator[Row]:
             f"Received: {column!r}"
         )
     place, sentence = _CONLLU_TAGS[column], {}
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, source=source):
         where = f"{path}, line {number}"
         if line.startswith("#"):
             name, _, value = line[1:].partition("=")

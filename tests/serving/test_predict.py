@@ -189,6 +189,49 @@ def test_json_after_a_first_line_that_is_none(saved):
     assert rows[1]["words"] == ["the", "city"]
 
 
+def test_the_input_is_never_the_output(saved, tmp_path):
+    source = tmp_path / "rows.txt"
+    source.write_text("the city\n")
+    os.link(source, tmp_path / "hard")
+    os.symlink(source, tmp_path / "symbolic")
+    for output in ("rows.txt", "hard", "symbolic", "../" + tmp_path.name + "/rows.txt"):
+        found = run(
+            "--model=none", f"--input={source}", f"--output={tmp_path / output}", "--overwrite"
+        )
+        assert found.returncode == 1
+        assert "--output should be another file than --input" in found.stderr
+    assert source.read_text() == "the city\n"
+
+
+def test_an_existing_output_stays(saved, tmp_path):
+    """Unless told otherwise; and then until all rows are answered."""
+    output = tmp_path / "answers.jsonl"
+    output.write_text("mine")
+    arguments = [f"--model={saved['classification']}", f"--output={output}"]
+    found = run(*arguments, text="the city\n")
+    assert found.returncode == 1
+    assert f"{output}: --output should not exist yet, or --overwrite be given" in found.stderr
+    failed = run(*arguments, "--overwrite", text='{"text": "a"}\n{\n')
+    assert failed.returncode == 1
+    assert output.read_text() == "mine"
+    done = run(*arguments, "--overwrite", text="the city\n")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(output.read_text())["id"] == "0"
+
+
+def test_arrays_and_conll_files(saved, tmp_path):
+    array, conll = tmp_path / "rows.json", tmp_path / "test.conll"
+    array.write_text('[\n  {"tokens": ["the", "city"]},\n  {"tokens": ["who?"]}\n]\n')
+    conll.write_text("the DT\ncity NN\n\nwho? WP\n")
+    answers = [run(f"--model={saved['tagging']}", f"--input={path}") for path in (array, conll)]
+    assert answers[0].stdout == answers[1].stdout
+    rows = [json.loads(line) for line in answers[0].stdout.splitlines()]
+    assert [row["words"] for row in rows] == [["the", "city"], ["who?"]]
+    found = run(f"--model={saved['tagging']}", text="the\tDT\ncity\tNN\n")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "standard input: the first line looks like a word of a CoNLL file" in found.stderr
+
+
 def test_the_command(saved, tmp_path):
     """A file of more rows than are held at a time, with a bar; the same from standard input."""
     source, target = tmp_path / "rows.tsv", tmp_path / "answers.jsonl"
