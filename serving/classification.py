@@ -20,8 +20,8 @@ def classification(network: Network) -> dict[str, Signature]:
     }
     names = tf.constant(labels)
 
-    def answer(features: Tensors) -> Tensors:
-        logits = network.predict(features)["logits"]
+    def answer(predictions: Tensors) -> Tensors:
+        logits = predictions["logits"]
         return {
             "label": tf.gather(names, tf.argmax(logits, axis=-1)),
             "scores": logits,
@@ -37,8 +37,8 @@ def regression(network: Network) -> dict[str, Signature]:
     unit = f"in the unit of the labels, which lie from {low:g} to {high:g}; it may lie outside"
     outputs = {"score": f"float32 [B], {unit}"}
 
-    def answer(features: Tensors) -> Tensors:
-        share = tf.cast(network.predict(features)["score"], tf.float64)
+    def answer(predictions: Tensors) -> Tensors:
+        share = tf.cast(predictions["score"], tf.float64)
         return {"score": tf.cast(low + (high - low) * share, tf.float32)}
 
     return _signatures(network, "to its score", answer, outputs)
@@ -48,12 +48,17 @@ def _signatures(network: Network, what: str, answer, outputs: dict[str, str]):
     task = network.model.task
 
     def of_text(text):
-        rows = network.layout.single(text)
-        return {**answer(rows.features), "truncated": rows.truncated}
+        return of_rows(network.layout.single(text))
 
     def of_pair(text, text_pair):
-        rows = network.layout.pair(text, text_pair)
-        return {**answer(rows.features), "truncated": rows.truncated}
+        return of_rows(network.layout.pair(text, text_pair))
+
+    def of_rows(rows):
+        predictions = network.predict(rows.features, network.lengths(rows.features))
+        return {**answer(predictions), "truncated": rows.truncated}
+
+    def of_ids(features):
+        return answer(network.predict(features))
 
     if "text_b" in task.columns:
         default = Signature(
@@ -66,5 +71,5 @@ def _signatures(network: Network, what: str, answer, outputs: dict[str, str]):
         default = Signature(
             f"a text {what}", of_text, {"text": TEXT}, {**outputs, "truncated": TRUNCATED}
         )
-    raw = token_ids(network, f"a row of token ids {what}", answer, outputs)
+    raw = token_ids(network, f"a row of token ids {what}", of_ids, outputs)
     return {"serving_default": default, "token_ids": raw}

@@ -12,7 +12,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 from errors import InputError, reason
 from files import read_json
-from serving.records import WORD_LIST, Inputs, Record, json_keys
+from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Record, json_keys
 from serving.signature import described
 
 # Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
@@ -108,8 +108,13 @@ class Client:
         return {**row, "truncated": found["truncated"]}
 
 
-def signature_for(folder: str, line: bytes) -> str:
+def signature_for(folder: str, line: bytes, file_format: str | None = None) -> str:
     """The signature that rows like this line are meant for: `words` for lists of words.
+
+    Args:
+        folder: the SavedModel.
+        line: of the file, or the item of a JSON array.
+        file_format: of the file, if known.
 
     Raises:
         InputError: no SavedModel of ours.
@@ -117,6 +122,8 @@ def signature_for(folder: str, line: bytes) -> str:
     description = _read_description(folder)
     item = description["signatures"].get(WORD_LIST)
     if item is not None:
+        if file_format in WORD_FORMATS:
+            return WORD_LIST
         keys = json_keys(line)
         if Inputs(item["inputs"], description["task"]).columns(keys)[WORD_LIST] in keys:
             return WORD_LIST

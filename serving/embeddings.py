@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from serving.network import Network
+from serving.parts import InParts
 from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
 
 TOKEN_VECTORS = {
@@ -17,10 +18,13 @@ TOKEN_VECTORS = {
 def embeddings(network: Network) -> Signature:
     """Vectors of single texts."""
 
+    vectors_of = InParts(lambda part: vectors(network, part))
+
     def function(text):
         rows = network.layout.single(text)
+        S = tf.shape(rows.features["input_ids"])[1]
         return {
-            **vectors(network, rows.features),
+            **vectors_of(rows.features, network.lengths(rows.features), {"tokens": S}),
             "pieces": network.layout.pieces(rows),
             "num_pieces": rows.lengths,
             "truncated": rows.truncated,

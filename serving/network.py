@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from model import Encoder
 from serving.load import ServedModel
+from serving.parts import FEATURES, InParts
 from serving.signature import Signature, Tensors, described
 from serving.text import TextLayout
 from training.tracing import plain_function
-
-FEATURES = ("input_ids", "input_mask", "segment_ids")
-# Rows of one long text are computed so many at a time, lest it fill the memory.
-_MOST_ROWS = 32
 
 
 def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], tf.Tensor]:
@@ -43,34 +41,23 @@ class Network:
         """Hidden states [B, S, D], in the dtype of the arithmetic."""
         return self._encode(features)
 
-    def predict(self, features: Tensors) -> Tensors:
-        """What the task's head predicts for rows; see `model.task_heads`."""
-        return self.model.objective.head.predict(self.encode(features), features)
-
-    def predict_in_parts(self, features: Tensors, dtypes: dict[str, tf.DType]) -> Tensors:
-        """`predict` for any number of rows, none among them, in equal parts one after the other.
+    def lengths(self, features: Tensors) -> tf.Tensor:
+        """How many tokens of each sequence its answer depends on.
 
         Args:
-            features: [n, S] each.
-            dtypes: of all predictions, which have the rows as their first axis.
+            features: int32 [B, S] each, as the layout made them.
+
+        Returns:
+            int32 [B].
         """
-        n = tf.shape(features["input_ids"])[0]
-        parts = tf.maximum(1, -(-n // _MOST_ROWS))
-        size = tf.maximum(1, -(-n // parts))
-        filled = {  # with empty rows, fewer than there are parts
-            name: tf.reshape(
-                tf.pad(features[name], [[0, parts * size - n], [0, 0]]),
-                tf.stack([parts, size, tf.shape(features[name])[1]]),
-            )
-            for name in FEATURES
-        }
-        predicted = tf.map_fn(
-            self.predict, filled, fn_output_signature=dtypes, parallel_iterations=1
-        )
-        return {
-            name: tf.reshape(value, tf.concat([[parts * size], tf.shape(value)[2:]], 0))[:n]
-            for name, value in predicted.items()
-        }
+        S = tf.shape(features["input_ids"])[1]
+        return tf.minimum(tf.reduce_sum(features["input_mask"], 1) + self.layout.padding, S)
+
+    @functools.cached_property
+    def predict(self) -> InParts:
+        """What the task's head predicts for sequences; see `model.task_heads`."""
+        head = self.model.objective.head
+        return InParts(lambda part: head.predict(self.encode(part), part))
 
 
 def token_ids(

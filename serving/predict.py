@@ -21,7 +21,9 @@ if __name__ == "__main__":
 import contextlib
 import itertools
 import json
+import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -32,12 +34,22 @@ from errors import InputError, main_with_clear_errors
 from files import replacing
 from serving.client import Client, signature_for
 from serving.lines import STANDARD, Lines
-from serving.records import FORMATS, Record, extension_format, json_keys, read_records
+from serving.records import (
+    FORMATS,
+    Record,
+    extension_format,
+    first_item,
+    is_array,
+    json_keys,
+    read_records,
+    through_first,
+)
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Folder that export_savedmodel.py made.")
 flags.DEFINE_string("input", "-", "The rows; - is standard input.")
 flags.DEFINE_string("output", "-", "Where answers go, as JSON lines; - is standard output.")
+flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
 flags.DEFINE_enum(
     "format", None, FORMATS, "Of the rows. Default: by the file's extension or first line."
 )
@@ -128,14 +140,16 @@ def main(argv: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    check_output()
     with opened_output() as write, Lines(FLAGS.input) as source:
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
         lines = source.read(before_waiting=answers.flush)
-        begin = list(_beginning(lines))
+        begin, sample = _beginning(lines)
         lines = itertools.chain(begin, lines)
-        signature = FLAGS.signature or signature_for(FLAGS.model, begin[-1] if begin else b"")
+        file_format = FLAGS.format or extension_format(FLAGS.input)
+        signature = FLAGS.signature or signature_for(FLAGS.model, sample, file_format)
         client = answers.client = Client(FLAGS.model, signature)
         refused = answers.refuse if FLAGS.skip_errors else None
         for record in read_records(
@@ -146,12 +160,46 @@ def main(argv: list[str]) -> None:
     answers.check()
 
 
-def _beginning(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The first line; of JSON, those up to the first that is an object."""
-    for line in itertools.islice(lines, _WINDOW * FLAGS.batch_size):
-        yield line
-        if json_keys(line) or (FLAGS.format or extension_format(FLAGS.input)) != "jsonl":
-            return
+def _beginning(lines: Iterator[bytes]) -> tuple[list[bytes], bytes]:
+    """Reads as far as one must to choose a signature; what was read, and the row to choose by.
+
+    That row is the first line that is not blank; of JSON lines, the first that is an object; of a
+    JSON array, which is read to its end, the first item.
+    """
+    file_format = FLAGS.format or extension_format(FLAGS.input)
+    if file_format == "jsonl":
+        begin = through_first(itertools.islice(lines, _WINDOW * FLAGS.batch_size), json_keys)
+    else:
+        begin = through_first(lines, bytes.strip)
+    if file_format == "json" or (file_format is None and begin and is_array(begin[-1])):
+        begin += lines
+        return begin, first_item(begin)
+    return begin, begin[-1] if begin else b""
+
+
+def check_output() -> None:
+    """Raises InputError where the output is the input, or a file that --overwrite does not name."""
+    output = _status(FLAGS.output, 1)
+    if output is None or not stat.S_ISREG(output.st_mode):
+        return
+    source = _status(FLAGS.input, 0)
+    if source is not None and os.path.samestat(source, output):
+        raise InputError(
+            f"--output should be another file than --input. Received: {FLAGS.input} and"
+            f" {FLAGS.output}, which are the same"
+        )
+    if FLAGS.output != STANDARD and not FLAGS.overwrite:
+        raise InputError(
+            f"{FLAGS.output}: --output should not exist yet, or --overwrite be given, with which it"
+            " is replaced when all rows are answered"
+        )
+
+
+def _status(path: str, descriptor: int) -> os.stat_result | None:
+    try:
+        return os.fstat(descriptor) if path == STANDARD else os.stat(path)
+    except OSError:  # there is none, or opening it will say what is wrong
+        return None
 
 
 @contextlib.contextmanager
@@ -163,6 +211,10 @@ def opened_output() -> Iterator[Callable[[str], Any]]:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
         sys.stdout.reconfigure(encoding="utf-8")
         yield lambda text: print(text, end="", flush=True)
+        return
+    if os.path.exists(FLAGS.output) and not os.path.isfile(FLAGS.output):
+        with open(FLAGS.output, "w", encoding="utf-8", newline="") as file:
+            yield file.write  # a device or a named pipe, which stays what it is
         return
     with replacing(FLAGS.output) as path, open(path, "w", encoding="utf-8", newline="") as file:
         yield file.write

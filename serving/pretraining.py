@@ -6,11 +6,13 @@ import tensorflow as tf
 
 from serving.embeddings import TOKEN_VECTORS, embeddings, vectors
 from serving.network import Network, encoder_in_graph, token_ids
+from serving.parts import TOKENS_PER_PART, InParts
 from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
 from serving.text import take, valid_utf8
 
 MASK = "[MASK]"
 NUM_CANDIDATES = 10
+_LOGITS_PER_PART = 2**26  # 256 MiB in float32
 
 
 def pretraining(network: Network) -> dict[str, Signature]:
@@ -23,23 +25,28 @@ def pretraining(network: Network) -> dict[str, Signature]:
     if network.model.masked_lm is not None:
         found["masked_tokens"] = masked_tokens(network)
 
-    def of_ids(features: Tensors) -> Tensors:
-        answers = vectors(network, features)
+    def vectors_and_replaced(part: Tensors) -> Tensors:
+        answers = vectors(network, part)
         if replaced:
-            answers["replaced"] = _probabilities(network, network.encode(features))
+            answers["replaced"] = _probabilities(network, part)
         return answers
 
-    raw = token_ids(network, "vectors of a row of token ids", of_ids, outputs)
+    raw = token_ids(
+        network, "vectors of a row of token ids", InParts(vectors_and_replaced), outputs
+    )
     return {**found, "token_ids": raw}
 
 
 def replaced_tokens(network: Network) -> Signature:
     """Of each word piece, whether a discriminator takes it for replaced."""
 
+    probabilities_of = InParts(lambda part: {"shares": _probabilities(network, part)})
+
     def function(text):
         rows = network.layout.single(text)
-        probabilities = _probabilities(network, network.encode(rows.features))
-        mask = tf.cast(rows.features["input_mask"], tf.float32)
+        mask = tf.cast(rows.features["input_mask"], tf.float32)  # [B, S]
+        lengths, widths = network.lengths(rows.features), {"shares": tf.shape(mask)[1]}
+        probabilities = probabilities_of(rows.features, lengths, widths)["shares"]
         return {
             "pieces": network.layout.pieces(rows),
             "probabilities": probabilities * mask,
@@ -57,8 +64,8 @@ def replaced_tokens(network: Network) -> Signature:
     return Signature(about, function, {"text": TEXT}, outputs)
 
 
-def _probabilities(network: Network, states: tf.Tensor) -> tf.Tensor:
-    return tf.sigmoid(network.model.discriminator_head(states))  # [B, S]
+def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
+    return tf.sigmoid(network.model.discriminator_head(network.encode(features)))  # [B, S]
 
 
 def masked_tokens(network: Network) -> Signature:
@@ -66,22 +73,33 @@ def masked_tokens(network: Network) -> Signature:
     encoder, head = network.model.masked_lm
     encode = encoder_in_graph(encoder)
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
+    V = network.model.config.vocab_size
     K = min(NUM_CANDIDATES, layout.vocabulary.size)
+
+    def places(ids):
+        """The positions of the masks, [B, (M)], of int32 [B, S]."""
+        positions = tf.broadcast_to(tf.range(tf.shape(ids)[1]), tf.shape(ids))
+        return tf.ragged.boolean_mask(positions, ids == mask_id)
+
+    def candidates_of(part):
+        positions = places(part["input_ids"]).to_tensor()  # [n, M]
+        logits = head(encode(part), positions)  # [n, M, V]
+        shares, candidates = tf.math.top_k(tf.nn.softmax(logits), K)
+        return {"shares": shares, "candidates": candidates}
+
+    # Or texts of nothing but masks would fill the memory with logits.
+    in_parts = InParts(candidates_of, min(TOKENS_PER_PART, _LOGITS_PER_PART // V))
 
     def function(text):
         rows = layout.single_row(masked_pieces(text))
-        ids = rows.features["input_ids"]
-        places = tf.ragged.boolean_mask(
-            tf.broadcast_to(tf.range(tf.shape(ids)[1]), tf.shape(ids)), ids == mask_id
-        )  # [B, (M)]
-        positions = places.to_tensor()  # [B, M]
-        logits = head(encode(rows.features), positions)  # [B, M, V]
-        probabilities, candidates = tf.math.top_k(tf.nn.softmax(logits), K)
-        masks = places.row_lengths()
-        is_mask = tf.sequence_mask(masks, tf.shape(positions)[1])[..., None]  # [B, M, 1]
+        masks = places(rows.features["input_ids"]).row_lengths()
+        M = tf.reduce_max(tf.concat([[0], tf.cast(masks, tf.int32)], 0))
+        widths = {"shares": M, "candidates": M}
+        found = in_parts(rows.features, network.lengths(rows.features), widths)
+        is_mask = tf.sequence_mask(masks, M)[..., None]  # [B, M, 1]
         return {
-            "candidates": tf.where(is_mask, layout.piece_names(candidates), ""),
-            "probabilities": tf.where(is_mask, probabilities, 0.0),
+            "candidates": tf.where(is_mask, layout.piece_names(found["candidates"]), ""),
+            "probabilities": tf.where(is_mask, found["shares"], 0.0),
             "num_masks": tf.cast(masks, tf.int32),
             "truncated": rows.truncated,
         }

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from errors import InputError
+from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import read_lines
 from finetune.readers.tables import Column, Row, parse_json_row, read_table
 
-FORMATS = ("lines", "tsv", "csv", "jsonl")
-_EXTENSIONS = {".txt": "lines", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
+FORMATS = ("lines", "tsv", "csv", "jsonl", "json", "conll", "conllu")
+# Not .txt, which says nothing: CoNLL files are called so, too.
+_EXTENSIONS = {f".{name}": name for name in ("tsv", "csv", "jsonl", "conll", "conllu")}
+WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
+# How JSON begins, or what was meant to be JSON. "[MASK] is" and "[1] A note" are texts.
+_ARRAY = re.compile(rb"""\s*\[\s*([\["'{\]]|$)""")
+_JSON = re.compile(rb"\s*\{|" + _ARRAY.pattern)
+_WHITESPACE = re.compile(r"[ \t\r\n]*")
+_CONLL_LINE = re.compile(rb"-DOCSTART-|# ?(sent_id|text|newdoc|newpar|global\.columns)\b")
 # The roles of a task's columns, under the names of a signature's inputs.
 _ROLES = {"text": "text_a", "text_pair": "text_b", "words": "words"}
 WORD_LIST = "words"  # the input that is a list
@@ -45,6 +56,7 @@ class Inputs:
     def __init__(self, names: Iterable[str], task: dict[str, Any] | None):
         self.names = list(names)
         self._columns = task["columns"] if task else {}
+        self._labels = set(task.get("labels", ())) if task else set()
         self.header = task["header"] if task else True
         # Of the task's own files, and so of those alone that are in their format.
         self._delimiters = {task.get("format"): task.get("delimiter")} if task else {}
@@ -71,6 +83,24 @@ class Inputs:
             return dict(zip(self.names, own))
         return {name: number for number, name in enumerate(self.names)}
 
+    def word_column(self) -> int:
+        """The column of the words in a CoNLL file: the task's, or the first."""
+        column = self._columns.get("words")
+        return column if isinstance(column, int) else 0
+
+    def is_conll(self, line: bytes) -> bool:
+        """Whether the first line of a file given to a tagger is one word of a CoNLL file."""
+        if "words" not in self._columns:
+            return False
+        fields = line.decode("utf-8", "replace").split()
+        column = self._columns["tags"] if isinstance(self._columns["tags"], int) else -1
+        has_tag = len(fields) > 1 and -len(fields) <= column < len(fields)
+        return (
+            _CONLL_LINE.match(line) is not None
+            or b"\t" in line.strip()
+            or (has_tag and fields[column] in self._labels)
+        )
+
 
 def extension_format(path: str) -> str | None:
     """One of FORMATS, if the file's extension is one's."""
@@ -78,20 +108,38 @@ def extension_format(path: str) -> str | None:
 
 
 def infer_format(path: str, first_line: bytes, inputs: Inputs) -> str:
-    """One of FORMATS by the file's extension, or else by its first line.
+    """One of FORMATS by the file's extension, or else by its first line that is not blank.
 
     Raises:
-        InputError: neither says it.
+        InputError: neither says it, or the line contradicts that it is a text.
     """
     if known := extension_format(path):
         return known
     if json_keys(first_line):
         return "jsonl"
+    if is_array(first_line):
+        return "json"
+    if _JSON.match(first_line):
+        raise InputError(
+            f"{path}: the first line begins like JSON, but is no JSON object; say --format lines if"
+            f" it is a text. Received: {first_line.strip()[:60].decode('utf-8', 'replace')!r}"
+        )
+    if inputs.is_conll(first_line):
+        raise InputError(
+            f"{path}: the first line looks like a word of a CoNLL file; say --format conll, conllu,"
+            f" or lines. Received: {first_line.strip()[:60].decode('utf-8', 'replace')!r}"
+        )
     if len(inputs.names) == 1 and inputs.names != [WORD_LIST]:
         return "lines"
     raise InputError(
-        f"{path}: --format should say how {', '.join(inputs.names)} are written: tsv, csv or jsonl"
+        f"{path}: --format should say how {', '.join(inputs.names)} are written: one of"
+        f" {', '.join(FORMATS[1:])}"
     )
+
+
+def is_array(line: bytes) -> bool:
+    """Whether a line begins a JSON array of objects, strings or arrays."""
+    return _ARRAY.match(line) is not None
 
 
 def read_records(
@@ -109,7 +157,8 @@ def read_records(
         lines: the lines of the file, read when they are needed.
         inputs: what is wanted.
         file_format: one of FORMATS; by default inferred.
-            "lines": every line is a text, an empty one, too.
+            "lines": every line is a text, an empty one, too. "json": one array, which is read to
+            its end first.
         header: whether a table begins with the names of its columns; by default as in the task's
             files.
         refused: is given id and error of each row that is not as it should be, which is then left
@@ -120,10 +169,10 @@ def read_records(
             the line.
     """
     lines = (line.decode("utf-8", "replace").encode() for line in lines)
-    first = next(lines, None)
-    if first is None:
+    begin = through_first(lines, bytes.strip)
+    if not begin:
         return
-    source = itertools.chain([first], lines)
+    source, first = itertools.chain(begin, lines), begin[-1].removeprefix(b"\xef\xbb\xbf")
     guessed = not (file_format or extension_format(path))
     file_format = file_format or infer_format(path, first, inputs)
     header = inputs.header if header is None else header
@@ -139,8 +188,13 @@ def read_records(
         rows = _read_texts(path, source, inputs, refuse if guessed else None)
     elif file_format == "jsonl":
         rows = _read_objects(path, source, inputs, refuse)
+    elif file_format == "json":
+        rows = _read_array(path, source, inputs, refuse)
+    elif file_format in WORD_FORMATS:
+        rows = _read_words(path, source, inputs, file_format)
     else:
-        columns = inputs.columns(_fields(first, file_format)) if header else inputs.numbers()
+        names = _fields(first, file_format)
+        columns = inputs.columns(names) if header else inputs.numbers()
         settings = {"header": header, "optional": ("id",), "source": source, "refuse": refuse}
         settings["delimiter"] = inputs.delimiter(file_format)
         rows = read_table(path, file_format == "csv", columns, **settings)
@@ -194,6 +248,94 @@ def _read_objects(
             refuse(error)
             continue
         yield where, row
+
+
+def _read_array(
+    path: str, source: Iterable[bytes], inputs: Inputs, refuse: Callable[[InputError], None]
+) -> Iterator[Row]:
+    """The items of a JSON array: objects, or texts where one is wanted."""
+    columns = None
+    for where, item in _items(path, b"".join(source).decode("utf-8-sig")):
+        if isinstance(item, str) and len(inputs.names) == 1 and inputs.names != [WORD_LIST]:
+            item = {inputs.names[0]: item}
+        if columns is None and isinstance(item, dict):
+            columns = inputs.columns(item)
+        try:
+            row = parse_json_row(where, json.dumps(item), columns or inputs.columns(()), ("id",))
+        except InputError as error:
+            refuse(error)
+            continue
+        yield where, row
+
+
+def _items(path: str, text: str) -> Iterator[tuple[str, Any]]:
+    """Where each item of a JSON array begins, and the item."""
+    line_feeds = [match.start() for match in re.finditer("\n", text)]
+    decoder = json.JSONDecoder()
+
+    def where(place: int) -> str:
+        return f"{path}, line {bisect.bisect(line_feeds, place) + 1}"
+
+    def expect(condition: bool, what: str, reason: str = "") -> None:
+        if not condition:
+            raise InputError(
+                f"{where(place)}: {what}. Received: {text[place : place + 60]!r}{reason}"
+            )
+
+    def skip(place: int) -> int:
+        return _WHITESPACE.match(text, place).end()
+
+    place = skip(0)
+    expect(text[place : place + 1] == "[", "should be a JSON array")
+    place = skip(place + 1)
+    going_on = text[place : place + 1] != "]"
+    while going_on:
+        try:
+            item, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            expect(False, "should be an item of a JSON array", f" ({error})")
+        yield where(place), item
+        place = skip(end)
+        going_on = text[place : place + 1] == ","
+        place = skip(place + going_on)
+    expect(text[place : place + 1] == "]", "a comma, or the end of the JSON array, should follow")
+    place = skip(place + 1)
+    expect(place == len(text), "nothing should follow the JSON array")
+
+
+def first_item(lines: Iterable[bytes]) -> bytes:
+    """The first item of a JSON array as a line; nothing where there is none."""
+    text = b"".join(lines).decode("utf-8-sig", "replace")
+    with contextlib.suppress(InputError):  # the reader says what is wrong
+        for _, item in _items("", text):
+            return json.dumps(item).encode()
+    return b""
+
+
+def _read_words(
+    path: str, source: Iterable[bytes], inputs: Inputs, file_format: str
+) -> Iterator[Row]:
+    if inputs.names != [WORD_LIST]:
+        raise InputError(
+            f"{path}: {file_format} files hold words, but {', '.join(inputs.names)} are wanted"
+        )
+    if file_format == "conllu":
+        rows = read_conllu(path, "upos", source=source)
+    else:
+        columns = {"words": inputs.word_column()}
+        rows = read_conll(path, columns, tagged=False, source=source)
+    for where, row in rows:
+        yield where, {name: row[name] for name in ("words", "id") if name in row}
+
+
+def through_first(lines: Iterator[bytes], wanted: Callable[[bytes], Any]) -> list[bytes]:
+    """The lines up to the first that is wanted, or all."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if wanted(line):
+            break
+    return found
 
 
 def json_keys(line: bytes) -> list[str]:

@@ -63,12 +63,39 @@ class Signature:
         return traced
 
     def _checked(self, *inputs: tf.Tensor) -> Tensors:
-        """The function, of inputs that are refused by name where they have different batches."""
+        """The function, of inputs that are rejected by name for their rank or for their batch."""
+        inputs = [
+            _of_declared_rank(value, name, described(description)[1])
+            for value, (name, description) in zip(inputs, self.inputs.items())
+        ]
         rows = [tf.shape(value)[0] for value in inputs]
         expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
         same = [tf.debugging.assert_equal(count, rows[0], expected) for count in rows[1:]]
         with tf.control_dependencies(same):
             return self.function(*(tf.identity(value) for value in inputs))
+
+
+def _of_declared_rank(value: tf.Tensor, name: str, axes: list[str]) -> tf.Tensor:
+    """An input of the rank that its signature declares; a scalar is a batch of one text.
+
+    Nothing between a request and the graph compares ranks, and the tokenizer's kernel reads past
+    the end of a tensor of another rank. The graph optimizer takes the declared rank for granted and
+    makes a constant of `tf.rank`, and a copy of `tf.reshape`, but not of what `tf.where` finds.
+
+    Raises (in the graph):
+        InvalidArgumentError: any other rank; names the input.
+    """
+    shape = tf.shape(value)
+    shape = tf.gather(shape, tf.where(shape >= 0)[:, 0])  # all of it, at its length when executed
+    rank, one_axis = tf.size(shape), len(axes) == 1
+    allowed = rank <= 1 if one_axis else tf.equal(rank, len(axes))
+    expected = f"`{name}` should have the shape [{', '.join(axes)}]. Received the shape:"
+    check = tf.debugging.Assert(allowed, [expected, shape], summarize=9)
+    with tf.control_dependencies([check]):
+        missing = tf.ones([tf.maximum(len(axes) - rank, 0)], tf.int32)
+        value = tf.reshape(value, tf.concat([missing, shape], 0))
+    value.set_shape([None] * len(axes))
+    return value
 
 
 def described(description: str) -> tuple[str, list[str]]:

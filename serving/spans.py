@@ -50,12 +50,11 @@ class Windows(NamedTuple):
 
 def spans(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a span task."""
-    dtypes = {name: tf.as_dtype(about.split(" ")[0]) for name, about in _PREDICTIONS.items()}
 
     def of_context(question, context):
         context = valid_utf8(context)
         windows = layout_windows(network, question, context)
-        predictions = network.predict_in_parts(windows.features, dtypes)
+        predictions = network.predict(windows.features, network.lengths(windows.features))
         return {**_answers(network, context, windows, predictions), "truncated": windows.truncated}
 
     def of_ids(features):

@@ -43,7 +43,7 @@ def tagging(network: Network) -> dict[str, Signature]:
 
     def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
         rows = _rows(words, network.layout)
-        predicted = network.predict_in_parts(rows.features, {"tags": tf.int32})["tags"]  # [n, S]
+        predicted = predict(rows.features, network.lengths(rows.features))  # [n, S]
         places = tf.stack([rows.row, rows.position], -1)
         tags = words.with_values(tf.gather(names, tf.gather_nd(predicted, places)))
         shape = None if width is None else tf.stack([words.nrows(), width])
@@ -53,6 +53,10 @@ def tagging(network: Network) -> dict[str, Signature]:
             "num_words": tf.cast(words.row_lengths(), tf.int32),
             "truncated": rows.truncated,
         }
+
+    def predict(features, lengths=None):
+        S = tf.shape(features["input_ids"])[1]
+        return network.predict(features, lengths, {"tags": S})["tags"]
 
     def of_text(text):
         return tags_of(split_words(text))
@@ -65,7 +69,7 @@ def tagging(network: Network) -> dict[str, Signature]:
         return tags_of(tf.RaggedTensor.from_tensor(valid_utf8(words), lengths), W)
 
     def of_ids(features):
-        return {"tags": tf.gather(names, network.predict(features)["tags"])}
+        return {"tags": tf.gather(names, predict(features))}
 
     outputs = {"words": _WORDS, **_TAGS}
     text = TEXT + "; words stand between white space"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from errors import InputError
 from finetune.readers.lines import read_lines
@@ -18,7 +18,13 @@ _WORD_ID = re.compile(r"\d+$")
 _NOT_A_WORD = re.compile(r"\d+-\d+$|\d+\.\d+$")
 
 
-def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True) -> Iterator[Row]:
+def read_conll(
+    path: str,
+    columns: dict[str, str | int],
+    *,
+    tagged: bool = True,
+    source: Iterable[bytes] | None = None,
+) -> Iterator[Row]:
     """Yields sentences {"words", "tags", "tag_places"} of a file with one word per line.
 
     Columns stand between tabs or, in lines without tabs, spaces; all other whitespace, such as a
@@ -31,6 +37,7 @@ def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True)
         columns: the numbers, from 0 or negative from the end, of "words" and "tags".
         tagged: whether there must be tags; if not, "tags" may be missing from `columns` or from
             the file.
+        source: see `read_lines`.
 
     Raises:
         InputError: a column that is not a number, a line with too few or too many columns, words
@@ -43,7 +50,7 @@ def read_conll(path: str, columns: dict[str, str | int], *, tagged: bool = True)
                 f"`{role}` should be one. Received: {column!r}"
             )
     words, tags, places, width = [], [], [], 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, source=source):
         fields = _split(line)
         if not fields or fields[0] == "-DOCSTART-":
             if words:
@@ -107,7 +114,9 @@ def _sentence(path: str, words: list[str], tags: list[str], places: list[str]) -
     return places[0], {"words": words, "tags": tags or None, "tag_places": places}
 
 
-def read_conllu(path: str, column: str | int) -> Iterator[Row]:
+def read_conllu(
+    path: str, column: str | int, *, source: Iterable[bytes] | None = None
+) -> Iterator[Row]:
     """Yields sentences {"id", "words", "tags", "tag_places"} of a CoNLL-U file.
 
     Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
@@ -116,6 +125,7 @@ def read_conllu(path: str, column: str | int) -> Iterator[Row]:
     Args:
         path: the file.
         column: what to read as the tag: "upos", "xpos" or "deprel".
+        source: see `read_lines`.
 
     Raises:
         InputError: an unknown column, a line without the format's ten columns, a wrong word id.
@@ -126,7 +136,7 @@ def read_conllu(path: str, column: str | int) -> Iterator[Row]:
             f"Received: {column!r}"
         )
     place, sentence = _CONLLU_TAGS[column], {}
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, source=source):
         where = f"{path}, line {number}"
         if line.startswith("#"):
             name, _, value = line[1:].partition("=")

@@ -14,35 +14,11 @@ import tensorflow as tf
 from errors import InputError
 from finetune import predictions
 from serving.client import Client, signature_for
-from serving.export import export
-from serving.load import load
 from serving.records import Record, read_records
 from tests import command_support
-from tests.serving.support import fine_tuned, pretrained, task
 
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """Kind of model -> the folder of a SavedModel."""
-    folder, found = tmp_path_factory.mktemp("saved"), {}
-    models = {
-        "classification": task("classification"),
-        "regression": task("regression", True, label_range=(1.0, 5.0)),
-        "tagging": task("tagging"),
-        "span": task("span"),
-        "pretraining": None,
-    }
-    for name, own in models.items():
-        if own is None:
-            pretrained(folder / name / "run")
-        else:
-            fine_tuned(folder / name / "run", own, num_hidden_layers=1)
-        found[name] = str(folder / name / "saved")
-        export(load(str(folder / name / "run")), found[name], "run")
-    return found
 
 
 def records(*rows):
@@ -211,6 +187,49 @@ def test_json_after_a_first_line_that_is_none(saved):
     rows = [json.loads(line) for line in known.stdout.splitlines()]
     assert "one JSON object" in rows[0]["error"]
     assert rows[1]["words"] == ["the", "city"]
+
+
+def test_the_input_is_never_the_output(saved, tmp_path):
+    source = tmp_path / "rows.txt"
+    source.write_text("the city\n")
+    os.link(source, tmp_path / "hard")
+    os.symlink(source, tmp_path / "symbolic")
+    for output in ("rows.txt", "hard", "symbolic", "../" + tmp_path.name + "/rows.txt"):
+        found = run(
+            "--model=none", f"--input={source}", f"--output={tmp_path / output}", "--overwrite"
+        )
+        assert found.returncode == 1
+        assert "--output should be another file than --input" in found.stderr
+    assert source.read_text() == "the city\n"
+
+
+def test_an_existing_output_stays(saved, tmp_path):
+    """Unless told otherwise; and then until all rows are answered."""
+    output = tmp_path / "answers.jsonl"
+    output.write_text("mine")
+    arguments = [f"--model={saved['classification']}", f"--output={output}"]
+    found = run(*arguments, text="the city\n")
+    assert found.returncode == 1
+    assert f"{output}: --output should not exist yet, or --overwrite be given" in found.stderr
+    failed = run(*arguments, "--overwrite", text='{"text": "a"}\n{\n')
+    assert failed.returncode == 1
+    assert output.read_text() == "mine"
+    done = run(*arguments, "--overwrite", text="the city\n")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(output.read_text())["id"] == "0"
+
+
+def test_arrays_and_conll_files(saved, tmp_path):
+    array, conll = tmp_path / "rows.json", tmp_path / "test.conll"
+    array.write_text('[\n  {"tokens": ["the", "city"]},\n  {"tokens": ["who?"]}\n]\n')
+    conll.write_text("the DT\ncity NN\n\nwho? WP\n")
+    answers = [run(f"--model={saved['tagging']}", f"--input={path}") for path in (array, conll)]
+    assert answers[0].stdout == answers[1].stdout
+    rows = [json.loads(line) for line in answers[0].stdout.splitlines()]
+    assert [row["words"] for row in rows] == [["the", "city"], ["who?"]]
+    found = run(f"--model={saved['tagging']}", text="the\tDT\ncity\tNN\n")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "standard input: the first line looks like a word of a CoNLL file" in found.stderr
 
 
 def test_the_command(saved, tmp_path):

@@ -12,6 +12,7 @@ PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
 SINGLE = Inputs(["text"], task("classification").to_json())
 WORDS = Inputs(["words"], task("tagging").to_json())
 PRETRAINED = Inputs(["text"], None)
+TAGGED = Inputs(["text"], task("tagging").to_json())
 NUMBERED = Inputs(["text"], {"columns": {"text_a": -1, "label": 0}, "header": False})
 
 
@@ -38,8 +39,9 @@ def test_json_contradicts_a_guess_of_lines_only():
     content = 'oops\n{"text": "a"}\n'
     with pytest.raises(InputError, match="line 2: should be a text, as the first line is one"):
         read(SINGLE, content)
-    expected = [("oops",), ('{"text": "a"}',)]
-    assert values(SINGLE, content, path="my.txt") == values(SINGLE, content, "lines") == expected
+    assert values(SINGLE, content, "lines") == [("oops",), ('{"text": "a"}',)]
+    with pytest.raises(InputError, match=r"my\.txt, line 2"):
+        read(SINGLE, content, path="my.txt")
 
 
 @pytest.mark.parametrize(
@@ -130,16 +132,87 @@ def test_formats_are_inferred():
     for path, line, inputs, expected in (
         ("a.tsv", b"", SINGLE, "tsv"),
         ("a.CSV", b"{}", SINGLE, "csv"),
-        ("a.txt", b'{"text": "a"}', SINGLE, "lines"),
+        ("a.txt", b"a", SINGLE, "lines"),
+        ("a.txt", b'{"text": "a"}', SINGLE, "jsonl"),
         ("a.jsonl", b"x", SINGLE, "jsonl"),
         ("standard input", b'{"text": "a"}', SINGLE, "jsonl"),
-        ("standard input", b"{not json", SINGLE, "lines"),
-        ("standard input", b"[1]", SINGLE, "lines"),
+        ("standard input", b"[1] a note", SINGLE, "lines"),
+        ("standard input", b"[MASK] {a}", SINGLE, "lines"),
+        ("a.json", b'[{"text": "a"}]', PAIR, "json"),
+        ("a.txt", b' [ "a",', SINGLE, "json"),
+        ("a.json", b"[\r\n", SINGLE, "json"),
+        ("a.conll", b"EU NNP B-ORG", WORDS, "conll"),
+        ("a.conllu", b"# sent_id = 1", WORDS, "conllu"),
+        ("a.txt", b"the born", TAGGED, "lines"),  # the task has no such tag
+        ("a.txt", b"the A", SINGLE, "lines"),  # which is no tagger
     ):
         assert infer_format(path, line, inputs) == expected
-    for inputs in (PAIR, WORDS):
+    for inputs, line in ((PAIR, b"a\tb"), (WORDS, b"a b")):
         with pytest.raises(InputError, match="--format should say"):
-            infer_format("standard input", b"a\tb", inputs)
+            infer_format("standard input", line, inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "line"),
+    [
+        (SINGLE, b"{'text': 'a'}\n"),
+        (SINGLE, b"{not json\n"),
+        (SINGLE, b"{\n"),
+        (TAGGED, b"the DT A\n"),
+        (TAGGED, b"the\tDT\n"),
+        (TAGGED, b"-DOCSTART- -X- O\n"),
+        (TAGGED, b"# sent_id = 3\n"),
+    ],
+)
+def test_what_looks_like_another_format_is_no_text(inputs, line):
+    for path in ("my.txt", "standard input"):
+        with pytest.raises(InputError, match=f"{path}: the first line .*--format"):
+            read(inputs, b"\n" + line + b"\n", path=path)
+    assert values(inputs, line, "lines") == [(line.decode().strip(),)]
+
+
+def test_json_arrays():
+    content = '\ufeff[\n {"review": "a", "id": 7},\n\n {"review": "b]"}\n]\n'
+    records = read(SINGLE, content, path="my.json")
+    assert [(r.id, r.values["text"]) for r in records] == [("7", "a"), ("1", "b]")]
+    assert [record.where for record in records] == ["my.json, line 2", "my.json, line 4"]
+    assert values(PRETRAINED, '["a", "b, c"]') == [("a",), ("b, c",)]
+    assert values(PAIR, '[{"text": "a", "text_pair": "b"}]') == [("a", "b")]
+    assert values(WORDS, '[{"tokens": ["the", "city"]}]') == [(["the", "city"],)]
+    assert values(SINGLE, " [ ] ", "json") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[\n{"text": "a"},\n{"txt": "b"}]', "line 3: there should be the key 'text'"),
+        ('[{"text": "a"}\n {"text": "b"}]', "line 2: a comma, or the end"),
+        ('[{"text": "a"},\n]', "line 2: should be an item"),
+        ('[{"text": "a"},\n{"text": ', "line 2: should be an item"),
+        ('["a"', "line 1: a comma, or the end"),
+        ('["a"]\n\n["b"]', "line 3: nothing should follow"),
+        ('["a",\n["b"]]', "line 2: should be one JSON object"),
+        ('[{"text": "\\ud800"}]', "line 1: `text` should not hold half a surrogate"),
+    ],
+)
+def test_wrong_json_arrays_are_named(content, message):
+    with pytest.raises(InputError, match=message):
+        read(SINGLE, content)
+
+
+def test_conll_files_are_read_as_words():
+    content = "-DOCSTART- O\n\nThe DT O\ncity NN A\n\nwho? WP O\n"
+    expected = [(["The", "city"],), (["who?"],)]
+    assert values(WORDS, content, path="test.conll") == values(WORDS, content, "conll") == expected
+    third = Inputs(["words"], {**task("tagging").to_json(), "columns": {"words": 2, "tags": -1}})
+    assert values(third, "1 x The A\n", "conll") == [(["The"],)]
+    lines = ["# sent_id = s1", "1-2\tdont" + "\t_" * 8, "1\tdo\tdo\tAUX" + "\t_" * 6, ""]
+    (record,) = read(WORDS, "\n".join(lines), "conllu")
+    assert (record.id, record.values) == ("s1", {"words": ["do"]})
+    with pytest.raises(InputError, match="line 2: should have 2 columns"):
+        read(WORDS, "a b\na\n", "conll")
+    with pytest.raises(InputError, match="conll files hold words, but text are wanted"):
+        read(SINGLE, "a b\n", "conll")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""Requests of any size, divided by length inside the graph, so that their memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from serving.signature import Tensors
+from training.tracing import plain_function
+
+FEATURES = ("input_ids", "input_mask", "segment_ids")
+# The maximum of a part, padding included, unless a single sequence is longer. On two CPU cores half
+# and twice of it took the same time for 1,000 mixed texts, a quarter of it a fifth more.
+TOKENS_PER_PART = 4096
+
+
+class InParts:
+    """A function of sequences for any number of them, computed in parts one after the other.
+
+    A request beyond `budget` is sorted by length and divided; each part is padded to its own
+    longest sequence. Outputs have the order of the request.
+
+    Args:
+        function: from `FEATURES`, int32 [n, S] each, to outputs [n, ...]; n may be 0.
+        budget: the maximum of n * S in a part.
+    """
+
+    def __init__(self, function: Callable[[Tensors], Tensors], budget: int = TOKENS_PER_PART):
+        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
+        traced = plain_function(function, input_signature=[specs])
+        self._function = lambda features: traced({name: features[name] for name in FEATURES})
+        self._specs = traced.get_concrete_function().structured_outputs
+        self._budget = budget
+
+    def __call__(
+        self,
+        features: Tensors,
+        lengths: tf.Tensor | None = None,
+        widths: dict[str, tf.Tensor] | None = None,
+    ) -> Tensors:
+        """The outputs [B, ...] of features [B, S].
+
+        Args:
+            features: `FEATURES`, int32 [B, S] each.
+            lengths: int32 [B], how many tokens of each sequence its outputs depend on; by default
+                all.
+            widths: the second axis of those outputs that have another one in each part.
+        """
+        B, S = tf.unstack(tf.shape(features["input_ids"], tf.int64))
+        lengths = tf.fill([B], S) if lengths is None else tf.cast(lengths, tf.int64)
+        return tf.cond(
+            tf.less_equal(B * S, self._budget),
+            lambda: self._function(features),
+            lambda: self._divided(features, lengths, widths or {}),
+        )
+
+    def _divided(self, features: Tensors, lengths: tf.Tensor, widths: dict[str, tf.Tensor]):
+        """`__call__` for at least one sequence, in parts."""
+        order = tf.argsort(lengths, stable=True)
+        lengths = tf.gather(lengths, order)
+        B = tf.size(lengths)
+
+        def step(number, start, found):
+            places = tf.range(1, B - start + 1, dtype=tf.int64)
+            fits = places * lengths[start:] <= self._budget  # True, then False
+            end = start + tf.maximum(1, tf.reduce_sum(tf.cast(fits, tf.int32)))
+            rows, longest = order[start:end], lengths[end - 1]
+            part = {name: tf.gather(features[name], rows)[:, :longest] for name in FEATURES}
+            outputs = self._function(part)
+            for name, width in widths.items():
+                outputs[name] = _padded(outputs[name], width)
+            found = {name: found[name].write(number, outputs[name]) for name in found}
+            return number + 1, end, found
+
+        arrays = {name: _array(spec) for name, spec in self._specs.items()}
+        _, _, found = tf.while_loop(
+            lambda number, start, found: start < B, step, (0, 0, arrays), parallel_iterations=1
+        )
+        back = tf.math.invert_permutation(order)
+        return {name: tf.gather(array.concat(), back) for name, array in found.items()}
+
+
+def _array(spec: tf.Tensor) -> tf.TensorArray:
+    shape = tf.TensorShape([None]).concatenate(spec.shape[1:])
+    settings = {"dynamic_size": True, "infer_shape": False, "element_shape": shape}
+    return tf.TensorArray(spec.dtype, size=0, **settings)
+
+
+def _padded(value: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """[n, W, ...] filled up with zeros, or empty strings, to [n, width, ...]."""
+    missing = tf.cast(width, tf.int32) - tf.shape(value)[1]
+    paddings = tf.scatter_nd([[1, 1]], [missing], [value.shape.rank, 2])
+    empty = "" if value.dtype == tf.string else tf.zeros([], value.dtype)
+    return tf.pad(value, paddings, constant_values=empty)
