@@ -23,8 +23,8 @@ from absl import app, flags
 # Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
-from data import build, corpus
-from errors import main_with_clear_errors
+from data import corpus
+from errors import InputError, main_with_clear_errors
 
 _CORPUS = flags.DEFINE_string(
     "corpus", "", "File, folder or data set name of the text, as --corpus_format says."
@@ -71,6 +71,14 @@ _MAX_UNDECODABLE_SHARE = flags.DEFINE_float(
 def main(argv: list[str]) -> None:
     """Builds the data that the flags ask for."""
     del argv
+    named = {"vocab": _VOCAB.value}
+    if _CORPUS_FORMAT.value not in ("tfds", "installed_documentation"):
+        named["corpus"] = _CORPUS.value
+    for name, path in named.items():
+        if path and not os.path.exists(path):
+            raise InputError(f"--{name} {path}: there is no such file or folder")
+    from data import build  # TensorFlow: it takes seconds
+
     options = build.BuildOptions(
         corpus=_CORPUS.value,
         corpus_format=_CORPUS_FORMAT.value,

@@ -20,12 +20,14 @@ if __name__ == "__main__":
     stopping.install()  # before what takes seconds to import
 
 # isort: split
+import os
+
 from absl import app, flags, logging
 
-from checkpoints.formats import FORMATS, from_elsewhere, to_elsewhere
-from checkpoints.model_directory import Options
+from checkpoints import FORMATS
 from errors import InputError, main_with_clear_errors
-from locks import locking
+from files import check_new_folder
+from locks import locked
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("source", None, sorted(FORMATS), "Format of the input; makes a model directory.")
@@ -48,7 +50,6 @@ flags.DEFINE_string(
 _OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "num_attention_heads", "generator")
 
 
-@locking(lambda: FLAGS.output, beside=True)
 def main(argv: list[str]) -> None:
     """Flags -> conversion -> output folder."""
     if len(argv) > 1:
@@ -59,14 +60,25 @@ def main(argv: list[str]) -> None:
     given = [name for name in _OPTIONS if FLAGS[name].value is not None]
     if FLAGS.target and given:
         raise InputError(f"--{given[0]} is for --source; a model directory says it itself")
-    options = Options(**{name: FLAGS[name].value for name in _OPTIONS})
-    if FLAGS.source:
-        notes = from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, options)
-    else:
-        notes = to_elsewhere(FLAGS.target, FLAGS.input, FLAGS.output)
+    if not os.path.exists(FLAGS.input) and not os.path.exists(f"{FLAGS.input}.index"):
+        raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
+    check_new_folder(FLAGS.output)
+    with locked(FLAGS.output, beside=True):
+        notes = convert()
     for note in notes:
         print(note)
     print(f"written: {FLAGS.output}")
+
+
+def convert() -> list[str]:
+    """Converts as the flags say; returns what is to be said about it."""
+    from checkpoints.formats import from_elsewhere, to_elsewhere  # TensorFlow: it takes seconds
+    from checkpoints.model_directory import Options
+
+    if FLAGS.target:
+        return to_elsewhere(FLAGS.target, FLAGS.input, FLAGS.output)
+    options = Options(**{name: FLAGS[name].value for name in _OPTIONS})
+    return from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, options)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 
-from checkpoints import model_directory
+from checkpoints import FORMATS, model_directory
 from checkpoints.model_directory import Options
 from files import new_folder
-
-# Modules with read(path, options) -> Conversion and write(conversion, folder) -> notes; imported
-# when asked for, as one of them needs safetensors.
-FORMATS = {"tf1": "checkpoints.tf1_convert", "huggingface": "checkpoints.huggingface"}
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:

@@ -19,25 +19,12 @@ from pretrain.hparams import (
     generator_config,
     resolve_hparams,
 )
-from pretrain.load import (
-    NETWORKS,
-    is_fine_tuned,
-    load_encoder,
-    load_hparams,
-    needed_networks,
-    restore,
-    special_ids,
-    stored_parts,
-)
+from pretrain.load import NETWORKS, load_encoder, needed_networks, restore, stored_parts
 from pretrain.load import load_vocabulary as load_pretrained_vocabulary
 from pretrain.objectives import build_objective, build_optimizer
-from training.checkpointing import (
-    CHECKPOINT_FOLDER,
-    HPARAMS_FILE,
-    checkpoint_step,
-    describe_run,
-    latest_checkpoint,
-)
+from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
+from training.checkpointing import checkpoint_step, describe_run, latest_checkpoint
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
 

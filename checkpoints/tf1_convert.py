@@ -23,8 +23,9 @@ from checkpoints.tf1_file import TensorFile, find_checkpoint, step_of_name, writ
 from errors import InputError
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import needed_networks, special_ids
+from pretrain.load import needed_networks
 from pretrain.objectives import build_objective, build_optimizer
+from pretrain.saved_settings import special_ids
 from training.optimizer import AdamWeightDecay
 
 _SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)

@@ -13,7 +13,7 @@ import tensorflow as tf
 import files
 from errors import InputError, reason
 from training.checkpoint_files import read_list
-from training.checkpointing import CHECKPOINT_FOLDER
+from training.model_directory import CHECKPOINT_FOLDER
 
 _READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
 _SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")

@@ -8,7 +8,7 @@ from typing import Any
 
 from errors import InputError
 from finetune.results import collapse, headline, headline_score, rank, read_results
-from training.checkpointing import CHECKPOINT_FOLDER
+from training.model_directory import CHECKPOINT_FOLDER
 
 
 @dataclasses.dataclass(frozen=True)

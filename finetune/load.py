@@ -13,9 +13,10 @@ from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning, create_head
 from finetune.task import Task
 from model import EncoderConfig, build_encoder
-from pretrain.load import load_vocabulary, restore
-from training.checkpointing import HPARAMS_FILE, TASK_FILE
+from pretrain.load import restore
+from pretrain.saved_settings import load_vocabulary
 from training.hyperparameters import field_names
+from training.model_directory import HPARAMS_FILE, TASK_FILE
 
 
 class FineTuned(NamedTuple):

@@ -49,6 +49,32 @@ def has_split(task: Task, data_dir: str, split: str) -> bool:
     return _find(task, data_dir, split) is not None
 
 
+def check_files(task: Task, data_dir: str, *, train: bool = True, test: bool = True) -> None:
+    """Looks for a task's files and at the first row of each table, before anything slow begins.
+
+    Args:
+        task: the declaration.
+        data_dir: see `finetune.task.read_split`.
+        train: whether the training split is wanted.
+        test: whether test splits are, where they are there.
+
+    Raises:
+        InputError: a file is missing, or its columns are not those of the declaration.
+    """
+    from finetune import glue
+
+    laid_out, _ = _from_datasets(task, data_dir)
+    if laid_out.format == "tfds":  # which only TensorFlow reads
+        return
+    needed = [*([task.train] if train else []), task.dev[0]]
+    for split in [*needed, *task.dev[1:], *(task.test if test else ())]:
+        if split not in needed and task.name in glue.TASKS and not has_split(task, data_dir, split):
+            continue
+        place = split_path(task, data_dir, split)
+        if task.kind != "span":
+            next(_rows(task, data_dir, split, place), None)
+
+
 def _find(task: Task, data_dir: str, split: str) -> str | None:
     """The file of a split, or None."""
     names = task.files[split]
@@ -180,12 +206,14 @@ def _with_ids(rows: Iterator[Row]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _rows(task: Task, data_dir: str, split: str, path: str) -> Iterator[Row]:
     """The rows of a split, by the reader of the task's format."""
-    from finetune.readers import conll, tables, tfds_rows
+    from finetune.readers import conll, tables
 
     task, folder = _from_datasets(task, data_dir)
     columns = task.columns_of(split)
     hidden = ("label", "tags") if split in task.test else ()
     if task.format == "tfds":
+        from finetune.readers import tfds_rows  # TensorFlow
+
         builder, part = _open(task, folder, split)
         return tfds_rows.read_dataset(builder, part, columns, task.labels)
     if task.format == "conll":

@@ -30,6 +30,7 @@ from training import checkpointing, monitoring
 from training.checkpoint_files import find_checkpoints, newest_readable
 from training.distribution import own_rows
 from training.loop import Trainer
+from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
 from training.tracing import plain_function
 
@@ -180,7 +181,7 @@ def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None
     checkpointing.describe_run(trial.folder, _described(trial, context), run_settings, _ADVICE)
     encoder.config.save(trial.folder)
     context.vocabulary.save(trial.folder)
-    write_json(os.path.join(trial.folder, checkpointing.TASK_FILE), trial.data.task.to_json())
+    write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
 
 
 def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
@@ -254,7 +255,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
-        os.path.join(trial.folder, checkpointing.CHECKPOINT_FOLDER),
+        os.path.join(trial.folder, CHECKPOINT_FOLDER),
         max_to_keep=1,  # the others go when this one is complete
         checkpoint_name=WEIGHTS_NAME,
     )
@@ -267,7 +268,7 @@ def _forget_useless(trial: Trial) -> None:
     Those are the weights of a run whose result is gone, which have no slots, and checkpoints of
     which none can be read. The run ends with the same weights: all that decides them is recorded.
     """
-    folder = os.path.join(trial.folder, checkpointing.CHECKPOINT_FOLDER)
+    folder = os.path.join(trial.folder, CHECKPOINT_FOLDER)
     found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
     if any(name.startswith(WEIGHTS_NAME) for name in found):
         shutil.rmtree(folder)

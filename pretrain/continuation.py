@@ -11,7 +11,8 @@ from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams, generator_config
-from pretrain.load import is_fine_tuned, load_hparams, needed_networks, stored_parts
+from pretrain.load import needed_networks, stored_parts
+from pretrain.saved_settings import is_fine_tuned, load_hparams
 from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
 from training.hyperparameters import differences
 from training.objective import Objective

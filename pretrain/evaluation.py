@@ -21,11 +21,13 @@ from data.manifest import read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
 from errors import InputError
 from pretrain.hparams import PretrainingHParams, RunSettings, resolve_hparams
-from pretrain.load import load_hparams, load_objective
+from pretrain.load import load_objective
+from pretrain.saved_settings import load_hparams
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import replace_checked
 from training.loop import Evaluator
+from training.model_directory import HPARAMS_FILE
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
@@ -92,7 +94,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
 
 def is_own_data(data_dir: str, model_dir: str) -> bool:
     """Whether the model in `model_dir` was trained on the data in `data_dir`."""
-    record = files.read_json(os.path.join(model_dir, checkpointing.HPARAMS_FILE))
+    record = files.read_json(os.path.join(model_dir, HPARAMS_FILE))
     trained_on, digest = record["hparams"].get("data"), settings_digest(read_manifest(data_dir))
     if trained_on is not None and digest is not None:
         return trained_on == digest

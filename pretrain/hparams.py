@@ -102,6 +102,34 @@ class RunSettings:
 # Settings that were added later, and what a run did before there were such.
 ADDED_LATER = {"schedule_from_step": 0, "generator_intermediate_size": None, "masked_lm_act": None}
 
+CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandLine:
+    """What the flags of run_pretraining.py say besides the settings above.
+
+    Attributes:
+        data_dir: the data folder.
+        model_dir: the model directory.
+        do_train: whether to train.
+        do_eval: whether to evaluate.
+        continue_from: model directory to take weights, optimizer and step from.
+        continue_optimizer: "carried" or "fresh"; None: carried where there is a state.
+        additional_steps: steps beyond those of `continue_from`.
+        new_networks: whether networks that it lacks start from random weights.
+    """
+
+    data_dir: str
+    model_dir: str
+    do_train: bool = True
+    do_eval: bool = False
+    continue_from: str | None = None
+    continue_optimizer: str | None = None
+    additional_steps: int | None = None
+    new_networks: bool = False
+
+
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
 IGNORED_NAMES = (

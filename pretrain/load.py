@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import tensorflow as tf
 
-import files
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import Encoder, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives import build_objective
-from training.checkpointing import HPARAMS_FILE, TASK_FILE, latest_checkpoint, restore
-from training.hyperparameters import replace_checked
+from pretrain.saved_settings import load_hparams, special_ids
+from training.checkpointing import latest_checkpoint, restore
 from training.objective import Objective
 
 NETWORKS = ("encoder", "head", "generator", "generator_head")  # an objective's, by attribute
-
-
-def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """The ids an objective must know: `cls`, `sep`, `mask`."""
-    return {"cls": vocabulary.cls_id, "sep": vocabulary.sep_id, "mask": vocabulary.mask_id}
-
-
-def is_fine_tuned(model_dir: str) -> bool:
-    """Whether it is the folder of a fine-tuning run, whose settings are others."""
-    return os.path.exists(os.path.join(model_dir, TASK_FILE))
-
-
-def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
-    """The hyper-parameters and the run settings a model directory was trained with."""
-    path = os.path.join(model_dir, HPARAMS_FILE)
-    if not os.path.exists(path):
-        raise InputError(f"{path}: there is no such file, so this is no model directory")
-    saved = files.read_json(path)
-    values = {
-        name: value
-        for name, value in saved["hparams"].items()
-        if name not in ("vocabulary", "data", "continue_optimizer")
-    }
-    return replace_checked(PretrainingHParams(), values), saved["run_settings"]
 
 
 def stored_parts(prefix: str) -> set[str]:
@@ -94,32 +66,3 @@ def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder
     encoder = build_encoder(config or EncoderConfig.load(model_dir))
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
     return encoder
-
-
-def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:
-    """The vocabulary of a model directory, which must be the one that the model was trained with.
-
-    It may hold fewer tokens than the embeddings have rows, where `digest` says that it is the one:
-    the rows after them are padding.
-
-    Args:
-        model_dir: the model directory.
-        config: its config.json.
-        digest: of the vocabulary in training, as far as hparams.json says it.
-
-    Raises:
-        InputError: another number of tokens, other tokens or another casing.
-    """
-    vocabulary = Vocabulary.load(model_dir)
-    padded = vocabulary.size < config.vocab_size and digest == vocabulary.digest
-    if vocabulary.size != config.vocab_size and not padded:
-        raise InputError(
-            f"{model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
-            f" config.json. Received: {vocabulary.size}"
-        )
-    if digest not in (None, vocabulary.digest):
-        raise InputError(
-            f"{model_dir}: vocab.txt, or its casing in tokenizer_config.json, is not what the"
-            " model was trained with"
-        )
-    return vocabulary

@@ -23,10 +23,12 @@ from finetune.task import Task
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import is_fine_tuned, load_hparams, load_vocabulary, restore, special_ids
+from pretrain.load import restore
 from pretrain.objectives import build_objective
-from training.checkpointing import HPARAMS_FILE, latest_checkpoint
+from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
+from training.checkpointing import latest_checkpoint
 from training.hyperparameters import check_setting
+from training.model_directory import HPARAMS_FILE
 
 _TRAINED, _SAID = "as in training", "as told"  # where the length of rows is from
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned

@@ -16,7 +16,7 @@ from checkpoints.model_directory import Conversion, Options
 from data.vocabulary import Vocabulary
 from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams, resolve_hparams
-from pretrain.load import special_ids
+from pretrain.saved_settings import special_ids
 from tests.model_support import randomize
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"

@@ -20,11 +20,12 @@ from checkpoints.model_directory import load
 from data import build
 from errors import InputError
 from pretrain.continuation import continued_values
-from pretrain.load import load_hparams
 from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.golden_support import MODELS, load_golden
 from tests.tf1_support import convert, golden_tensors, read_tensors, write_original
+from training import monitoring
 from training.monitoring import read_metrics
 
 STEP = 1234  # of the source
@@ -87,7 +88,7 @@ def metrics(model_dir, name):
 
 def stop_after(monkeypatch, loops):
     """Interrupts training after so many loops of steps, as Ctrl-C does."""
-    bar = run_pretraining.monitoring.ProgressBar
+    bar = monitoring.ProgressBar
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGINT, loops)
 
 

@@ -18,12 +18,15 @@ from absl.testing import flagsaver
 
 import run_pretraining
 from data import build
+from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
-from pretrain.load import load_encoder, load_hparams, load_objective
+from pretrain.load import load_encoder, load_objective
+from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.command_support import Command
-from training.loop import evaluation_seed
+from training import monitoring
+from training.loop import Evaluator, evaluation_seed
 from training.monitoring import read_metrics
 
 WORDS = [f"w{i}" for i in range(60)]
@@ -224,7 +227,7 @@ def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp
 
 
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
-    bar, hparams = run_pretraining.monitoring.ProgressBar, {"electra_objective": False}
+    bar, hparams = monitoring.ProgressBar, {"electra_objective": False}
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
     with pytest.raises(SystemExit) as stopped:
         run(data_dir, tmp_path / "m", hparams)
@@ -236,12 +239,12 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
 
 def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkeypatch):
     """What a run measures does not depend on where it was stopped."""
-    evaluate = run_pretraining.Evaluator.evaluate
-    monkeypatch.setattr(run_pretraining.Evaluator, "evaluate", lambda *_: 1 / 0)
+    evaluate = Evaluator.evaluate
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: 1 / 0)
     hparams = {"electra_objective": False, "num_train_steps": 8}
     with pytest.raises(ZeroDivisionError):
         run(data_dir, tmp_path / "m", hparams, do_eval=True)
-    monkeypatch.setattr(run_pretraining.Evaluator, "evaluate", evaluate)
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate)
     run(data_dir, tmp_path / "m", hparams, do_eval=True)
     rows = [(row["step"], row["split"]) for row in read_metrics(str(tmp_path / "m"))]
     train = [(step, "train") for step in (2, 4, 5, 7, 8)]
@@ -490,8 +493,8 @@ def test_evaluation_refuses_what_does_not_fit(data_dir, other_data, trained, tmp
 def hidden_accuracy(model_dir, data_dir, batches):
     """Share of the [MASK]s of the first held-out batches that the model resolves."""
     objective, mask_id = load_objective(str(model_dir)), Vocabulary.load(data_dir).mask_id
-    files = run_pretraining.record_files(data_dir, "heldout")
-    dataset = run_pretraining.pretraining_dataset(
+    files = record_files(data_dir, "heldout")
+    dataset = pretraining_dataset(
         files,
         batch_size=4,
         max_seq_length=32,

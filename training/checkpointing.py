@@ -16,11 +16,9 @@ import files
 from errors import InputError, TrainingStopped, reason
 from training import checkpoint_files
 from training.hyperparameters import differences
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
-CHECKPOINT_FOLDER = "checkpoints"
-HPARAMS_FILE = "hparams.json"
-TASK_FILE = "task.json"  # of a fine-tuned model
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import tensorflow as tf
 
 from errors import InputError
 from library_logs import silence_compiler
+from training.strategies import parse_strategy
 
 
 def create_strategy(name: str) -> tf.distribute.Strategy:
@@ -22,20 +22,11 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
         InputError: another name, or more devices than there are.
     """
     silence_compiler()
-    kind, _, count = name.partition(":")
-    if kind not in ("one_device", "mirrored") or (
-        count and not re.fullmatch("0*[1-9][0-9]*", count)
-    ):
-        raise InputError(
-            "--strategy should be one_device, mirrored or mirrored:N, where N is at least 1."
-            f" Received: {name!r}"
-        )
+    kind, count = parse_strategy(name)
     if kind == "one_device":
-        if count:
-            raise InputError(f"--strategy one_device takes no number. Received: {name!r}")
         return tf.distribute.get_strategy()
     gpus = tf.config.list_physical_devices("GPU")
-    wanted = int(count) if count else len(gpus) or 2
+    wanted = count or len(gpus) or 2
     if not gpus:
         print(f"--strategy {name}: no GPU found, {wanted} logical CPU devices", file=sys.stderr)
         _split_cpu(wanted)

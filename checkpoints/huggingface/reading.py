@@ -26,9 +26,9 @@ from errors import InputError
 from model import DiscriminatorHead, build_encoder
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import special_ids
 from pretrain.masked_lm import MaskedLM
 from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.saved_settings import special_ids
 
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")

@@ -18,7 +18,8 @@ from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from model import SIZES, build_encoder, named_size
 from pretrain.hparams import PretrainingHParams, generator_config
-from pretrain.load import load_encoder, load_hparams
+from pretrain.load import load_encoder
+from pretrain.saved_settings import load_hparams
 from tests.model_support import TINY
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(TINY.vocab_size - 5))))

@@ -15,11 +15,11 @@ from finetune.task import Task
 from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
-from pretrain.load import special_ids
 from pretrain.objectives import build_objective
+from pretrain.saved_settings import special_ids
 from tests.finetune.squad_support import vocabulary
 from tests.model_support import TINY, random_features, randomize
-from training.checkpointing import TASK_FILE
+from training.model_directory import TASK_FILE
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
 

@@ -1,0 +1,67 @@
+"""What a model directory says of its model, without its weights. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import files
+from data.vocabulary import Vocabulary
+from errors import InputError
+from model import EncoderConfig
+from pretrain.hparams import PretrainingHParams
+from training.hyperparameters import replace_checked
+from training.model_directory import HPARAMS_FILE, TASK_FILE
+
+
+def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
+    """The ids an objective must know: `cls`, `sep`, `mask`."""
+    return {"cls": vocabulary.cls_id, "sep": vocabulary.sep_id, "mask": vocabulary.mask_id}
+
+
+def is_fine_tuned(model_dir: str) -> bool:
+    """Whether it is the folder of a fine-tuning run, whose settings are others."""
+    return os.path.exists(os.path.join(model_dir, TASK_FILE))
+
+
+def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
+    """The hyper-parameters and the run settings a model directory was trained with."""
+    path = os.path.join(model_dir, HPARAMS_FILE)
+    if not os.path.exists(path):
+        raise InputError(f"{path}: there is no such file, so this is no model directory")
+    saved = files.read_json(path)
+    values = {
+        name: value
+        for name, value in saved["hparams"].items()
+        if name not in ("vocabulary", "data", "continue_optimizer")
+    }
+    return replace_checked(PretrainingHParams(), values), saved["run_settings"]
+
+
+def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:
+    """The vocabulary of a model directory, which must be the one that the model was trained with.
+
+    It may hold fewer tokens than the embeddings have rows, where `digest` says that it is the one:
+    the rows after them are padding.
+
+    Args:
+        model_dir: the model directory.
+        config: its config.json.
+        digest: of the vocabulary in training, as far as hparams.json says it.
+
+    Raises:
+        InputError: another number of tokens, other tokens or another casing.
+    """
+    vocabulary = Vocabulary.load(model_dir)
+    padded = vocabulary.size < config.vocab_size and digest == vocabulary.digest
+    if vocabulary.size != config.vocab_size and not padded:
+        raise InputError(
+            f"{model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
+            f" config.json. Received: {vocabulary.size}"
+        )
+    if digest not in (None, vocabulary.digest):
+        raise InputError(
+            f"{model_dir}: vocab.txt, or its casing in tokenizer_config.json, is not what the"
+            " model was trained with"
+        )
+    return vocabulary

@@ -1,0 +1,87 @@
+"""What can be seen to be wrong without TensorFlow is said before it is imported."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+# Runs a command and says whether it imported TensorFlow.
+RUN = """
+import runpy, sys
+sys.argv = sys.argv[1:]
+try:
+    if sys.argv[0] == "-m":
+        module = sys.argv[1]
+        sys.argv = sys.argv[1:]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    print(end.code, "tensorflow" in sys.modules, "numpy" in sys.modules)
+"""
+VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A data folder, a model directory and a task, as far as they are looked at early."""
+    from model import EncoderConfig
+
+    folder = tmp_path_factory.mktemp("early")
+    for name in ("data", "model"):
+        (folder / name).mkdir()
+        (folder / name / "vocab.txt").write_text(VOCABULARY)
+    EncoderConfig(vocab_size=7).save(str(folder / "model"))
+    task = {"kind": "classification", "files": {"train": "train.csv", "dev": "dev.csv"}}
+    task["columns"] = {"text_a": "text", "label": "label"}
+    for name, header in (("task", "text,label"), ("other", "words,label")):
+        (folder / name).mkdir()
+        (folder / name / "task.json").write_text(json.dumps(task))
+        for split in ("train", "dev"):
+            (folder / name / f"{split}.csv").write_text(f"{header}\na,yes\nb,no\n")
+    return folder
+
+
+PRETRAIN = ["run_pretraining.py", "--data_dir={}/data", "--model_name=m"]
+FINETUNE = ["run_finetuning.py", "--model_dir={}/model", "--task={}/task/task.json"]
+OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json"]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["run_pretraining.py", "--data_dir={}/none", "--model_name=m"], "none"),
+        ([*PRETRAIN, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
+        ([*PRETRAIN, '--hparams={{"mask_prob": 2}}'], "`mask_prob`"),
+        ([*PRETRAIN, '--hparams={{"train_batch_size": "many"}}'], "`train_batch_size`"),
+        ([*PRETRAIN, "--recipe={}/none.json"], "none.json"),
+        ([*PRETRAIN, "--strategy=mirrored:0"], "mirrored:0"),
+        ([*PRETRAIN, "--continue_from={}/none"], "none"),
+        ([*FINETUNE, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
+        ([*FINETUNE, '--hparams={{"warmup_proportion": -1}}'], "`warmup_proportion`"),
+        ([*FINETUNE, '--sweep={{"learnin_rate": [1]}}'], "`learning_rate`"),
+        ([*FINETUNE, '--sweep={{"learning_rate": 1}}'], "`learning_rate`"),
+        (["run_finetuning.py", "--model_dir={}/none", "--task=cola"], "none"),
+        ([*FINETUNE[:2], "--task=cola", "--data_dir={}"], "train.tsv"),
+        (OTHER, "'text'"),
+        (["build_pretraining_data.py", "--corpus={}/none", "--output_dir={}/out"], "none"),
+        (["-m", "checkpoints.convert", "--source=tf1", "--input={}/none", "--output={}/o"], "none"),
+        (["export_savedmodel.py", "--model_dir={}/none", "--output_dir={}/o"], "none"),
+        (["-m", "serving.predict", "--model={}/none", "--input={}/task/dev.csv"], "none"),
+        (["-m", "serving.predict", "--model={}/model", "--input={}/none.csv"], "none.csv"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0].lstrip("-") or value[1],
+)
+def test_an_error_comes_before_tensorflow(folder, command, named):
+    before = sorted(folder.rglob("*"))
+    command = [part.format(folder, folder) for part in command]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout.split()[:2] == ["1", "False"], done.stderr
+    assert done.stderr.startswith("error: ")
+    assert named in done.stderr
+    assert sorted(folder.rglob("*")) == before
