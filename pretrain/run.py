@@ -314,7 +314,7 @@ def train(
                 controller.evaluate(run.num_eval_steps)
     except stopping.Stopped as stopped:
         controller.save_checkpoint()
-        message = f"{stopped} at step {int(step.numpy())}; run the same command to go on"
+        message = f"\n{stopped} at step {int(step.numpy())}; run the same command to go on"
         print(message, file=sys.stderr)
         sys.exit(stopped.status)
     finally:
