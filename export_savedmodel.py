@@ -16,17 +16,15 @@ if __name__ == "__main__":
 
 # isort: split
 import json
+import os
 import shlex
 from typing import Any
 
-import tensorflow as tf
 from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
-from locks import locking
-from serving.export import export, size_on_disk
-from serving.load import load
+from locks import locked
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -49,14 +47,26 @@ PRETRAINED_QUESTIONS = {
 }
 
 
-@locking(lambda: FLAGS.output_dir, beside=True)
 def main(argv: list[str]) -> None:
-    """Flags -> networks -> SavedModel; says what can be asked, and how."""
+    """Checks the flags, then exports."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
-    tf.get_logger().setLevel("ERROR")
+    if not os.path.isdir(FLAGS.model_dir):
+        raise InputError(f"--model_dir {FLAGS.model_dir}: there is no such folder")
     check_new_folder(FLAGS.output_dir)  # before what takes time
+    with locked(FLAGS.output_dir, beside=True):
+        export_model()
+
+
+def export_model() -> None:
+    """Networks -> SavedModel; says what can be asked, and how."""
+    import tensorflow as tf  # it takes seconds
+
+    from serving.export import export, size_on_disk
+    from serving.load import load
+
+    tf.get_logger().setLevel("ERROR")
     model = load(FLAGS.model_dir, precision=FLAGS.precision, max_seq_length=FLAGS.max_seq_length)
     description = export(model, FLAGS.output_dir, FLAGS.model_dir)
     megabytes = size_on_disk(FLAGS.output_dir) / 1e6

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import shlex
@@ -17,7 +16,7 @@ import socket
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import files
@@ -72,20 +71,6 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
             yield
         finally:
             release()
-
-
-def locking(folder_of: Callable[[], str], *, beside: bool = False) -> Callable:
-    """Decorates an absl `main`: it runs with the folder that `folder_of` gives then `locked`."""
-
-    def decorate(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-        @functools.wraps(main)
-        def with_lock(argv: list[str]) -> None:
-            with locked(folder_of(), beside=beside):
-                main(argv)
-
-        return with_lock
-
-    return decorate
 
 
 def _take(path: str, own: dict[str, Any], folder: str) -> None:

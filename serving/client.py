@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,12 +10,10 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 from errors import InputError, reason
-from files import read_json
-from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Record, json_keys
+from serving.description import read_description
+from serving.records import WORD_LIST, Inputs, Record
 from serving.signature import described
 
-# Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
-DESCRIPTION = os.path.join("assets.extra", "model.json")
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # how long a row is on an axis
 _LEFT_OUT = (*_COUNTS.values(), "tokens")
@@ -37,7 +34,7 @@ class Client:
     """
 
     def __init__(self, folder: str, signature: str = "serving_default"):
-        self.description = _read_description(folder)
+        self.description = read_description(folder)
         signatures = self.description["signatures"]
         asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
         if signature not in asked:
@@ -108,28 +105,6 @@ class Client:
         return {**row, "truncated": found["truncated"]}
 
 
-def signature_for(folder: str, line: bytes, file_format: str | None = None) -> str:
-    """The signature that rows like this line are meant for: `words` for lists of words.
-
-    Args:
-        folder: the SavedModel.
-        line: of the file, or the item of a JSON array.
-        file_format: of the file, if known.
-
-    Raises:
-        InputError: no SavedModel of ours.
-    """
-    description = _read_description(folder)
-    item = description["signatures"].get(WORD_LIST)
-    if item is not None:
-        if file_format in WORD_FORMATS:
-            return WORD_LIST
-        keys = json_keys(line)
-        if Inputs(item["inputs"], description["task"]).columns(keys)[WORD_LIST] in keys:
-            return WORD_LIST
-    return "serving_default"
-
-
 def _without_padding(
     value: np.ndarray, axes: Sequence[str], values: dict[str, np.ndarray]
 ) -> np.ndarray:
@@ -146,14 +121,3 @@ def _plain(value: Any) -> Any:
         return value.decode()
     value = value.item()
     return round(value, _DIGITS) if isinstance(value, float) else value
-
-
-def _read_description(folder: str) -> dict[str, Any]:
-    path = os.path.join(folder, DESCRIPTION)
-    if not os.path.exists(path):
-        raise InputError(f"{path}: there is no such file, so this is no model of export_savedmodel")
-    description = read_json(path)
-    missing = {"kind", "labels", "task", "signatures"} - set(description)
-    if missing:
-        raise InputError(f"{path}: should have the keys {', '.join(sorted(missing))}")
-    return description

@@ -26,13 +26,13 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import app, flags
 
 from errors import InputError, main_with_clear_errors
 from files import replacing
-from serving.client import Client, signature_for
+from serving.description import read_description, signature_for
 from serving.lines import STANDARD, Lines
 from serving.records import (
     FORMATS,
@@ -44,6 +44,9 @@ from serving.records import (
     read_records,
     through_first,
 )
+
+if TYPE_CHECKING:
+    from serving.client import Client
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Folder that export_savedmodel.py made.")
@@ -140,8 +143,11 @@ def main(argv: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    read_description(FLAGS.model)
     check_output()
-    with opened_output() as write, Lines(FLAGS.input) as source:
+    with Lines(FLAGS.input) as source, opened_output() as write:
+        from serving.client import Client  # TensorFlow: it takes seconds
+
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)

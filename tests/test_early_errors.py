@@ -35,6 +35,9 @@ def folder(tmp_path_factory):
         (folder / name).mkdir()
         (folder / name / "vocab.txt").write_text(VOCABULARY)
     EncoderConfig(vocab_size=7).save(str(folder / "model"))
+    (folder / "exported" / "assets.extra").mkdir(parents=True)
+    description = {key: {} for key in ("kind", "labels", "task", "signatures")}
+    (folder / "exported" / "assets.extra" / "model.json").write_text(json.dumps(description))
     task = {"kind": "classification", "files": {"train": "train.csv", "dev": "dev.csv"}}
     task["columns"] = {"text_a": "text", "label": "label"}
     for name, header in (("task", "text,label"), ("other", "words,label")):
@@ -71,7 +74,7 @@ OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json
         (["-m", "checkpoints.convert", "--source=tf1", "--input={}/none", "--output={}/o"], "none"),
         (["export_savedmodel.py", "--model_dir={}/none", "--output_dir={}/o"], "none"),
         (["-m", "serving.predict", "--model={}/none", "--input={}/task/dev.csv"], "none"),
-        (["-m", "serving.predict", "--model={}/model", "--input={}/none.csv"], "none.csv"),
+        (["-m", "serving.predict", "--model={}/exported", "--input={}/none.csv"], "none.csv"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0].lstrip("-") or value[1],
 )

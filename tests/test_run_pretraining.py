@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from data import build
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
+from pretrain import run as pretraining
 from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
 from tests import command_support
@@ -260,7 +260,7 @@ def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path,
         assert sorted((tmp_path / "m").rglob("*")) == before
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_pretraining, "train", another)
+    monkeypatch.setattr(pretraining, "train", another)
     with pytest.raises(KeyboardInterrupt):
         run(data_dir, tmp_path / "m")
     assert ".lock" not in os.listdir(tmp_path / "m")

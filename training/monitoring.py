@@ -39,7 +39,7 @@ class MetricsLog:
 
     def has(self, split: str) -> bool:
         """Whether there is a row of `split` at the current step."""
-        return (int(self._step.numpy()), split) in self._logged
+        return _place({"step": int(self._step.numpy()), "split": split}) in self._logged
 
     def _rewrite(self, rows: list[dict]) -> None:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))

@@ -7,8 +7,8 @@ import pytest
 
 from errors import InputError
 from finetune.glue import GLUE_TASKS, TASKS
+from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import check_model_names, resolve_hparams, split_hparams
-from finetune.sweep import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.task import load_task
 from model import named_size
 

@@ -225,7 +225,7 @@ def test_a_declaration_without_what_it_needs(reviews, key):
     ("data_dir", "split", "message"),
     [
         ("", "dve", r"has the splits train, dev, test \(did you mean dev\?\). Received: 'dve'"),
-        ("", "train", "Task cola needs --data_dir"),
+        ("", "train", "--data_dir is missing.*of task cola"),
         ("nowhere", "train", "train.tsv: the train split.*nowhere/CoLA.*Received: no such folder"),
         (".", "train", r"Received: . with .*other.txt"),
         ("tfdss:", "dev", "Received: no such folder"),

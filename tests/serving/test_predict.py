@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from errors import InputError
 from finetune import predictions
-from serving.client import Client, signature_for
+from serving.client import Client
+from serving.description import signature_for
 from serving.records import Record, read_records
 from tests import command_support
 

@@ -1,0 +1,47 @@
+"""What an exported model says of itself. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from errors import InputError
+from files import read_json
+from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
+
+# Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
+DESCRIPTION = os.path.join("assets.extra", "model.json")
+
+
+def read_description(folder: str) -> dict[str, Any]:
+    """The description that export_savedmodel.py stored with a SavedModel; InputError without."""
+    path = os.path.join(folder, DESCRIPTION)
+    if not os.path.exists(path):
+        raise InputError(f"{path}: there is no such file, so this is no model of export_savedmodel")
+    description = read_json(path)
+    missing = {"kind", "labels", "task", "signatures"} - set(description)
+    if missing:
+        raise InputError(f"{path}: should have the keys {', '.join(sorted(missing))}")
+    return description
+
+
+def signature_for(folder: str, line: bytes, file_format: str | None = None) -> str:
+    """The signature that rows like this line are meant for: `words` for lists of words.
+
+    Args:
+        folder: the SavedModel.
+        line: of the file, or the item of a JSON array.
+        file_format: of the file, if known.
+
+    Raises:
+        InputError: no SavedModel of ours.
+    """
+    description = read_description(folder)
+    item = description["signatures"].get(WORD_LIST)
+    if item is not None:
+        if file_format in WORD_FORMATS:
+            return WORD_LIST
+        keys = json_keys(line)
+        if Inputs(item["inputs"], description["task"]).columns(keys)[WORD_LIST] in keys:
+            return WORD_LIST
+    return "serving_default"
