@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import os
+import re
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +20,15 @@ from files import new_folder, write_json
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors
 from serving.signatures import signatures
+from serving.warmup import WARMUP_FILE, write_requests
 from training.checkpointing import git_commit
 
 # The folder for files that the graph does not read, by the SavedModel format.
 EXTRA_FOLDER = "assets.extra"
 DESCRIPTION_FILE = "model.json"
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
+_CPU_INFO = "/proc/cpuinfo"
+_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 _SAMPLE = "A short text, to see that it answers."
 
 
@@ -41,6 +46,13 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     Raises:
         InputError: the folder holds something or cannot be written.
     """
+    if model.precision != "float32" and _cpu_lacks_bfloat16():
+        print(
+            "warning: this CPU has no bfloat16 arithmetic (no avx512_bf16 or amx_bf16 among its"
+            f" flags in {_CPU_INFO}); on such a CPU {model.precision} was measured to take twice"
+            " the time of float32",
+            file=sys.stderr,
+        )
     asked = signatures(model)
     description = describe(model, asked, source)
     sample = dict.fromkeys(asked["serving_default"].inputs, tf.constant([_SAMPLE]))
@@ -49,6 +61,7 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
         extra = os.path.join(folder, EXTRA_FOLDER)
         os.makedirs(extra)
         write_json(os.path.join(extra, DESCRIPTION_FILE), description)
+        write_requests(os.path.join(extra, WARMUP_FILE), asked, model.vocabulary)
         _check(folder, sample, expected)
     return description
 
@@ -81,6 +94,17 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "git_commit": git_commit(),
     }
+
+
+def _cpu_lacks_bfloat16() -> bool:
+    """Whether answers will be computed by a CPU that is known to emulate bfloat16."""
+    try:
+        with open(_CPU_INFO, encoding="utf-8") as file:
+            flags = re.search(r"^flags\s*:(.*)", file.read(), re.M)  # of x86 CPUs alone
+    except OSError:  # not Linux
+        return False
+    has_gpu = bool(tf.config.list_physical_devices("GPU"))
+    return not has_gpu and flags is not None and not _BFLOAT16_FLAGS & set(flags[1].split())
 
 
 def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[str, Callable]:

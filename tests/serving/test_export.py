@@ -13,6 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tensorflow.core.framework import (
+    resource_handle_pb2,
+    tensor_pb2,
+    tensor_shape_pb2,
+    types_pb2,
+)
 from tensorflow.core.protobuf import saved_model_pb2
 
 from errors import InputError
@@ -381,6 +388,71 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     export(model, str(tmp_path / "empty"), "run")
     assert (tmp_path / "empty" / "saved_model.pb").exists()
+
+
+def test_bfloat16_warns_where_the_cpu_has_none(tmp_path, monkeypatch, capsys):
+    run = spoiled(tmp_path / "run", lambda folder: None)
+    for precision, flags, warned in (
+        ("mixed_bfloat16", "fpu avx2 avx512f", True),
+        ("mixed_bfloat16", "fpu avx2 avx512_bf16", False),
+        ("mixed_bfloat16", "fpu amx_bf16 amx_tile", False),
+        ("float32", "fpu avx2", False),
+    ):
+        info = tmp_path / "cpuinfo"
+        info.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: none\n")
+        monkeypatch.setattr(exporting, "_CPU_INFO", str(info))
+        with monkeypatch.context() as patch:
+            patch.setattr(exporting, "_save", unittest.mock.Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                export(load(run, precision=precision), str(tmp_path / "saved"), "run")
+        errors = capsys.readouterr().err
+        assert errors.startswith("warning: this CPU has no bfloat16") == warned
+        assert errors.count("\n") == warned
+
+
+def message_classes():
+    """The messages of tensorflow_serving/apis that warm-up needs, as those files define them."""
+    file = descriptor_pb2.FileDescriptorProto(name="warmup.proto", package="w", syntax="proto3")
+    file.dependency.append("tensorflow/core/framework/tensor.proto")
+
+    def message(name, *fields, parent=file.message_type):
+        found = parent.add(name=name)
+        for field, number, kind, repeated in fields:
+            label = 3 if repeated else 1
+            settings = {"type": 9} if kind == "string" else {"type": 11, "type_name": kind}
+            found.field.add(name=field, number=number, label=label, **settings)
+        return found
+
+    message("PredictionLog", ("predict_log", 6, ".w.PredictLog", False))
+    message("PredictLog", ("request", 1, ".w.PredictRequest", False))
+    message("ModelSpec", ("name", 1, "string", False), ("signature_name", 3, "string", False))
+    inputs = ("inputs", 2, ".w.PredictRequest.InputsEntry", True)
+    request = message("PredictRequest", ("model_spec", 1, ".w.ModelSpec", False), inputs)
+    item = (("key", 1, "string", False), ("value", 2, ".tensorflow.TensorProto", False))
+    entry = message("InputsEntry", *item, parent=request.nested_type)
+    entry.options.map_entry = True
+    pool = descriptor_pool.DescriptorPool()
+    for dependency in (types_pb2, tensor_shape_pb2, resource_handle_pb2, tensor_pb2):
+        pool.AddSerializedFile(dependency.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("w.PredictionLog"))
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging", "pretraining"])
+def test_warm_up_requests(saved, kind):
+    """Every signature is asked once, and answers."""
+    path = pathlib.Path(saved[kind], "assets.extra", "tf_serving_warmup_requests")
+    signatures = tf.saved_model.load(saved[kind]).signatures
+    asked = []
+    for record in tf.data.TFRecordDataset(str(path)):
+        request = message_classes().FromString(record.numpy()).predict_log.request
+        asked.append(request.model_spec.signature_name)
+        inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
+        answers = signatures[asked[-1]](**{name: tf.constant(v) for name, v in inputs.items()})
+        assert {len(value) for value in answers.values()} == {1}
+        if asked[-1] == "masked_tokens":
+            assert answers["num_masks"].numpy().tolist() == [1]
+    assert sorted(asked) == sorted(signatures)
 
 
 def test_an_answer_that_changed_in_saving_is_noticed(tmp_path):
