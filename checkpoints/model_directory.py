@@ -20,9 +20,9 @@ from pretrain.hparams import (
     resolve_hparams,
 )
 from pretrain.load import NETWORKS, load_encoder, needed_networks, restore, stored_parts
-from pretrain.load import load_vocabulary as load_pretrained_vocabulary
 from pretrain.objectives import build_objective, build_optimizer
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
+from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
 from training.checkpointing import checkpoint_step, describe_run, latest_checkpoint
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
 from training.objective import Objective

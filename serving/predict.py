@@ -143,8 +143,8 @@ def main(argv: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
-    read_description(FLAGS.model)
     check_output()
+    read_description(FLAGS.model)
     with Lines(FLAGS.input) as source, opened_output() as write:
         from serving.client import Client  # TensorFlow: it takes seconds
 

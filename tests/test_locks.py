@@ -14,8 +14,10 @@ import pytest
 
 import files
 import locks
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from locks import locked
+from model import EncoderConfig
 from tests.command_support import Command
 
 OWNER = {"host": socket.gethostname(), "process": 1, "command": "python x.py", "time": "then"}
@@ -200,14 +202,24 @@ def test_of_many_at_once_one_gets_it(tmp_path, left_behind):
 
 
 def test_the_commands_are_rejected(tmp_path):
-    """Before they look at anything else; none needs the lock of what it only reads."""
+    """Before they write or import TensorFlow; none needs the lock of what it only reads."""
     model, data, made = (str(tmp_path / name) for name in ("model", "data", "made"))
-    tuning = ["--model_dir", model, "--task", "cola"]
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"))
+    for folder in (model, data):
+        vocabulary.save(folder)
+    EncoderConfig(vocab_size=vocabulary.size).save(model)
+    (tmp_path / "text").write_text("a\n")
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("x\t1\t\ta\n")
+    tuning = ["--model_dir", model, "--task", "cola", "--data_dir", str(tmp_path)]
     commands = {
         model: ["run_pretraining.py", "--data_dir", data, "--model_name=m", "--model_dir", model],
         os.path.join(model, "finetuning"): ["run_finetuning.py", *tuning],
         f"{model}_tuned": ["run_finetuning.py", *tuning, "--output_dir", f"{model}_tuned"],
-        data: ["build_pretraining_data.py", "--corpus", "none", "--output_dir", data],
+        data: [
+            *("build_pretraining_data.py", "--corpus", str(tmp_path / "text")),
+            *("--output_dir", data),
+        ],
         made: ["export_savedmodel.py", "--model_dir", model, "--output_dir", made],
         f"{made}_2": [
             *("-m", "checkpoints.convert", "--target", "tf1"),
@@ -215,6 +227,7 @@ def test_the_commands_are_rejected(tmp_path):
         ],
     }
     beside = (made, f"{made}_2")
+    found = sorted(tmp_path.rglob("*"))
     for folder, command in commands.items():
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(folder, beside=folder in beside))
@@ -225,4 +238,4 @@ def test_the_commands_are_rejected(tmp_path):
             assert sorted(tmp_path.rglob("*")) == before
         assert done.returncode == 1, command
         assert done.stderr.startswith(f"error: {folder}: another command is at work here"), command
-    assert os.listdir(tmp_path) == []
+    assert sorted(tmp_path.rglob("*")) == found

@@ -253,7 +253,7 @@ def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkey
 
 
 def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path, monkeypatch):
-    def another(controller, *arguments):
+    def another(controller, *arguments, evaluate):
         before = sorted((tmp_path / "m").rglob("*"))
         with pytest.raises(InputError, match="another command is at work here"):
             run(data_dir, tmp_path / "m", {"learning_rate": 2e-3})

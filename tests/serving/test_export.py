@@ -320,9 +320,9 @@ def widen(folder):
     [
         (shorten_vocabulary, "should have the 230 tokens"),
         (change_casing, "is not what the model was trained with"),
-        (remove("checkpoints/checkpoint"), "there is no checkpoint"),
-        (remove("checkpoints/*.data*"), "checkpoint cannot be read"),
-        (cut_data, "checkpoint cannot be read"),
+        (remove("checkpoints/*"), "there is no checkpoint"),
+        (remove("checkpoints/*.data*"), "data-00000-of-00001 is missing"),
+        (cut_data, "data-00000-of-00001 cannot be read"),
         (widen, "does not hold the networks"),
         (remove("hparams.json"), "hparams.json"),
         (lambda folder: (folder / "task.json").write_text("{"), "task.json, line 1"),
@@ -350,7 +350,7 @@ def test_what_else_is_refused(tmp_path):
     assert load(str(tmp_path / "electra")).max_seq_length == 24
     (index,) = (tmp_path / "electra").glob("checkpoints/*.index")
     index.write_bytes(index.read_bytes()[:50])
-    with pytest.raises(InputError, match="checkpoint cannot be read"):
+    with pytest.raises(InputError, match="index cannot be read"):
         load(str(tmp_path / "electra"))
 
 
