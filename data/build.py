@@ -36,7 +36,7 @@ MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
 # How text is divided, recorded with the settings. 2: of documents longer than the share of the
 # corpus that is to be held out, the end is. Folders without a number are of the time when documents
-# of any length fell on one side; they are finished by that rule.
+# of any length fell on one side and were read as a whole; they are finished by that rule.
 RULES = 2
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
@@ -108,6 +108,7 @@ def build(options: BuildOptions) -> dict[str, Any]:
     settings = _resolve_settings(options, corpus, given)
     finished = manifest.read_manifest(options.output_dir)
     settings = _as_begun(options.output_dir, settings, finished)
+    corpus.divides = "rules" in settings
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
         _refuse_difference(options.output_dir, finished["settings"], settings, remedy)
