@@ -382,7 +382,7 @@ def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> Non
     if held_out and abs(share - wanted) > 0.01 and not wanted / 2 <= share <= wanted * 2:
         _warn(
             f"{share:.1%} of the tokens are held out, where --heldout_fraction asks for "
-            f"{wanted:.1%}: whole documents are drawn. Another --seed draws others"
+            f"{wanted:.1%}: documents are drawn, not tokens. Another --seed draws others"
         )
 
 
