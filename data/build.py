@@ -34,7 +34,7 @@ MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
 # How text is divided, recorded with the settings. 2: of documents longer than the share of the
 # corpus that is to be held out, the end is. Folders without a number are of the time when documents
-# of any length fell on one side; they are finished by that rule.
+# of any length fell on one side and were read as a whole; they are finished by that rule.
 RULES = 2
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
@@ -114,6 +114,7 @@ def _build(options: BuildOptions) -> dict[str, Any]:
     settings = _resolve_settings(options, corpus, given)
     finished = manifest.read_manifest(options.output_dir)
     settings = _as_begun(options.output_dir, settings, finished)
+    corpus.divides = "rules" in settings
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
         _refuse_difference(options.output_dir, finished["settings"], settings, remedy)
@@ -372,7 +373,7 @@ def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> Non
     if held_out and abs(share - wanted) > 0.01 and not wanted / 2 <= share <= wanted * 2:
         _warn(
             f"{share:.1%} of the tokens are held out, where --heldout_fraction asks for "
-            f"{wanted:.1%}: whole documents are drawn. Another --seed draws others"
+            f"{wanted:.1%}: documents are drawn, not tokens. Another --seed draws others"
         )
 
 

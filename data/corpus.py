@@ -54,6 +54,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             f"Received: {corpus_format!r}.{hint}"
         )
     corpus = _READERS[corpus_format](path, strict=strict)
+    corpus.divides = True
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +32,7 @@ _LONG_RUN = f"({_OTHER_SORTED_MARKS}{{30}})"
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
 # Far larger batches leave the processor's caches: measured a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
+_CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many times their text
 # Added tokens are characters for private use to the tokenizer, each a word. In texts these stand
 # for nothing: they become one that is no token.
 _FIRST_MARK, _MARKS, _NO_MARK = 0xF0000, r"[\x{F0000}-\x{FFFFD}]", "\ue000"
@@ -66,6 +67,19 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
         lines = tf_text.normalize_utf8(lines, "NFD")
         lines = tf.strings.regex_replace(lines, ACCENTS, "")
     return lines
+
+
+def _batches(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Parts of `lines`, of lines and characters in bounds; a line is never divided."""
+    start = size = 0
+    for index, line in enumerate(lines):
+        size += len(line)
+        full = size > _CHARACTERS_PER_BATCH and index > start
+        if full or index - start == _LINES_PER_BATCH:
+            yield lines[start:index]
+            start, size = index, len(line)
+    if start < len(lines):
+        yield lines[start:]
 
 
 class Tokenizer:
@@ -103,9 +117,8 @@ class Tokenizer:
         """
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
-        for start in range(0, len(lines), _LINES_PER_BATCH):
-            batch = tf.constant(lines[start : start + _LINES_PER_BATCH], tf.string)
-            ragged = self.tokenize_ragged(batch)
+        for part in _batches(lines):
+            ragged = self.tokenize_ragged(tf.constant(part, tf.string))
             ids.append(ragged.values.numpy())
             lengths.append(np.diff(ragged.row_splits.numpy()))
         return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
@@ -173,9 +186,8 @@ class Tokenizer:
         """
         columns = [[np.zeros(0, dtype)] for dtype in (np.int32, np.int64, np.int64)]
         lengths = [np.zeros(1, np.int64)]
-        for start in range(0, len(normalized), _LINES_PER_BATCH):
-            batch = tf.constant(normalized[start : start + _LINES_PER_BATCH], tf.string)
-            ragged = self.tokenize_ragged_with_offsets(batch)
+        for part in _batches(normalized):
+            ragged = self.tokenize_ragged_with_offsets(tf.constant(part, tf.string))
             for column, values in zip(columns, ragged):
                 column.append(values.values.numpy())
             lengths.append(np.diff(ragged[0].row_splits.numpy()))

@@ -7,12 +7,11 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import math
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import files
 from data import manifest
@@ -32,6 +31,7 @@ SWITCHES_FILE = "tokenizer_config.json"
 _SWITCHES = ("do_lower_case", "strip_accents")
 
 _MIN_VOCAB_SIZE = 32
+_CHARACTERS_PER_BATCH = 2 << 20
 # The learner takes time in proportion to the distinct words, and rare ones decide little.
 _MIN_LEARNER_WORDS = 50_000
 _LEARNER_WORDS_PER_TOKEN = 4
@@ -300,8 +300,7 @@ def count_words(
 
     basic_tokenizer = BasicTokenizer(lower_case=False)
     counts: collections.Counter[bytes] = collections.Counter()
-    texts = iter(texts)
-    while batch := list(itertools.islice(texts, 2048)):
+    for batch in _batches(texts):
         lines = normalize(
             tf.constant(batch), do_lower_case=do_lower_case, strip_accents=strip_accents
         )
@@ -309,6 +308,20 @@ def count_words(
         lines = tf.strings.regex_replace(lines, r"\p{Z}", " ")
         counts.update(basic_tokenizer.tokenize(lines).flat_values.numpy().tolist())
     return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Lines for one call of the ops: 2,048, fewer of long ones for the sake of memory."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if len(batch) == 2048 or size >= _CHARACTERS_PER_BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _parts(counts: collections.Counter[str]) -> collections.Counter[str]:

@@ -11,6 +11,7 @@ import dataclasses
 import gzip
 import lzma
 import os
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -63,7 +64,11 @@ class Corpus(abc.ABC):
         path: what the user gave.
         units: the pieces, in an order that depends on the corpus alone.
         strict: whether bytes that are not UTF-8 are refused instead of replaced and counted.
+        divides: whether plain text divides documents and lines without end, so that it can be read
+            in bounded memory; `open_corpus` sets it.
     """
+
+    divides = False
 
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.path = path
@@ -190,33 +195,96 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def raw_lines(file: BinaryIO, where: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
+def raw_lines(
+    file: BinaryIO, where: str, start: int = 0, longest: int = -1
+) -> Iterator[tuple[int, bytes]]:
     """Yields (offset, bytes) of each line that begins at or after byte `start`.
 
+    Args:
+        file: to read from.
+        where: its name, for messages.
+        start: 0, or a position in a file that can be sought in.
+        longest: bytes; longer lines come in pieces that end between words where there is white
+            space, and pieces of nothing but white space do not come. -1: lines of any length.
+
     Raises:
-        InputError: the file, which `where` names, begins as UTF-16 or UTF-32 does.
+        InputError: the file begins as UTF-16 or UTF-32 does.
     """
     position = start
     if start > 0:
         # The line that holds byte start - 1 belongs to the range before; when that byte is its
         # line break, this reads one byte and the next line begins exactly at `start`.
         file.seek(start - 1)
-        position = start - 1 + len(file.readline())
-    for raw in file:
+        position = start - 1
+        while raw := file.readline(longest):
+            position += len(raw)
+            if raw.endswith(b"\n"):
+                break
+    yield from lines_from(file, where, position, longest)
+
+
+def lines_from(
+    file: BinaryIO, where: str, position: int, longest: int = -1, in_pieces: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    """`raw_lines` of a file that stands at `position`; `in_pieces`: inside a line."""
+    rest = b""
+    while raw := rest + file.readline(longest - len(rest)):
+        full = len(raw) == longest
         if position == 0:
             refuse_other_encodings(raw, where)
-        if position == 0 and raw.startswith(_BYTE_ORDER_MARK):
-            yield len(_BYTE_ORDER_MARK), raw[len(_BYTE_ORDER_MARK) :]
-        else:
-            yield position, raw
-        position += len(raw)
+            if raw.startswith(_BYTE_ORDER_MARK):
+                position, raw = len(_BYTE_ORDER_MARK), raw[len(_BYTE_ORDER_MARK) :]
+        cut = len(raw)
+        if full and not raw.endswith(b"\n"):
+            cut, in_pieces = _last_cut(raw), True
+        piece, rest = raw[:cut], raw[cut:]
+        if not in_pieces or piece.strip():
+            yield position, piece
+        position += cut
+        in_pieces = in_pieces and not piece.endswith(b"\n")
 
 
-def text_lines(raw: bytes, *, where: str, strict: bool, problems: collections.Counter) -> list[str]:
-    """Splits the bytes of one whole document into its non-empty lines, stripped."""
-    refuse_other_encodings(raw, where)
-    raw = raw.removeprefix(_BYTE_ORDER_MARK)
-    text = decode_line(raw, where=where, offset=0, strict=strict, problems=problems)
+def _last_cut(raw: bytes) -> int:
+    """The last place between two words, or at least between two characters."""
+    cut = max(raw.rfind(b" "), raw.rfind(b"\t"), raw.rfind(b"\n")) + 1
+    return cut or _character_start(raw, len(raw) - 1) or len(raw)
+
+
+def _character_start(raw: bytes, index: int) -> int:
+    """The last beginning of a UTF-8 character up to `index`, a place where bytes may be cut."""
+    first = max(0, index - 3)
+    return next((i for i in range(index, first, -1) if raw[i] & 0xC0 != 0x80), index)
+
+
+def cut_after(path: str, position: int, longest: int) -> int:
+    """The first place from `position` on where a file may be cut, between words where it can be."""
+    with open(path, "rb") as file:
+        file.seek(position - 1)
+        raw = file.read(longest)
+    found = re.search(rb"\s", raw)
+    if found:
+        return position + found.start()
+    ends = (i for i in range(1, min(5, len(raw))) if raw[i] & 0xC0 != 0x80)
+    return position - 1 + next(ends, len(raw) if len(raw) < 5 else 1)  # the end, or no UTF-8
+
+
+def blocks(file: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset, bytes) of blocks of at most `size` bytes, cut as `raw_lines` cuts lines."""
+    position, rest = 0, b""
+    while raw := rest + file.read(size - len(rest)):
+        cut = _last_cut(raw) if len(raw) == size else len(raw)
+        yield position, raw[:cut]
+        position, rest = position + cut, raw[cut:]
+
+
+def text_lines(
+    raw: bytes, *, where: str, strict: bool, problems: collections.Counter, offset: int = 0
+) -> list[str]:
+    """Splits the bytes of a document, from `offset` on, into its non-empty lines, stripped."""
+    if offset == 0:
+        refuse_other_encodings(raw, where)
+        raw = raw.removeprefix(_BYTE_ORDER_MARK)
+    text = decode_line(raw, where=where, offset=offset, strict=strict, problems=problems)
     return [line for line in map(str.strip, text.split("\n")) if line]
 
 

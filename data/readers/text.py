@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import collections
+import math
+import os
 from collections.abc import Iterator
 
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 
+# Longer lines are read in pieces. Of a range that a document fills from end to end, see TextCorpus.
+_LONGEST_LINE = 1 << 20
+
 
 class TextCorpus(Corpus):
-    """Text files in which a blank line ends a document, as ELECTRA expects them."""
+    """Text files in which a blank line ends a document, as ELECTRA expects them.
+
+    A range owns the documents whose preceding blank line it holds. Deciding by the blank line, not
+    by the document's own first byte, lets a range start reading at its own first byte without
+    looking back. The file's first document belongs to the first range.
+
+    Where documents are divided, none is read further than the end of the range after its own: a
+    range in which no blank line begins takes what follows it, to the next blank line or the end of
+    the range after it. Compressed files, which have no ranges, are divided by size.
+    """
 
     range_bytes = 16 << 20
 
@@ -19,43 +33,74 @@ class TextCorpus(Corpus):
             yield from base.byte_ranges(name, path, self.range_bytes)
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields the unit's documents; a range owns those whose preceding blank line it holds.
-
-        Deciding by the blank line, not by the document's own first byte, lets a range start
-        reading at its own first byte without looking back. The file's first document belongs to
-        the first range.
-        """
-        lines: list[str] = []
-        first = 0
-        inside = unit.start == 0
+        """Yields the unit's documents, see the class."""
+        longest = _LONGEST_LINE if self.divides else -1
+        stop = math.inf  # where a document is cut that goes on
         with base.readable_file(unit.path) as file:
-            for offset, raw in base.raw_lines(file, unit.path, unit.start):
-                if raw.strip():
-                    if inside:
-                        first = first if lines else offset
-                        line = base.decode_line(
-                            raw,
-                            where=unit.path,
-                            offset=offset,
-                            strict=self.strict,
-                            problems=problems,
-                        )
-                        lines += [line] if line else []
-                    continue
-                if lines:
-                    yield Document(f"{unit.name}:{first}", lines)
-                    lines = []
-                if 0 <= unit.end <= offset:
+            lines = base.raw_lines(file, unit.path, unit.start, longest)
+            if unit.start > 0 and not self._skip_to_blank(lines, unit.end):
+                # Without a blank line: the document before fills the range.
+                if not self.divides or unit.end >= os.path.getsize(unit.path):
                     return
-                inside = True
+                start = base.cut_after(unit.path, unit.end, longest)
+                file.seek(start - 1)
+                inside = file.read(1) != b"\n"  # then what is left of the line is no blank one
+                lines = base.lines_from(file, unit.path, start, longest, inside)
+            if self.divides and unit.end >= 0:
+                stop = 2 * unit.end - unit.start
+                past = stop >= os.path.getsize(unit.path)
+                stop = math.inf if past else base.cut_after(unit.path, stop, longest)
+            yield from self._documents(lines, unit, stop, problems)
+
+    @staticmethod
+    def _skip_to_blank(lines: Iterator[tuple[int, bytes]], end: int) -> bool:
+        """Reads up to the first blank line; whether there is one before `end`."""
+        for offset, raw in lines:
+            if offset >= end:
+                return False
+            if not raw.strip():
+                return True
+        return False
+
+    def _documents(
+        self,
+        raw_lines: Iterator[tuple[int, bytes]],
+        unit: Unit,
+        stop: float,
+        problems: collections.Counter,
+    ) -> Iterator[Document]:
+        """Yields documents up to the first blank line after the unit's end, or to `stop`."""
+        lines: list[str] = []
+        first = size = 0
+        for offset, raw in raw_lines:
+            if offset + len(raw) > stop:
+                raw = raw[: max(0, int(stop) - offset)]
+            if raw.strip():
+                first = first if lines else offset
+                line = base.decode_line(
+                    raw, where=unit.path, offset=offset, strict=self.strict, problems=problems
+                )
+                lines += [line] if line else []
+                size += len(raw)
+                if offset + len(raw) < stop and not self._is_full(unit, size):
+                    continue
+            if lines:
+                yield Document(f"{unit.name}:{first}", lines)
+                lines, size = [], 0
+            if offset + len(raw) >= stop or (not raw.strip() and 0 <= unit.end <= offset):
+                return
         if lines:
             yield Document(f"{unit.name}:{first}", lines)
 
+    def _is_full(self, unit: Unit, size: int) -> bool:
+        return self.divides and unit.end < 0 and size >= self.range_bytes
+
 
 class TextPerFileCorpus(Corpus):
-    """A folder of text files, each one document."""
+    """A folder of text files, each one document; of large files, each 16 MiB of text."""
 
     files_per_unit = 256
+    block_bytes = 16 << 20
 
     def _find_units(self) -> Iterator[Unit]:
         files = [name for name, _ in base.list_files(self.path)]
@@ -66,10 +111,15 @@ class TextPerFileCorpus(Corpus):
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields one document per file; files without text count as "empty_documents"."""
         for name, path in base.member_paths(unit):
+            empty = True
             with base.readable_file(path) as file:
-                raw = file.read()
-            lines = base.text_lines(raw, where=path, strict=self.strict, problems=problems)
-            if lines:
-                yield Document(name, lines)
-            else:
+                parts = base.blocks(file, self.block_bytes) if self.divides else [(0, file.read())]
+                for offset, raw in parts:
+                    lines = base.text_lines(
+                        raw, where=path, strict=self.strict, problems=problems, offset=offset
+                    )
+                    if lines:
+                        empty = False
+                        yield Document(name, lines)
+            if empty:
                 problems["empty_documents"] += 1

@@ -12,7 +12,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from data.corpus import CORPUS_FORMATS, open_corpus
+from data.corpus import CORPUS_FORMATS, Unit, open_corpus
+from data.readers import text
 from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
@@ -75,8 +76,8 @@ def test_text_ranges_give_the_whole_file_once(tmp_path, monkeypatch, range_bytes
 
 def test_text_per_file_is_one_document_per_file(tmp_path, monkeypatch):
     monkeypatch.setattr(TextPerFileCorpus, "files_per_unit", 2)
-    for name, text in {"c": "3\n\n3", "a": "1", "b": " \n", "d": "4"}.items():
-        (tmp_path / name).write_text(text)
+    for name, content in {"c": "3\n\n3", "a": "1", "b": " \n", "d": "4"}.items():
+        (tmp_path / name).write_text(content)
     problems = collections.Counter()
     corpus = open_corpus(str(tmp_path), "text_per_file")
     assert [unit.members for unit in corpus.units] == [("a", "b"), ("c", "d")]
@@ -298,3 +299,55 @@ def test_other_encodings_are_named(tmp_path, corpus_format, encoding):
     (tmp_path / "notes.txt").write_bytes("Some text.\n".encode(encoding))
     with pytest.raises(InputError, match=rf"notes\.txt must be UTF-8.*{encoding}"):
         open_corpus(str(tmp_path), corpus_format)
+
+
+# ---------------------------------------------------------------- documents and lines without end
+
+
+def without_space(documents):
+    """The text of documents, whatever they and their lines are cut into."""
+    return "".join("".join("".join(lines) for lines in documents).split())
+
+
+@pytest.mark.parametrize(
+    ("range_bytes", "longest"), [(5, 4), (8, 4), (20, 7), (50, 7), (50, 30), (200, 30)]
+)
+def test_what_is_divided_is_there_once_and_in_bounded_pieces(
+    tmp_path, monkeypatch, range_bytes, longest
+):
+    """Documents over several ranges, long lines, words longer than a piece, any blank lines."""
+    monkeypatch.setattr(text, "_LONGEST_LINE", longest)
+    monkeypatch.setattr(TextCorpus, "range_bytes", range_bytes)
+    generator = random.Random(range_bytes)
+    for trial in range(60):
+        parts = ["\n", "\n\n", "a b\n", "é ", " \n", "c", "dünn " * 3, "ไทย" * 4, " " * 9, "\ufeff"]
+        path = tmp_path / f"{trial}.txt"
+        path.write_text("x" + random_text(generator, parts), encoding="utf-8")
+        corpus = open_corpus(str(path), "text")
+        whole = TextCorpus(str(path))
+        whole.units = (Unit(path.name, str(path)),)
+        problems = collections.Counter()
+        documents = read(corpus, problems)
+        assert without_space(documents) == without_space(read(whole))
+        assert not problems
+        if range_bytes >= 50:
+            assert len(corpus.units) > 1
+        assert max(len(line.encode()) for lines in documents for line in lines) <= longest
+        for lines in documents:  # none over more than the range of its beginning and the next
+            assert len("".join(lines).encode()) <= 2 * range_bytes + longest
+
+
+@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_long_line_is_read_in_parts(tmp_path, monkeypatch, corpus_format, suffix):
+    monkeypatch.setattr(text, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(TextCorpus, "range_bytes", 1000)
+    monkeypatch.setattr(TextPerFileCorpus, "block_bytes", 1000)
+    words = [f"wört{i}" for i in range(2000)]
+    opener = gzip.open if suffix else open
+    with opener(tmp_path / f"line.txt{suffix}", "wb") as file:
+        file.write(" ".join(words).encode())
+    documents = read(open_corpus(str(tmp_path), corpus_format))
+    assert len(documents) > 10
+    assert " ".join(line for lines in documents for line in lines).split() == words
+    assert max(len("".join(lines).encode()) for lines in documents) <= 2200

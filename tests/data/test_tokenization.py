@@ -91,9 +91,10 @@ def test_shapes_types_and_batches(monkeypatch):
     assert (ids.dtype, splits.dtype) == (np.int32, np.int64)
     assert splits.shape == (len(LINES) + 1,)
     assert (splits[0], splits[-1]) == (0, len(ids))
-    monkeypatch.setattr("data.tokenization._LINES_PER_BATCH", 3)
-    for whole, parts in zip((ids, splits), tokenizer.tokenize(tuple(LINES))):
-        np.testing.assert_array_equal(whole, parts)
+    for limit, size in (("_LINES_PER_BATCH", 3), ("_CHARACTERS_PER_BATCH", 100)):
+        monkeypatch.setattr(tokenization, limit, size)
+        for whole, parts in zip((ids, splits), tokenizer.tokenize(tuple(LINES))):
+            np.testing.assert_array_equal(whole, parts)
     ids, splits = tokenizer.tokenize([])
     assert (ids.shape, splits.tolist()) == ((0,), [0])
     assert (ids.dtype, splits.dtype) == (np.int32, np.int64)
