@@ -5,7 +5,7 @@ BIN := .venv/bin
 QUICKSTART := runs/quickstart
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-avx2 test-slow test-perf lint clean
+.PHONY: quickstart test test-avx2 test-slow test-hostile test-perf lint clean
 
 # Reads real text that every machine has after installation (the documentation inside the installed
 # packages), pre-trains a small ConvBERT on it, and says what was learned; then fine-tunes it, and a
@@ -34,7 +34,7 @@ quickstart: .venv/installed
 
 # A module at a time to each of two workers, in the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow and not perf" -n 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not perf and not hostile" -n 2 --dist loadscope --no-loadscope-reorder
 
 # The same as on a CPU without AVX-512, whatever this one has: there TensorFlow computes bfloat16
 # without oneDNN.
@@ -42,10 +42,14 @@ AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
 test-avx2: .venv/installed-dev
 	$(AVX2) $(MAKE) test
 	$(AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
-	    -m "bfloat16 and not slow and not perf"
+	    -m "bfloat16 and not slow and not perf and not hostile"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope
+
+# Text and requests made to break the builder and served models; prints what became of each.
+test-hostile: .venv/installed-dev
+	$(BIN)/python -m pytest -m hostile -s
 
 # What XLA and oneDNN make of the code on a CPU with AVX-512.
 test-perf: .venv/installed-dev

@@ -1,6 +1,6 @@
 """Data building from hostile text: each corpus with the time and memory it took, and how it ended.
 
-python -m pytest tests/data/test_hostile_text.py -m slow -s     prints the table
+python -m pytest tests/data/test_hostile_text.py -m hostile -s     prints the table
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ print(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10)
 """
 
 
-@pytest.mark.slow  # needs ten minutes of two cores, 3 GiB of memory and 1 GiB of disk
+@pytest.mark.hostile  # needs ten minutes of two cores, 3 GiB of memory and 1 GiB of disk
 @pytest.mark.parametrize("name", CORPORA)
 def test_hostile_text_ends_in_bounded_time_and_memory(tmp_path, name):
     (tmp_path / "corpus.txt").write_bytes(CORPORA[name]())
