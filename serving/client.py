@@ -79,8 +79,7 @@ class Client:
             outputs = {name: value.numpy() for name, value in self._ask(**inputs).items()}
         except tf.errors.OpError as error:
             places = " to ".join(dict.fromkeys((batch[0].where, batch[-1].where)))
-            reason = str(error.message).splitlines()[0]
-            raise InputError(f"{places}: the model cannot answer ({reason})") from error
+            raise InputError(f"{places}: the model cannot answer ({_reason(error)})") from error
         return [
             {"id": record.id, **self._row({name: value[i] for name, value in outputs.items()})}
             for i, record in enumerate(batch)
@@ -128,6 +127,13 @@ def signature_for(folder: str, line: bytes, file_format: str | None = None) -> s
         if Inputs(item["inputs"], description["task"]).columns(keys)[WORD_LIST] in keys:
             return WORD_LIST
     return "serving_default"
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """The line of a message that says what is wrong, after those that say where in the graph."""
+    lines = str(error.message).splitlines()
+    where = ("Graph execution error", "Detected at node", "<stack traces")
+    return next((line for line in lines if line and not line.startswith(where)), "no reason")
 
 
 def _without_padding(
