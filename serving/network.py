@@ -101,7 +101,7 @@ def token_ids(
 def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:
     """Features whose use fails with a clear message where they are no features of a model."""
     ids = features["input_ids"]
-    expected = f"rows should be at most {longest} tokens long."
+    expected = f"`input_ids`: rows should be at most {longest} tokens long."
     checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]
     for name, bound in zip(FEATURES, bounds):
         value = features[name]

@@ -101,7 +101,8 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
     client = Client(saved["classification"])
 
     def fail(**inputs):
-        raise tf.errors.ResourceExhaustedError(None, None, "out of memory\nand more")
+        message = "Graph execution error:\n\nDetected at node a\nout of memory\nand more"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
 
     client._ask = fail
     with pytest.raises(InputError, match=r"line 0 to line 1: the model cannot .*\(out of memory\)"):
