@@ -1,6 +1,6 @@
 """Hostile requests to every signature: an answer or a clear error, in bounded time and memory.
 
-Prints a table; see it with `pytest -m slow -s tests/serving/test_hostile_requests.py`.
+Prints a table; see it with `pytest -m hostile -s tests/serving/test_hostile_requests.py`.
 """
 
 import json
