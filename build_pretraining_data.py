@@ -24,7 +24,8 @@ from absl import app, flags
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 from data import corpus
-from errors import InputError, main_with_clear_errors
+from data.build_options import BuildOptions
+from errors import InputError, main_with_clear_errors, require_flags
 
 _CORPUS = flags.DEFINE_string(
     "corpus", "", "File, folder or data set name of the text, as --corpus_format says."
@@ -73,13 +74,12 @@ def main(argv: list[str]) -> None:
     del argv
     named = {"vocab": _VOCAB.value}
     if _CORPUS_FORMAT.value not in ("tfds", "installed_documentation"):
+        require_flags(flags.FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
         named["corpus"] = _CORPUS.value
     for name, path in named.items():
         if path and not os.path.exists(path):
             raise InputError(f"--{name} {path}: there is no such file or folder")
-    from data import build  # TensorFlow: it takes seconds
-
-    options = build.BuildOptions(
+    options = BuildOptions(
         corpus=_CORPUS.value,
         corpus_format=_CORPUS_FORMAT.value,
         output_dir=_OUTPUT_DIR.value,
@@ -95,6 +95,8 @@ def main(argv: list[str]) -> None:
         max_undecodable_share=_MAX_UNDECODABLE_SHARE.value,
         num_processes=_NUM_PROCESSES.value,
     )
+    from data import build  # TensorFlow: it takes seconds
+
     build.build(options)
 
 

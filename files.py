@@ -47,7 +47,7 @@ def new_folder(path: str) -> Iterator[str]:
         InputError: there is something at `path` already; or an OSError in the block.
     """
     check_new_folder(path)
-    path = os.path.abspath(path)
+    path = os.path.realpath(path)  # of a link to an empty folder, what it leads to
     with _temporary(path) as temporary:
         os.makedirs(temporary)
         yield temporary

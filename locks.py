@@ -38,7 +38,7 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
     Raises:
         InputError: another command is at work there, or the lock cannot be written.
     """
-    path = os.path.abspath(folder) + ".lock" if beside else os.path.join(folder, LOCK_FILE)
+    path = os.path.realpath(folder) + ".lock" if beside else os.path.join(folder, LOCK_FILE)
     process, made = os.getpid(), files.missing_parents(path)
 
     def release() -> None:
@@ -108,7 +108,7 @@ def _take_over(path: str, content: bytes, folder: str) -> bool:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)  # of two that find it, one takes it
             still_there = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-            if not still_there or _owner(path) != owner:
+            if not still_there or (_owner(path) or {}) != owner:
                 return False
             file.write(content)
             file.truncate()
@@ -118,7 +118,7 @@ def _take_over(path: str, content: bytes, folder: str) -> bool:
 
 
 def _read_patiently(path: str) -> dict[str, Any] | None:
-    """What a lock says; None where there is none.
+    """What a lock says; None where there is none, nothing in one that is empty a second later.
 
     Raises:
         InputError: it says nothing, also a second later.
@@ -129,6 +129,8 @@ def _read_patiently(path: str) -> dict[str, Any] | None:
         if owner is not None:
             return owner
         if time.monotonic() > deadline:
+            if os.path.lexists(path) and not os.path.getsize(path):
+                return {}  # its writer was killed between two instructions
             raise InputError(
                 f"{path}: should say whose lock it is, but cannot be read: delete it if no other"
                 " command is at work in this folder"
@@ -152,6 +154,8 @@ def _owner(path: str) -> dict[str, Any] | None:
 
 def _is_left_behind(owner: dict[str, Any]) -> bool:
     """Whether the process is gone; of another machine's, nobody here can tell."""
+    if not owner:
+        return True
     if owner["host"] != socket.gethostname():
         return False
     if not files.is_running(owner["process"]):

@@ -30,6 +30,7 @@ from pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     RunSettings,
+    check_ranges,
     resolve_hparams,
     split_hparams,
 )
@@ -115,7 +116,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
     if command.continue_from is None:
         resolve_hparams(values, vocabulary.size)
     else:  # the others are the source's
-        replace_checked(PretrainingHParams(), values)
+        check_ranges(replace_checked(PretrainingHParams(), values))
         EncoderConfig.load(command.continue_from)
 
 

@@ -10,8 +10,14 @@ the model was trained on, but has its vocabulary. The baselines count DATA's tra
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
+import os
+
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -102,6 +108,9 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, NEEDED_FLAGS)
     data_dir, model_dir = FLAGS.data_dir, FLAGS.model_dir
+    for name in NEEDED_FLAGS:
+        if not os.path.isdir(FLAGS[name].value):
+            raise InputError(f"--{name} {FLAGS[name].value}: there is no such folder")
     step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, {}, {})
     vocabulary = check_vocabulary(data_dir, model_dir)

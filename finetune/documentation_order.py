@@ -12,6 +12,10 @@ Development passages are of entries that pre-training holds out. The folder hold
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import collections

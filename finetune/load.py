@@ -16,7 +16,7 @@ from model import EncoderConfig, build_encoder
 from pretrain.load import restore
 from pretrain.saved_settings import load_vocabulary
 from training.hyperparameters import field_names
-from training.model_directory import HPARAMS_FILE, TASK_FILE
+from training.model_directory import TASK_FILE, read_record
 
 
 class FineTuned(NamedTuple):
@@ -51,7 +51,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     path = os.path.join(model_dir, TASK_FILE)
     task = Task.from_json(read_json(path), path)
     config = EncoderConfig.load(model_dir)
-    record = read_json(os.path.join(model_dir, HPARAMS_FILE))
+    record = read_record(model_dir)
     saved = record.get("hparams", {})
     vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(FinetuningHParams) if name in saved}

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from data.vocabulary import Vocabulary
-from files import read_json
 from finetune.grid import grid_points
 from finetune.hparams import FinetuningHParams, RunSettings, check_model_names, resolve_hparams
 from finetune.task import Task
 from model import EncoderConfig
 from pretrain.saved_settings import load_vocabulary
-from training.model_directory import HPARAMS_FILE
+from training.model_directory import HPARAMS_FILE, read_record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +81,7 @@ def load_model(settings: Settings) -> tuple[EncoderConfig, Vocabulary]:
 
 def saved_hparams(model_dir: str) -> dict[str, Any]:
     """What the encoder was pre-trained with, as far as the model directory says it."""
-    path = os.path.join(model_dir, HPARAMS_FILE)
-    record = read_json(path) if os.path.exists(path) else {}
-    if "pretraining" in record.get("run_settings", {}):  # fine-tuned before
-        return record["run_settings"]["pretraining"]
-    return record.get("hparams", {})
+    if not os.path.exists(os.path.join(model_dir, HPARAMS_FILE)):
+        return {}
+    record = read_record(model_dir)
+    return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before

@@ -215,6 +215,28 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
         "max_seq_length",
         f"at most max_position_embeddings ({encoder.max_position_embeddings})",
     )
+    check_ranges(hparams)
+    if hparams.electra_objective and hparams.untied_generator and not hparams.uniform_generator:
+        try:
+            generator_config(hparams, encoder)
+        except InputError as error:
+            raise InputError(
+                f"`generator_hidden_size` {hparams.generator_hidden_size:g} does not fit the"
+                f" encoder: {error}"
+            ) from error
+
+
+def check_ranges(hparams: PretrainingHParams) -> None:
+    """Raises InputError for a value that is right with no encoder and no data; None is any."""
+
+    def check(condition: bool, name: str, expectation: str) -> None:
+        check_setting(hparams, condition, name, expectation)
+
+    def at_least(lowest: int, *names: str) -> None:
+        for name in names:
+            value = getattr(hparams, name)
+            check(value is None or value >= lowest, name, f"at least {lowest}")
+
     check(hparams.optimizer in ("adam", "lamb"), "optimizer", "adam or lamb")
     check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
     check(0 < hparams.mask_prob < 1, "mask_prob", "in (0, 1)")
@@ -225,30 +247,19 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
         f"at least 0 and at most 1 - mask_token_prob ({1 - hparams.mask_token_prob:g})",
     )
     check(hparams.temperature > 0, "temperature", "greater than 0")
-    for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
-        check(getattr(hparams, name) >= 1, name, "at least 1")
-    for name in ("learning_rate", "weight_decay_rate", "num_warmup_steps", "lr_decay_power"):
-        check(getattr(hparams, name) >= 0, name, "at least 0")
+    at_least(1, "num_train_steps", "train_batch_size", "max_seq_length")
+    at_least(0, "learning_rate", "weight_decay_rate", "num_warmup_steps", "lr_decay_power")
+    at_least(0, "gen_weight", "disc_weight")
     check(
         0 <= hparams.schedule_from_step < hparams.num_train_steps,
         "schedule_from_step",
         f"at least 0 and less than num_train_steps ({hparams.num_train_steps})",
     )
-    for name in ("gen_weight", "disc_weight"):
-        check(getattr(hparams, name) >= 0, name, "at least 0")
     check(0 <= hparams.seed < 2**31, "seed", "at least 0 and below 2^31")
     act, known = hparams.masked_lm_act, ", ".join(ACTIVATIONS)
     check(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
     inner = hparams.generator_intermediate_size
     check(inner is None or inner >= 1, "generator_intermediate_size", "at least 1 or null")
-    if hparams.electra_objective and hparams.untied_generator and not hparams.uniform_generator:
-        try:
-            generator_config(hparams, encoder)
-        except InputError as error:
-            raise InputError(
-                f"`generator_hidden_size` {hparams.generator_hidden_size:g} does not fit the"
-                f" encoder: {error}"
-            ) from error
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:

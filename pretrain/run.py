@@ -17,7 +17,6 @@ from data.input_pipeline import clear_read_errors, pretraining_dataset, record_f
 from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError
-from files import read_json
 from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate
@@ -37,7 +36,7 @@ from training.distribution import create_strategy
 from training.hyperparameters import replace_checked
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
-from training.model_directory import HPARAMS_FILE
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
 
 # What the progress bar and the picture show.
@@ -166,9 +165,9 @@ def check_start(
         checkpointing.latest_checkpoint(model_dir)
     if checkpointing.has_checkpoint(model_dir):
         if command.do_train:
-            record = read_json(os.path.join(model_dir, HPARAMS_FILE))
-            refuse_other_data(model_dir, record, command.data_dir)
+            refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
+    refuse_lost_checkpoints(model_dir)
     if command.continue_from is None:
         if hparams.schedule_from_step:
             raise InputError(
@@ -191,6 +190,21 @@ def check_start(
     )
 
 
+def refuse_lost_checkpoints(model_dir: str) -> None:
+    """Raises InputError where metrics tell of a checkpoint and there is none any more."""
+    rows = monitoring.read_metrics(model_dir)
+    if not rows or not os.path.exists(os.path.join(model_dir, HPARAMS_FILE)):
+        return
+    last, interval = rows[-1]["step"], read_record(model_dir)["run_settings"]
+    interval = interval.get("save_checkpoints_steps", last + 1)
+    if last > interval:  # at the interval itself it may have been killed before it saved
+        raise InputError(
+            f"{model_dir}: training came to step {last}, as {monitoring.METRICS_FILE} says, but"
+            f" there is no checkpoint in {CHECKPOINT_FOLDER}/. Restore them from a copy, choose"
+            f" another --model_dir, or delete {monitoring.METRICS_FILE} to begin again"
+        )
+
+
 def describe_hparams(
     command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary, start: Start | None
 ) -> dict[str, Any]:
@@ -202,8 +216,9 @@ def describe_hparams(
     if start is not None:
         described["continue_optimizer"] = "carried" if start.carries_optimizer else "fresh"
     elif checkpointing.has_checkpoint(model_dir):  # it was decided when the run began
-        saved = read_json(os.path.join(model_dir, HPARAMS_FILE)).get("hparams", {})
-        decided = command.continue_optimizer or saved.get("continue_optimizer")
+        decided = command.continue_optimizer or read_record(model_dir)["hparams"].get(
+            "continue_optimizer"
+        )
         described |= {"continue_optimizer": decided} if decided else {}
     return described
 

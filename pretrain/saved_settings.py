@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import files
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig
 from pretrain.hparams import PretrainingHParams
 from training.hyperparameters import replace_checked
-from training.model_directory import HPARAMS_FILE, TASK_FILE
+from training.model_directory import TASK_FILE, read_record
 
 
 def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
@@ -26,10 +25,7 @@ def is_fine_tuned(model_dir: str) -> bool:
 
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     """The hyper-parameters and the run settings a model directory was trained with."""
-    path = os.path.join(model_dir, HPARAMS_FILE)
-    if not os.path.exists(path):
-        raise InputError(f"{path}: there is no such file, so this is no model directory")
-    saved = files.read_json(path)
+    saved = read_record(model_dir)
     values = {
         name: value
         for name, value in saved["hparams"].items()

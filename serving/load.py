@@ -13,7 +13,6 @@ import tf_keras
 
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
-from files import read_json
 from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams, ignores_padding
 from finetune.load import load_fine_tuned
@@ -28,7 +27,7 @@ from pretrain.objectives import build_objective
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
 from training.checkpointing import latest_checkpoint
 from training.hyperparameters import check_setting
-from training.model_directory import HPARAMS_FILE
+from training.model_directory import read_record
 
 _TRAINED, _SAID = "as in training", "as told"  # where the length of rows is from
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
@@ -164,7 +163,7 @@ def _load_fine_tuned(model_dir: str, precision: str, max_seq_length: int | None)
 def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None) -> ServedModel:
     """Loads the encoder and, of the heads and the generator, what the checkpoint holds."""
     hparams, _ = load_hparams(model_dir)
-    record = read_json(os.path.join(model_dir, HPARAMS_FILE))
+    record = read_record(model_dir)
     config = EncoderConfig.load(model_dir)
     longest = config.max_position_embeddings
     converted, origin = record["run_settings"].get("converted"), _TRAINED

@@ -16,7 +16,7 @@ import files
 import locks
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from locks import locked
+from locks import LOCK_FILE, locked
 from model import EncoderConfig
 from tests.command_support import Command
 
@@ -93,7 +93,7 @@ def test_a_lock_of_a_running_process(tmp_path):
 
 HOLDING = """
 import sys, time
-from locks import locked
+from locks import LOCK_FILE, locked
 from tests.command_support import Command
 with locked(sys.argv[1]):
     print("begun", flush=True)
@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_no_half_lock(tmp_path):
 TAKING = """
 import sys, time
 from errors import InputError
-from locks import locked
+from locks import LOCK_FILE, locked
 from tests.command_support import Command
 print("ready", flush=True)
 sys.stdin.readline()
@@ -239,3 +239,19 @@ def test_the_commands_are_rejected(tmp_path):
         assert done.returncode == 1, command
         assert done.stderr.startswith(f"error: {folder}: another command is at work here"), command
     assert sorted(tmp_path.rglob("*")) == found
+
+
+def test_an_empty_lock_is_taken_over(tmp_path):
+    """As a process leaves it that is killed between creating and writing it."""
+    (tmp_path / LOCK_FILE).touch()
+    with locked(str(tmp_path)):
+        assert json.loads((tmp_path / LOCK_FILE).read_text())["process"] == os.getpid()
+    assert not (tmp_path / LOCK_FILE).exists()
+
+
+def test_a_link_has_the_lock_of_what_it_leads_to(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    with locked(str(tmp_path / "folder"), beside=True), pytest.raises(InputError):
+        with locked(str(tmp_path / "link"), beside=True):
+            pass

@@ -167,6 +167,25 @@ def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_p
             assert after[path] == content
 
 
+def test_checkpoints_that_are_all_gone_are_missed(data_dir, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "m")
+    for path in (tmp_path / "m" / "checkpoints").iterdir():
+        path.unlink()
+    before = contents(tmp_path / "m")
+    with pytest.raises(InputError, match="came to step 12"):
+        run(data_dir, tmp_path / "m")
+    assert contents(tmp_path / "m") == before
+
+
+@pytest.mark.parametrize("damaged", ['{"hparams": 3}', "{}", "["])
+def test_a_damaged_record_of_settings_is_named(data_dir, trained, tmp_path, damaged):
+    shutil.copytree(trained, tmp_path / "m")
+    (tmp_path / "m" / "hparams.json").write_text(damaged)
+    for options in ({}, {"do_train": False, "do_eval": True}):
+        with pytest.raises(InputError, match=r"hparams\.json"):
+            run(data_dir, tmp_path / "m", **options)
+
+
 @pytest.mark.parametrize("name", ["model.ckpt-12.index", "checkpoint"])
 def test_another_configuration_is_refused_before_a_damaged_checkpoint(
     name, data_dir, trained, tmp_path

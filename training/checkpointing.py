@@ -16,7 +16,7 @@ import files
 from errors import InputError, TrainingStopped, reason
 from training import checkpoint_files
 from training.hyperparameters import differences
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
@@ -180,7 +180,7 @@ def check_run(
         before: what runs did before some settings existed, whose records lack them.
     """
     if has_checkpoint(model_dir):
-        saved = files.read_json(os.path.join(model_dir, HPARAMS_FILE)).get("hparams", {})
+        saved = read_record(model_dir)["hparams"]
         refuse_other_run(model_dir, {**(before or {}), **saved}, hparams, advice)
 
 

@@ -1,5 +1,32 @@
-"""Names of what a model directory holds. Needs no TensorFlow."""
+"""Names of what a model directory holds, and its record of settings. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import files
+from errors import InputError
 
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"
 TASK_FILE = "task.json"  # of a fine-tuned model
+
+
+def read_record(model_dir: str) -> dict[str, Any]:
+    """What `hparams.json` says: "hparams", "run_settings" and more.
+
+    Raises:
+        InputError: there is no such file, or it holds something else.
+    """
+    path = os.path.join(model_dir, HPARAMS_FILE)
+    if not os.path.exists(path):
+        raise InputError(f"{path}: there is no such file, so this is no model directory")
+    record = {"run_settings": {}, **files.read_json(path)}
+    for name in ("hparams", "run_settings"):
+        if not isinstance(record.get(name), dict) or (name == "hparams" and not record[name]):
+            raise InputError(
+                f"{path}: `{name}` should be an object of settings, so the file is damaged."
+                f" Received: {record.get(name)!r}"
+            )
+    return record
