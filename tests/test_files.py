@@ -179,7 +179,6 @@ def test_a_link_to_an_empty_folder_stays_one(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
     with files.new_folder(str(tmp_path / "link")) as folder:
-        with open(os.path.join(folder, "a"), "w") as file:
-            file.write("x")
+        files.write_text(os.path.join(folder, "a"), "x")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "folder" / "a").read_text() == "x"
