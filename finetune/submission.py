@@ -45,7 +45,7 @@ class ServerFile:
         split: of the task.
         lines: examples of the official test set.
         labels: the server's names; () for STS-B, whose predictions are numbers.
-        filler: what fills the file where the task was not run: the commonest label of the training
+        filler: what fills the file where the task was not run: the most frequent label of the training
             set, for STS-B the mean of its scores. MNLI's and QNLI's labels are equally common.
     """
 
@@ -81,7 +81,7 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
 
     Args:
         output_dir: of run_finetuning.py.
-        fill_missing: whether files of what was not run are filled with the commonest label, for
+        fill_missing: whether files of what was not run are filled with the most frequent label, for
             their score means nothing; else they are missing from the archive, and named.
 
     Returns:
