@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 from errors import InputError, reason
-from serving.description import read_description
-from serving.records import WORD_LIST, Inputs, Record
+from serving.description import inputs_of, read_description
+from serving.records import WORD_LIST, Record
 from serving.signature import described
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
@@ -35,14 +35,8 @@ class Client:
 
     def __init__(self, folder: str, signature: str = "serving_default"):
         self.description = read_description(folder)
-        signatures = self.description["signatures"]
-        asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
-        if signature not in asked:
-            raise InputError(
-                f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
-            )
-        self.inputs = Inputs(signatures[signature]["inputs"], self.description["task"])
-        self._outputs = signatures[signature]["outputs"]
+        self.inputs = inputs_of(self.description, signature)
+        self._outputs = self.description["signatures"][signature]["outputs"]
         try:
             self._model = tf.saved_model.load(folder)
         except (OSError, tf.errors.OpError) as error:

@@ -25,6 +25,21 @@ def read_description(folder: str) -> dict[str, Any]:
     return description
 
 
+def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
+    """What a signature of a described model takes.
+
+    Raises:
+        InputError: there is no such signature, or it takes no text.
+    """
+    signatures = description["signatures"]
+    asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
+    if signature not in asked:
+        raise InputError(
+            f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
+        )
+    return Inputs(signatures[signature]["inputs"], description["task"])
+
+
 def signature_for(folder: str, line: bytes, file_format: str | None = None) -> str:
     """The signature that rows like this line are meant for: `words` for lists of words.
 

@@ -32,11 +32,12 @@ from absl import app, flags
 
 from errors import InputError, main_with_clear_errors
 from files import replacing
-from serving.description import read_description, signature_for
+from serving.description import inputs_of, read_description, signature_for
 from serving.lines import STANDARD, Lines
 from serving.records import (
     FORMATS,
     Record,
+    checked_encoding,
     extension_format,
     first_item,
     is_array,
@@ -144,23 +145,26 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     check_output()
-    read_description(FLAGS.model)
+    description = read_description(FLAGS.model)
+    if FLAGS.signature:
+        inputs_of(description, FLAGS.signature)  # before rows are waited for
     with Lines(FLAGS.input) as source, opened_output() as write:
-        from serving.client import Client  # TensorFlow: it takes seconds
-
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
-        lines = source.read(before_waiting=answers.flush)
+        lines = checked_encoding(source.name, source.read(before_waiting=answers.flush))
         begin, sample = _beginning(lines)
         lines = itertools.chain(begin, lines)
         file_format = FLAGS.format or extension_format(FLAGS.input)
         signature = FLAGS.signature or signature_for(FLAGS.model, sample, file_format)
-        client = answers.client = Client(FLAGS.model, signature)
+        inputs = inputs_of(description, signature)
         refused = answers.refuse if FLAGS.skip_errors else None
-        for record in read_records(
-            source.name, lines, client.inputs, FLAGS.format, FLAGS.header, refused
-        ):
+        records = read_records(source.name, lines, inputs, FLAGS.format, FLAGS.header, refused)
+        first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
+        from serving.client import Client  # TensorFlow: it takes seconds
+
+        answers.client = Client(FLAGS.model, signature)
+        for record in itertools.chain(first, records):
             answers.add(record)
         answers.flush()
     answers.check()

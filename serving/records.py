@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from errors import InputError
 from finetune.readers.conll import read_conll, read_conllu
-from finetune.readers.lines import read_lines
+from finetune.readers.lines import marked_encoding, read_lines
 from finetune.readers.tables import Column, Row, parse_json_row, read_table
 
 FORMATS = ("lines", "tsv", "csv", "jsonl", "json", "conll", "conllu")
@@ -88,9 +88,14 @@ class Inputs:
         column = self._columns.get("words")
         return column if isinstance(column, int) else 0
 
+    @property
+    def tagging(self) -> bool:
+        """Whether the task is one of tags, so that a file may hold a word per line."""
+        return "words" in self._columns
+
     def is_conll(self, line: bytes) -> bool:
         """Whether the first line of a file given to a tagger is one word of a CoNLL file."""
-        if "words" not in self._columns:
+        if not self.tagging:
             return False
         fields = line.decode("utf-8", "replace").split()
         column = self._columns["tags"] if isinstance(self._columns["tags"], int) else -1
@@ -142,6 +147,21 @@ def is_array(line: bytes) -> bool:
     return _ARRAY.match(line) is not None
 
 
+def checked_encoding(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a file, in which those of UTF-16 or UTF-32 would not be found.
+
+    Raises:
+        InputError: it begins with the byte order mark of one of these.
+    """
+    for number, line in enumerate(lines):
+        if number == 0 and (encoding := marked_encoding(line)):
+            raise InputError(
+                f"{path}: the rows should be text in UTF-8. Received: the byte order mark of"
+                f" {encoding}"
+            )
+        yield line
+
+
 def read_records(
     path: str,
     lines: Iterable[bytes],
@@ -166,8 +186,9 @@ def read_records(
 
     Raises:
         InputError: a row that is not as it should be, or no rows at all can be found so; names
-            the line.
+            the line. Or the file is in UTF-16 or UTF-32.
     """
+    lines = checked_encoding(path, lines)
     lines = (line.decode("utf-8", "replace").encode() for line in lines)
     begin = through_first(lines, bytes.strip)
     if not begin:
@@ -215,19 +236,43 @@ def _read_texts(
     inputs: Inputs,
     refuse: Callable[[InputError], None] | None,
 ) -> Iterator[Row]:
-    """With `refuse`, the format is a guess, which JSON objects contradict."""
+    """With `refuse`, the format is a guess, which JSON objects or sentences of words contradict."""
     if len(inputs.names) != 1 or inputs.names == [WORD_LIST]:
         raise InputError(
             f"{path}: lines hold one text each, but {', '.join(inputs.names)} are wanted; use tsv,"
             " csv or jsonl"
         )
-    for number, line in read_lines(path, source=source):
+    texts = read_lines(path, source=source)
+    if refuse and inputs.tagging:
+        texts = _without_sentences(path, texts)
+    for number, line in texts:
         where = f"{path}, line {number}"
         if refuse and json_keys(line.encode()):
             sentence = "should be a text, as the first line is one, but is a JSON object"
             refuse(InputError(f"{where}: {sentence}; say --format jsonl, or lines"))
             continue
         yield where, {inputs.names[0]: line}
+
+
+def _without_sentences(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yields the numbered lines; raises InputError where blank ones end sentences, as in CoNLL.
+
+    That is, where a line follows after a blank one, or all lines before it have as many columns.
+    """
+    widths, count, blank = set(), 0, 0
+    for number, line in lines:
+        width = len(line.split())
+        if not width and count:
+            blank = blank or number
+        if blank and (width or (count > 1 and len(widths) == 1 and max(widths) > 1)):
+            raise InputError(
+                f"{path}, line {blank}: a blank line ends a sentence in a CoNLL file; say --format"
+                " conll, conllu, or lines. Received: no format, and lines before the blank one"
+            )
+        if width:
+            widths.add(width)
+            count += 1
+        yield number, line
 
 
 def _read_objects(

@@ -36,8 +36,13 @@ def folder(tmp_path_factory):
         (folder / name / "vocab.txt").write_text(VOCABULARY)
     EncoderConfig(vocab_size=7).save(str(folder / "model"))
     (folder / "exported" / "assets.extra").mkdir(parents=True)
-    description = {key: {} for key in ("kind", "labels", "task", "signatures")}
+    description = {"kind": {}, "labels": {}, "task": None}
+    description["signatures"] = {"serving_default": {"inputs": {"text": {}}, "outputs": {}}}
     (folder / "exported" / "assets.extra" / "model.json").write_text(json.dumps(description))
+    (folder / "wrong.csv").write_text("txt,label\na,b\n")
+    (folder / "wrong.txt").write_text("{'text': 'a'}\n")
+    (folder / "wrong.jsonl").write_text('{"txt": "a"}\n')
+    (folder / "utf16.txt").write_bytes("a film\n".encode("utf-16"))
     task = {"kind": "classification", "files": {"train": "train.csv", "dev": "dev.csv"}}
     task["columns"] = {"text_a": "text", "label": "label"}
     for name, header in (("task", "text,label"), ("other", "words,label")):
@@ -51,6 +56,7 @@ def folder(tmp_path_factory):
 PRETRAIN = ["run_pretraining.py", "--data_dir={}/data", "--model_name=m"]
 FINETUNE = ["run_finetuning.py", "--model_dir={}/model", "--task={}/task/task.json"]
 OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json"]
+PREDICT = ["-m", "serving.predict", "--model={}/exported"]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,11 @@ OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json
         (["export_savedmodel.py", "--model_dir={}/none", "--output_dir={}/o"], "none"),
         (["-m", "serving.predict", "--model={}/none", "--input={}/task/dev.csv"], "none"),
         (["-m", "serving.predict", "--model={}/exported", "--input={}/none.csv"], "none.csv"),
+        ([*PREDICT, "--input={}/wrong.csv"], "wrong.csv, line 1"),
+        ([*PREDICT, "--input={}/wrong.txt"], "wrong.txt: the first line"),
+        ([*PREDICT, "--input={}/wrong.jsonl"], "wrong.jsonl, line 1"),
+        ([*PREDICT, "--input={}/utf16.txt"], "UTF-16"),
+        ([*PREDICT, "--input={}/task/dev.csv", "--signature=none"], "--signature"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0].lstrip("-") or value[1],
 )
@@ -91,6 +102,7 @@ def test_an_error_comes_before_tensorflow(folder, command, named):
         [sys.executable, "-c", RUN, *command], cwd=ROOT, capture_output=True, text=True
     )
     assert done.stdout.split()[:2] == ["1", "False"], done.stderr
-    assert done.stderr.startswith("error: ")
-    assert named in done.stderr
+    last = done.stderr.splitlines()[-1]  # there may be a progress bar before it
+    assert last.startswith("error: ")
+    assert named in last
     assert sorted(folder.rglob("*")) == before

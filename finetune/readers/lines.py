@@ -76,6 +76,11 @@ def read_object(path: str) -> dict[str, Any]:
         raise InputError(f"{path}: not JSON that can be read (brackets are too deep)") from error
 
 
+def marked_encoding(head: bytes) -> str | None:
+    """UTF-16 or UTF-32, where the first bytes of a file are the byte order mark of one."""
+    return next((name for mark, name in _ENCODINGS.items() if head.startswith(mark)), None)
+
+
 def _lines(path: str) -> Iterator[bytes]:
     """The lines of a file, in UTF-8 or wrongly so."""
     try:
@@ -88,9 +93,8 @@ def _lines(path: str) -> Iterator[bytes]:
 
 def _encoding(path: str, head: bytes) -> str | None:
     """UTF-16 or UTF-32 by the byte order mark, None for UTF-8; refuses what is no text."""
-    for mark, encoding in _ENCODINGS.items():
-        if head.startswith(mark):
-            return encoding
+    if encoding := marked_encoding(head):
+        return encoding
     for beginning, what in _NO_TEXT.items():
         if head.startswith(beginning):
             raise InputError(f"{path}: the file should be text in UTF-8. Received: {what}")

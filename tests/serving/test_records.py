@@ -171,6 +171,38 @@ def test_what_looks_like_another_format_is_no_text(inputs, line):
     assert values(inputs, line, "lines") == [(line.decode().strip(),)]
 
 
+@pytest.mark.parametrize("file_format", [None, "lines", "csv", "jsonl", "json"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("path", ["my.txt", "my.csv", "standard input"])
+def test_other_encodings_are_named(path, encoding, file_format):
+    for order in ("le", "be"):
+        content = "\ufefftext,id\na,b\n".encode(f"{encoding}-{order}")
+        with pytest.raises(InputError, match=f"{path}: .*{encoding.upper()}"):
+            read(SINGLE, content, file_format, path=path)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("The DT B-NP\ndog NN I-NP\n\nA DT B\n", 3),
+        ("The DT\ndog NN\n\n", 3),  # columns, and the end of their sentence
+        ("The city\nwho was born?\n \nA\n", 3),
+    ],
+)
+def test_sentences_of_words_contradict_a_guess_of_lines(content, line):
+    lines = content.encode().splitlines(keepends=True)
+    for refused in (None, lambda *_: None):  # which --skip_errors does not answer
+        with pytest.raises(InputError, match=rf"my\.txt, line {line}: .*--format"):
+            list(read_records("my.txt", lines, TAGGED, refused=refused))
+    expected = [(text,) for text in content.splitlines()]
+    assert values(TAGGED, content, "lines") == values(SINGLE, content) == expected
+
+
+def test_blank_lines_around_the_texts_of_a_tagger():
+    content = "\nthe city\nwho was born?\n\n\n"
+    assert len(read(TAGGED, content)) == 5
+
+
 def test_json_arrays():
     content = '\ufeff[\n {"review": "a", "id": 7},\n\n {"review": "b]"}\n]\n'
     records = read(SINGLE, content, path="my.json")
