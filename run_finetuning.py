@@ -74,7 +74,7 @@ flags.DEFINE_enum(
     "glue_submission",
     None,
     ["available", "filled"],
-    "Write submission.zip for the GLUE server; `filled`: with the most frequent label where not run.",
+    "Write submission.zip for the GLUE server; `filled`: the most frequent label where not run.",
 )
 
 

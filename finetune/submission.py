@@ -45,7 +45,7 @@ class ServerFile:
         split: of the task.
         lines: examples of the official test set.
         labels: the server's names; () for STS-B, whose predictions are numbers.
-        filler: what fills the file where the task was not run: the most frequent label of the training
+        filler: fills the file where the task was not run: the most frequent label of the training
             set, for STS-B the mean of its scores. MNLI's and QNLI's labels are equally common.
     """
 
