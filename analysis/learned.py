@@ -26,7 +26,7 @@ from absl import app, flags
 from analysis.guesses import BigramGuesser, hidden_weights, score_guesses
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
 from errors import InputError, main_with_clear_errors, require_flags
-from pretrain.evaluation import HeldoutBatches, check_vocabulary, is_own_data, read_settings
+from pretrain.evaluation import HeldoutBatches, check_vocabulary, describe_data, read_settings
 from pretrain.load import load_objective
 from training import checkpointing, metrics
 from training.distribution import create_strategy
@@ -123,8 +123,7 @@ def main(argv: list[str]) -> None:
     guesser = count_training_text(data_dir, vocabulary.size, hparams.max_seq_length)
     never_masked = [vocabulary.ids[t] for t in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
     baselines = score_guesses(guesser, batches, vocabulary.mask_id, never_masked)
-    whose = "" if is_own_data(data_dir, model_dir) else ", which the model was not trained on"
-    print(f"\nHeld-out text of {data_dir}{whose}, step {step}")
+    print(f"\nHeld-out text of {data_dir}, {describe_data(data_dir, model_dir)}, step {step}")
     chosen = sum(int(batch["masked_lm_weights"].sum()) for batch in batches)
     hidden = sum(int(hidden_weights(b, vocabulary.mask_id).sum()) for b in batches)
     print_table(score_model(objective, batches, vocabulary.mask_id), baselines, hidden, chosen)

@@ -266,13 +266,15 @@ def _finish(
     splits = {split: collections.Counter() for split in shard_settings.splits}
     problems = _problems_so_far(work)
     record_files: dict[str, dict[str, int]] = {}
+    worst = None
     for index in range(shard_settings.num_shards):
         counts = files.read_json(os.path.join(work, f"shard-{index:05d}.json"))
         for split in splits:
             splits[split].update(counts["splits"][split])
         record_files |= counts["files"]
+        worst = shards.worse_unit(worst, counts.get("worst_unit"))  # earlier builds name none
     if "rules" in settings:  # the shards of earlier builds do not count characters
-        _refuse_undecodable(options, splits, problems)
+        _refuse_undecodable(options, splits, problems, worst)
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
         raise InputError(
@@ -303,17 +305,29 @@ def _finish(
 
 
 def _refuse_undecodable(
-    options: BuildOptions, splits: dict[str, collections.Counter], problems: collections.Counter
+    options: BuildOptions,
+    splits: dict[str, collections.Counter],
+    problems: collections.Counter,
+    worst: dict[str, Any] | None,
 ) -> None:
     """Refuses what is hardly text; the shards stay, for the same command with another share."""
-    replaced = problems["undecodable_bytes"]
     characters = sum(counts["characters"] for counts in splits.values())
-    if replaced > options.max_undecodable_share * characters:
-        raise InputError(
-            f"{options.corpus} should be UTF-8 text with at most {options.max_undecodable_share:g} "
-            f"undecodable bytes for each character (--max_undecodable_share): it is in another "
-            f"encoding, or no text. Received: {replaced:,} such bytes, {characters:,} characters"
-        )
+    judged = [(options.corpus, problems["undecodable_bytes"], characters)]
+    unit, named = ("", 0, 0), ""
+    if worst is not None:
+        unit = (worst["path"], worst["undecodable_bytes"], worst["characters"])
+        judged += [unit] if worst["bytes"] >= shards.JUDGED_BYTES else []
+        named = f"; the largest share is in {unit[0]}: {unit[1]:,} in {unit[2]:,} characters"
+    for path, replaced, size in judged:
+        if replaced > options.max_undecodable_share * size:
+            raise InputError(
+                f"{path} should be UTF-8 text with at most {options.max_undecodable_share:g} "
+                "undecodable bytes for each character (--max_undecodable_share): it is in another "
+                f"encoding, or no text. Received: {replaced:,} such bytes, {size:,} characters"
+                f"{named if path != unit[0] else ''}"
+            )
+    if named:
+        _warn(f"{judged[0][1]:,} bytes are not UTF-8 and were replaced{named}")
 
 
 def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> None:

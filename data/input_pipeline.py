@@ -14,7 +14,9 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -34,20 +36,42 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
 
     Raises:
         InputError: there are none; or one that the folder's manifest lists is missing or of another
-            size. Folders without a manifest are not compared.
+            size. Without a manifest: one is missing of the N that `-of-N` in their names counts.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
     files = sorted(file for file in tf.io.gfile.glob(pattern) if ".tmp-" not in file)
     if not files:
         raise InputError(f"{pattern}: no record files; build_pretraining_data.py makes them")
-    _check_listed_files(data_dir, split)
+    content = manifest.read_manifest(data_dir)
+    if content is None:
+        _check_numbered_files(files)
+    else:
+        _check_listed_files(data_dir, split, content)
     return files
 
 
-def _check_listed_files(data_dir: str, split: str) -> None:
+def _check_numbered_files(files: Sequence[str]) -> None:
+    """Raises InputError where one is missing of the files that are named NAME-0-of-N, and so on."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for file in files:
+        if match := re.fullmatch(r"(.*-)(\d+)-of-(\d+)", file, re.DOTALL):
+            found.setdefault((match[1], match[3]), set()).add(match[2])
+    for (beginning, total), numbers in found.items():
+        there = {int(number) for number in numbers}
+        missing = next((i for i in range(int(total)) if i not in there), None)
+        if missing is not None:
+            # ELECTRA's numbers have no zeros in front.
+            padded = any(len(text) > 1 and text[0] == "0" for text in (total, *numbers))
+            number = str(missing).zfill(len(total) if padded else 1)
+            raise InputError(
+                f"{beginning}{number}-of-{total} is missing: the folder should hold the "
+                f"{int(total):,} files that their names count. Received: {len(there):,} files"
+            )
+
+
+def _check_listed_files(data_dir: str, split: str, content: dict[str, Any]) -> None:
     """Raises InputError where a record file is not as the folder's manifest lists it."""
-    content = manifest.read_manifest(data_dir)
-    for name, entry in (content or {}).get("files", {}).items():
+    for name, entry in content.get("files", {}).items():
         path = os.path.join(data_dir, name)
         if name.startswith(f"{SPLITS[split]}/") and manifest.listed_records(path, content) is None:
             raise InputError(

@@ -29,6 +29,7 @@ from data.vocabulary import Vocabulary
 _TOKENIZE_CHARACTERS = 1 << 20
 _ENCODE_EXAMPLES = 2048
 DIGEST_BYTES = 64 << 10
+JUDGED_BYTES = 64_000  # from this size on, a file may be refused by itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,17 +192,18 @@ def build_shard(
     Returns:
         `splits`: counts of documents, lines, tokens, tokens_kept, unknown_tokens, examples and
         padding positions per split; `problems`: the reader's counts; `files`: records and bytes
-        of each file.
+        of each file; `worst_unit`, where there are undecodable bytes: see `worse_unit`.
 
     Raises:
         InputError: unreadable text, or a file that cannot be written.
     """
     shard = _Shard(settings)
     problems: collections.Counter = collections.Counter()
+    undecodable = _UndecodableBytes()
     for unit_index, unit in units:
         generator = random.Random(f"examples {settings.seed} {unit_index}")
         planner = ExamplePlanner(settings.max_seq_length, generator)
-        for documents in _batches(corpus.documents(unit, problems)):
+        for documents in _batches(undecodable.counted(corpus, unit, problems)):
             shard.add(documents, tokenizer, planner)
         unit_done(unit)
 
@@ -213,7 +215,58 @@ def build_shard(
         count, size = records.write_record_file(os.path.join(folder, name), encoded)
         files[name] = {"records": count, "bytes": size}
     splits = {split: dict(sorted(counts.items())) for split, counts in shard.counts.items()}
-    return {"splits": splits, "problems": dict(sorted(problems.items())), "files": files}
+    counts = {"splits": splits, "problems": dict(sorted(problems.items())), "files": files}
+    return counts | ({"worst_unit": undecodable.worst} if undecodable.worst else {})
+
+
+class _UndecodableBytes:
+    """Finds the file with the largest share of undecodable bytes while documents are read.
+
+    Attributes:
+        worst: see `worse_unit`; None where every byte was decoded. A large file is cut into units,
+            and each counts as one file here.
+    """
+
+    def __init__(self) -> None:
+        self.worst: dict[str, Any] | None = None
+
+    def counted(
+        self, corpus: Corpus, unit: Unit, problems: collections.Counter
+    ) -> Iterator[Document]:
+        """Yields the documents of a unit."""
+        paths = dict(member_paths(unit))  # whose documents have the names of their files
+        found: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+        before = problems["undecodable_bytes"]
+        for document in corpus.documents(unit, problems):
+            replaced = problems["undecodable_bytes"] - before
+            before += replaced
+            found[paths.get(document.name, unit.path)].update(
+                undecodable_bytes=replaced, characters=sum(map(len, document.lines))
+            )
+            yield document
+        for path, counts in found.items():
+            if counts["undecodable_bytes"]:
+                size = os.path.getsize(path) if path in paths.values() else unit_bytes(unit)
+                self.worst = worse_unit(self.worst, {"path": path, "bytes": size, **counts})
+
+
+def worse_unit(
+    first: dict[str, Any] | None, second: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Of two files, the one with more undecodable bytes for each character.
+
+    Each is `path`, `bytes`, `undecodable_bytes` and `characters`, or None for no file. Files of
+    `JUDGED_BYTES` come before smaller ones, which may be odd by chance.
+    """
+    if first is None or second is None:
+        return first or second
+    return max(
+        (first, second),
+        key=lambda unit: (
+            unit["bytes"] >= JUDGED_BYTES,
+            unit["undecodable_bytes"] / max(1, unit["characters"]),
+        ),
+    )
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:

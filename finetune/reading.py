@@ -18,6 +18,7 @@ from finetune.readers.tables import Row
 from finetune.task import Example, QuestionExample, TaggedExample, Task, TextExample
 
 _DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
+_LABELS_SHOWN = 40  # of those that are collected
 
 
 def split_path(task: Task, data_dir: str, split: str) -> str:
@@ -395,6 +396,8 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
     ordered = sorted(
         found, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)
     )
-    counted = ", ".join(f"{name} {found[name]:,}" for name in ordered)
+    counted = ", ".join(f"{name} {found[name]:,}" for name in ordered[:_LABELS_SHOWN])
+    if len(ordered) > _LABELS_SHOWN:
+        counted += f", ... and {len(ordered) - _LABELS_SHOWN:,} more"
     print(f"{task.name} labels, collected from {task.train}: {counted}", file=sys.stderr)
     return dataclasses.replace(task, labels=tuple(ordered))

@@ -102,6 +102,35 @@ def is_own_data(data_dir: str, model_dir: str) -> bool:
     return folder is not None and os.path.realpath(folder) == os.path.realpath(data_dir)
 
 
+def describe_data(data_dir: str, model_dir: str) -> str:
+    """What a data folder is to the model, as a clause: "which the model was not trained on".
+
+    Warns where the held-out text may have been trained on: in data of the same corpus with another
+    seed or share, other documents are held out.
+    """
+    if is_own_data(data_dir, model_dir):
+        return "the model's own data"
+    record = files.read_json(os.path.join(model_dir, HPARAMS_FILE))
+    run = record["run_settings"]
+    content = read_manifest(run["data_dir"]) if run.get("data_dir") else None
+    known = settings_digest(content) is not None
+    known = known and settings_digest(content) == record["hparams"].get("data")
+    trained_on = content["settings"].get("corpus_digest") if known else None
+    held_out_of = ((read_manifest(data_dir) or {}).get("settings") or {}).get("corpus_digest")
+    if None in (trained_on, held_out_of):
+        return "of which it is not known whether the model was trained on it"
+    if trained_on == held_out_of:
+        print(
+            f"warning: {data_dir} was built from the corpus that {model_dir} was trained on, with"
+            " other settings: the model may have been trained on its held-out text",
+            file=sys.stderr,
+        )
+        return "of the corpus that the model was trained on"
+    if run.get("continue_from") or record["hparams"].get("continue_optimizer"):
+        return "which its last run was not trained on"
+    return "which the model was not trained on"
+
+
 def evaluate(
     model_dir: str, data_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> int:
@@ -146,10 +175,9 @@ def evaluate(
         write_summaries(os.path.join(model_dir, "heldout"), step, values)
     else:
         log.action(OTHER_SPLIT, data_dir=os.path.abspath(data_dir))(values)
-    whose = "its own data" if own else "other data than it was trained on"
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
-        f" held-out examples of {data_dir} ({whose})",
+        f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",
         file=sys.stderr,
     )
     return step

@@ -475,7 +475,7 @@ def test_a_finished_model_is_evaluated_on_other_data(
     for _ in range(2):
         evaluate_only(other_data, model)
     said = capsys.readouterr().err
-    assert f"of {other_data} (other data than it was trained on)" in said
+    assert f"of {other_data}, which the model was not trained on" in said
     assert "at step 12 on 8 held-out examples" in said  # two batches of four
     *kept, row = read_metrics(str(model))
     assert kept == rows

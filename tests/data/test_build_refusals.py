@@ -107,6 +107,26 @@ def test_what_is_hardly_text_is_refused_unless_told(given, tmp_path):
     assert build.build(mixed)["problems"] == {"undecodable_bytes": 100}
 
 
+@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
+def test_a_file_that_is_hardly_text_is_refused_among_good_ones(
+    given, tmp_path, capsys, corpus_format
+):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "good.txt").write_text("an ordinary line of text\n\n" * 40_000)
+    (corpus / "noise.bin").write_bytes(random.Random(0).randbytes(64_000))
+    options = replace(given, corpus=str(corpus), output_dir=str(tmp_path / "data"))
+    options = replace(options, corpus_format=corpus_format)
+    with pytest.raises(InputError, match=r"noise\.bin .*--max_undecodable_share.*Received: "):
+        build.build(options)
+    assert "problems" in build.build(replace(options, max_undecodable_share=1.0))
+    (corpus / "noise.bin").write_bytes(random.Random(0).randbytes(10_000))  # too small to judge
+    capsys.readouterr()
+    build.build(replace(options, output_dir=str(tmp_path / "small")))
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "warning: " in line]
+    assert str(corpus / "noise.bin") in warning
+
+
 def test_broken_vocabulary(given, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
     with pytest.raises(InputError, match=r"vocab\.txt"):

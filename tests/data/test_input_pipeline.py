@@ -291,3 +291,17 @@ def test_files_that_are_not_as_the_manifest_lists_them(listed, damage, found):
     assert len(input_pipeline.record_files(str(listed), "heldout")) == 1  # the other split is whole
     (listed / "manifest.json").unlink()  # as ELECTRA's folders
     assert len(input_pipeline.record_files(str(listed))) == (1 if damage is remove else 2)
+
+
+@pytest.mark.parametrize("name", ["{}-of-12", "{:05d}-of-00012"])
+def test_without_a_manifest_the_names_count_the_files(tmp_path, name):
+    folder = tmp_path / "pretrain_tfrecords"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"pretrain_data.tfrecord-{name.format(number)}").touch()
+    assert len(input_pipeline.record_files(str(tmp_path))) == 12
+    for number in (11, 3):
+        missing = folder / f"pretrain_data.tfrecord-{name.format(number)}"
+        missing.unlink()
+        with pytest.raises(InputError, match=f"{missing} is missing"):
+            input_pipeline.record_files(str(tmp_path))

@@ -112,6 +112,16 @@ def test_collected_labels_are_in_the_order_of_numbers(reviews):
     assert resolve_labels(glue.TASKS["sts"], "nowhere") is glue.TASKS["sts"]
 
 
+def test_of_many_collected_labels_the_first_are_listed(reviews, capsys):
+    folder, declaration = reviews
+    del declaration["labels"]
+    rows = "".join(f"{label},text,t\n" for label in range(300))
+    (folder / "train.csv").write_text("stars,review,title\n" + rows, encoding="utf-8")
+    assert len(resolve_labels(load(folder, declaration), "").labels) == 300
+    said = capsys.readouterr().err
+    assert said.endswith(" 38 1, 39 1, ... and 260 more\n")
+
+
 def test_data_dir_comes_before_the_folder_of_the_declaration(reviews):
     folder, declaration = reviews
     task = load(folder, declaration)
