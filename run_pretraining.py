@@ -35,6 +35,7 @@ from pretrain.hparams import (
     split_hparams,
 )
 from training.hyperparameters import checked_bool, read_json_object, replace_checked
+from training.model_directory import HPARAMS_FILE
 from training.strategies import parse_strategy
 
 FLAGS = flags.FLAGS
@@ -117,7 +118,8 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
         resolve_hparams(values, vocabulary.size)
     else:  # the others are the source's
         check_ranges(replace_checked(PretrainingHParams(), values))
-        EncoderConfig.load(command.continue_from)
+        if not os.path.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
+            EncoderConfig.load(command.continue_from)
 
 
 def read_settings() -> tuple[dict, dict]:

@@ -26,6 +26,7 @@ from finetune.objective import FineTuning, create_head, learning_rate_scales
 from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Encoder, EncoderConfig
+from model.config import ADDED_LATER
 from training import checkpointing, monitoring
 from training.checkpoint_files import find_checkpoints, newest_readable
 from training.distribution import own_rows
@@ -117,7 +118,8 @@ def _described(trial: Trial, context: Context) -> dict[str, Any]:
     described = {**dataclasses.asdict(trial.hparams), "task": task}
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
-    described["encoder"] = dataclasses.asdict(context.config)
+    encoder = dataclasses.asdict(context.config)
+    described["encoder"] = {k: v for k, v in encoder.items() if (k, v) not in ADDED_LATER.items()}
     if trial.hparams.init == "pretrained":
         described["checkpoint"] = context.checkpoint
     return described

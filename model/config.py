@@ -17,6 +17,11 @@ CONFIG_FILE = "config.json"
 _TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
 
+# Fields that came later, with what every model did before. Records of runs leave them out at these
+# values, so that a run recorded before is known again.
+ADDED_LATER = {"layer_norm_eps": 1e-12}
+
+
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
     """Architecture of an encoder. BERT's and ELECTRA's names where they have one.

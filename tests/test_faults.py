@@ -152,6 +152,7 @@ def begin(name, middle, tmp_path, start):
     if list_fault is not None:
         list_fault(checkpoints / "checkpoint")
         files += ["checkpoint"] if list_fault in (delete, empty) else []
+    (folder / ".lock").unlink(missing_ok=True)  # of the process that was killed
     return files, contents(folder), start(folder)
 
 
