@@ -20,6 +20,7 @@ import sys
 
 from absl import app, flags, logging
 
+from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from locks import locked
@@ -115,7 +116,13 @@ def read_command() -> CommandLine:
 def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -> None:
     """Raises InputError where hyper-parameters cannot be right, or have no source to come from."""
     if command.continue_from is None:
-        resolve_hparams(values, vocabulary.size)
+        hparams = resolve_hparams(values, vocabulary.size)
+        built = (read_manifest(command.data_dir) or {}).get("settings", {}).get("max_seq_length")
+        if built not in (None, hparams.max_seq_length):
+            raise InputError(
+                f"`max_seq_length` should be {built}, with which {command.data_dir} was built."
+                f" Received: {hparams.max_seq_length}"
+            )
     else:  # the others are the source's
         check_ranges(replace_checked(PretrainingHParams(), values))
         if not os.path.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins

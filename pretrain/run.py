@@ -64,6 +64,7 @@ def pretrain(
             hparam_values, command.continue_from, model_dir, command.additional_steps
         )
     hparams = resolve_hparams(hparam_values, vocabulary.size)
+    warn_about_warmup(hparams)
     run = replace_checked(RunSettings(), run_values)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
@@ -96,6 +97,18 @@ def pretrain(
     files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
         run_controller(command, hparams, run, trainer, evaluator, manager)
+
+
+def warn_about_warmup(hparams: PretrainingHParams) -> None:
+    """Says when the learning rate never reaches its peak."""
+    steps = hparams.num_train_steps - hparams.schedule_from_step
+    if hparams.num_warmup_steps >= steps:
+        print(
+            f"warning: `num_warmup_steps` ({hparams.num_warmup_steps}) is not less than the {steps}"
+            " steps of training: the learning rate never comes near its peak of"
+            f" {hparams.learning_rate:g}",
+            file=sys.stderr,
+        )
 
 
 def evaluate_only(

@@ -167,6 +167,14 @@ def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_p
             assert after[path] == content
 
 
+def test_a_warm_up_that_never_ends_is_warned_of(data_dir, tmp_path, capsys):
+    for warmup in (2, 3):
+        hparams = {"num_train_steps": 2, "num_warmup_steps": 4 - warmup, "electra_objective": False}
+        run(data_dir, tmp_path / str(warmup), hparams)
+        warned = "`num_warmup_steps`" in capsys.readouterr().err
+        assert warned == (warmup == 2)
+
+
 def test_checkpoints_that_are_all_gone_are_missed(data_dir, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "m")
     for path in (tmp_path / "m" / "checkpoints").iterdir():

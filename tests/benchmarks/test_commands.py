@@ -66,11 +66,16 @@ def data_dir(tmp_path_factory):
         ("inference", {"fields": ATTENTION, "xla": True, **SHAPE}),
         ("mixer_block", {"fields": FIELDS, **SHAPE}),
         ("mixer_block", {"fields": ATTENTION, "training": True, **SHAPE}),
-        (
+        pytest.param(
             "mixer_block",
             {"fields": FIELDS, "training": True, "precision": "mixed_bfloat16", **SHAPE},
+            marks=pytest.mark.bfloat16,
         ),
-        ("encoder_gradients", {"fields": FIELDS, "precision": "mixed_bfloat16", **SHAPE}),
+        pytest.param(
+            "encoder_gradients",
+            {"fields": FIELDS, "precision": "mixed_bfloat16", **SHAPE},
+            marks=pytest.mark.bfloat16,
+        ),
     ],
 )
 def test_contestants_run(function, arguments):
