@@ -404,7 +404,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir,
     ("change", "message"),
     [
         ({"learning_rat": 1}, "Did you mean `learning_rate`"),
-        ({"max_seq_length": 24}, "pretrain_data.tfrecord"),
+        ({"max_seq_length": 24}, "`max_seq_length` should be 32"),
         ({"vocab_size": 100}, "`vocab_size` should be 65"),
         ({"train_batch_size": 0}, "`train_batch_size` should be at least 1"),
         ({"do_lower_case": False}, "`do_lower_case` should be True"),
