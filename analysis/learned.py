@@ -73,7 +73,7 @@ def score_model(
     @plain_function
     def measure(batch):
         """Sums of the metrics of a batch."""
-        return objective.loss(batch, objective.normalizers(batch), None)[1]
+        return objective.loss(batch, objective.normalizers(batch), training=False)[1]
 
     totals = {}
     for batch in batches:

@@ -74,7 +74,7 @@ def export(
     Returns:
         The variables, in the order of the program's parameters and results.
     """
-    step = tf.function(trainer._replica_step_eager, jit_compile=True)
+    step = tf.function(trainer._replica_step_fn, jit_compile=True)
     concrete = step.get_concrete_function(features)
     variables = _captured_variables(concrete, trainer)
     values = [value.numpy() for value in (*tf.nest.flatten(features), *variables)]
@@ -90,7 +90,7 @@ def export(
         file.write(gzip.compress(program))
     with files.replacing(f"{folder}/values.npz") as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **stored)
-    plain_step = tf.function(trainer._replica_step_eager)
+    plain_step = tf.function(trainer._replica_step_fn)
     description = {
         **_sizes(hparams),
         "tensorflow": tf.__version__,

@@ -104,10 +104,10 @@ def mixer_block(
     seeds = tf.constant([[1, 2], [3, 4]])
 
     def block(hidden):
-        mixer_seed, output_seed = (seeds[0], seeds[1]) if training else (None, None)
-        mixed, _ = layer.mixer(hidden, bias, token_mask, seed=mixer_seed)
-        output = layer.mixer_output(mixed)
-        return layer.mixer_norm(output, hidden, config.hidden_dropout_prob, output_seed)
+        mixed, _ = layer.mixer(hidden, bias, token_mask, training=training, seed=seeds[0])
+        output = layer.mixer_output(mixed, training=training)
+        rate = config.hidden_dropout_prob
+        return layer.mixer_norm(output, hidden, rate, training=training, seed=seeds[1])
 
     block(hidden)  # creates the weights
 

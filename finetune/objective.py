@@ -41,12 +41,11 @@ class FineTuning(Objective):
         """Number of rows, or words, that count."""
         return {"weights": tf.reduce_sum(self.head.loss_weights(batch))}
 
-    def loss(self, batch, normalizers, dropout_seed):
+    def loss(self, batch, normalizers, *, training, seed=None):
         """See Objective.loss. The mean is the only metric: scores come from whole splits."""
-        training = dropout_seed is not None
-        encoder_seed, head_seed = split_seed(dropout_seed, 2) if training else (None, None)
-        encoded = self.encoder(batch, training=training, seed=encoder_seed)
-        losses = self.head.loss(encoded.sequence, batch, head_seed)
+        encoder_seed, head_seed = split_seed(seed, 2) if training else (None, None)
+        output = self.encoder(batch, training=training, seed=encoder_seed)
+        losses = self.head.loss(output, batch, training=training, seed=head_seed)
         weights = self.head.loss_weights(batch)
         loss = tf.reduce_sum(losses * weights)
         if self.reduction == "mean":
@@ -59,15 +58,13 @@ class FineTuning(Objective):
 
     def predict(self, batch) -> dict[str, tf.Tensor]:
         """What the head predicts for a batch, see its `predict`."""
-        return self.head.predict(self.encoder(batch).sequence, batch)
+        return self.head.predict(self.encoder(batch), batch)
 
 
 def _build(objective: FineTuning) -> None:
     """Creates the head's variables."""
-    D = objective.encoder.config.hidden_size
     ones = tf.ones([1, 1], tf.int32)
-    batch = {"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones}
-    objective.head.predict(tf.zeros([1, 1, D]), batch)
+    objective.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
 
 
 def create_head(task: Task, encoder: Encoder, hparams: FinetuningHParams):

@@ -17,8 +17,9 @@ class EncoderOutput(NamedTuple):
 
     Attributes:
         sequence: [B, S, D], the last layer's hidden states.
-        pooled: [B, D], the first token's, without a further layer (ELECTRA).
-        embedding_output: [B, S, D], what enters the first layer.
+        pooled: [B, D], the vector of a whole text: here the first token's, without a further layer
+            (ELECTRA). Heads read it, never a position of their own choice.
+        embedding_output: [B, S, D], what enters the first layer; None where a network has none.
         hidden_states: one [B, S, D] per layer.
         attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty. In
             training, after dropout: what the values were weighted with.
@@ -26,9 +27,9 @@ class EncoderOutput(NamedTuple):
 
     sequence: tf.Tensor
     pooled: tf.Tensor
-    embedding_output: tf.Tensor
-    hidden_states: tuple[tf.Tensor, ...]
-    attention_probs: tuple[tf.Tensor, ...]
+    embedding_output: tf.Tensor | None = None
+    hidden_states: tuple[tf.Tensor, ...] = ()
+    attention_probs: tuple[tf.Tensor, ...] = ()
 
 
 class EncoderLayer(tf_keras.layers.Layer):
@@ -46,13 +47,17 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
-    def call(self, hidden, bias, token_mask, seeds=(None, None, None)):
+    def call(self, hidden, bias, token_mask, training=False, seeds=(None, None, None)):
         """[B, S, D] -> [B, S, D] and the attention probabilities; `seeds` are for dropout."""
-        mixed, probabilities = self.mixer(hidden, bias, token_mask, seed=seeds[0])
-        mixed = self.mixer_norm(self.mixer_output(mixed), hidden, self.rate, seeds[1])
-        training = seeds[0] is not None
-        output = self.output_dense(self.intermediate(mixed, training=training), training=training)
-        return self.output_norm(output, mixed, self.rate, seeds[2]), probabilities
+        mixed, probabilities = self.mixer(
+            hidden, bias, token_mask, training=training, seed=seeds[0]
+        )
+        mixed = self.mixer_output(mixed, training=training)
+        mixed = self.mixer_norm(mixed, hidden, self.rate, training=training, seed=seeds[1])
+        inner = self.intermediate(mixed, training=training)
+        output = self.output_dense(inner, training=training)
+        output = self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
+        return output, probabilities
 
 
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
@@ -103,8 +108,8 @@ class Encoder(tf_keras.layers.Layer):
                 padding; default all 1) and `segment_ids` (default all 0) of the same shape. B and S
                 may be dynamic; S is at most `max_position_embeddings`.
             training: whether dropout is on.
-            seed: int32 [2]; dropout is a function of it. When training without one, it is drawn
-                from TensorFlow's global generator.
+            seed: int32 [2]; in training, dropout is a function of it. Without one, it is drawn from
+                TensorFlow's global generator.
             output_attentions: whether to return the attention probabilities.
 
         Returns:
@@ -115,11 +120,10 @@ class Encoder(tf_keras.layers.Layer):
         mask = features.get("input_mask", tf.ones_like(ids))
         seeds = _dropout_seeds(config, seed) if training else [None] * _num_seeds(config)
 
-        embedded = self.embeddings(
-            ids, features.get("segment_ids", tf.zeros_like(ids)), seed=seeds[-1]
-        )  # [B, S, E]
+        segments = features.get("segment_ids", tf.zeros_like(ids))
+        embedded = self.embeddings(ids, segments, training=training, seed=seeds[-1])  # [B, S, E]
         if self.embeddings_project is not None:
-            embedded = self.embeddings_project(embedded)  # [B, S, D]
+            embedded = self.embeddings_project(embedded, training=training)  # [B, S, D]
         bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
         token_mask = None
         if config.mask_padding:
@@ -128,7 +132,9 @@ class Encoder(tf_keras.layers.Layer):
         hidden, hidden_states, attention_probs = embedded, [], []
         for i in range(config.num_hidden_layers):
             layer = self.encoder_layers[0 if config.share_layers else i]
-            hidden, probabilities = layer(hidden, bias, token_mask, seeds=seeds[3 * i : 3 * i + 3])
+            hidden, probabilities = layer(
+                hidden, bias, token_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
+            )
             hidden_states.append(hidden)
             if output_attentions and probabilities is not None:
                 attention_probs.append(probabilities)

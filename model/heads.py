@@ -49,9 +49,9 @@ class MaskedLMHead(tf_keras.layers.Layer):
         vocab_size = self.embeddings.config.vocab_size
         self.output_bias = self.add_weight("output_bias", [vocab_size], initializer="zeros")
 
-    def call(self, hidden, positions):
+    def call(self, hidden, positions, training=False):
         masked = tf.gather(hidden, positions, batch_dims=1)  # [B, P, D]
-        masked = self.norm(self.transform(masked))  # [B, P, E]
+        masked = self.norm(self.transform(masked, training=training))  # [B, P, E]
         table = tf.cast(self.embeddings.word_embeddings, masked.dtype)  # [V, E]
         flat = tf.reshape(masked, [-1, table.shape[1]])
         bias = tf.cast(self.output_bias, tf.float32)
@@ -76,5 +76,6 @@ class DiscriminatorHead(tf_keras.layers.Layer):
         self.transform = dense(config, config.hidden_size, "dense", activation=config.hidden_act)
         self.logit = dense(config, 1, "dense_1", kernel_initializer="glorot_uniform")
 
-    def call(self, hidden):
-        return tf.cast(tf.squeeze(self.logit(self.transform(hidden)), -1), tf.float32)
+    def call(self, hidden, training=False):
+        transformed = self.transform(hidden, training=training)
+        return tf.cast(tf.squeeze(self.logit(transformed), -1), tf.float32)

@@ -137,15 +137,15 @@ def gelu_new(inputs: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.nn.gelu(x, approximate=True), inputs.dtype)
 
 
-def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
+def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf.Tensor:
     """Dropout as a pure function of its seed, so that a resumed run repeats itself.
 
     Args:
         inputs: a float tensor of any shape.
         rate: share of the elements set to zero.
-        seed: int32 [2]; None means inference and returns the inputs.
+        seed: int32 [2]; not read at a rate of 0, as in inference.
     """
-    if seed is None or rate == 0.0:
+    if rate == 0.0:
         return inputs
 
     @tf.custom_gradient
@@ -193,7 +193,7 @@ def attention_probabilities(
         scores: [B, N, S, S].
         bias: [B, 1, 1, S] or of rank 0; receives no gradient.
         rate: of the dropout.
-        seed: int32 [2] of the dropout, or None for none.
+        seed: int32 [2] of the dropout; not read at a rate of 0.
     """
 
     @tf.custom_gradient
@@ -204,7 +204,7 @@ def attention_probabilities(
         def gradient(upstream):
             return _attention_probabilities_gradient(upstream, undropped, seed, rate)
 
-        dropped = undropped if seed is None or rate == 0.0 else _drop(undropped, seed, rate)
+        dropped = undropped if rate == 0.0 else _drop(undropped, seed, rate)
         return dropped, gradient
 
     return probabilities(scores)
@@ -213,7 +213,7 @@ def attention_probabilities(
 @fused
 def _attention_probabilities_gradient(upstream, undropped, seed, rate):
     dtype, upstream = undropped.dtype, tf.cast(upstream, tf.float32)
-    if seed is not None and rate > 0.0:
+    if rate > 0.0:
         upstream = _drop.plain(upstream, seed, rate)
     undropped = tf.cast(undropped, tf.float32)
     slope = row_mean(upstream * undropped) * tf.cast(sizes(undropped)[-1], tf.float32)
@@ -318,12 +318,12 @@ def add_and_norm(
         beta: [D] float32, the shift.
         epsilon: added to the variance.
         rate: of the dropout.
-        seed: int32 [2] of the dropout, or None for none.
+        seed: int32 [2] of the dropout; not read at a rate of 0.
 
     Returns:
         [..., D] in the dtype of `inputs`.
     """
-    if seed is not None and rate > 0.0:
+    if rate > 0.0:
         # A kernel of its own, lest every pass of the norm works out the hash again.
         inputs = _drop_then_add(inputs, residual, seed, rate)
         residual = None

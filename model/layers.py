@@ -24,12 +24,12 @@ def initializer(config: EncoderConfig) -> tf_keras.initializers.Initializer:
 class Dense(tf_keras.layers.Dense):
     """Keras' dense layer as one matrix product over all tokens, so that the bias is fused into it.
 
-    In inference, of callers that say `training=False`, GELU is part of the product as well.
+    In inference GELU is part of the product as well.
 
     Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units].
     """
 
-    def call(self, inputs, training=True):
+    def call(self, inputs, training=False):
         return _dense(inputs, self.kernel, self.bias, self.activation, training)
 
 
@@ -53,13 +53,15 @@ def activation_function(name: str | None):
 class LayerNorm(tf_keras.layers.LayerNormalization):
     """Layer normalisation over the last axis, computed in float32 whatever the policy.
 
-    Called with a residual, it normalises residual + dropout(inputs): the end of a block.
+    Called with a residual, it normalises residual + dropout(inputs): the end of a block. `rate` is
+    of the dropout, in training; `seed`, int32 [2], decides it.
     """
 
     def __init__(self, name: str = "LayerNorm", epsilon: float = LAYER_NORM_EPSILON):
         super().__init__(epsilon=epsilon, name=name)
 
-    def call(self, inputs, residual=None, rate=0.0, seed=None):
+    def call(self, inputs, residual=None, rate=0.0, training=False, seed=None):
+        rate = rate if training else 0.0
         gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
         return add_and_norm(inputs, residual, gamma, beta, self.epsilon, rate, seed)
 
@@ -85,7 +87,7 @@ class GroupedDense(tf_keras.layers.Layer):
         )
         self.bias = self.add_weight("bias", [self.units], initializer="zeros")
 
-    def call(self, inputs, training=True):
+    def call(self, inputs, training=False):
         if not training:
             # One by one: putting the groups first and last again costs more than joining saves.
             groups = zip(
@@ -121,7 +123,7 @@ class Embeddings(tf_keras.layers.Layer):
         self.token_type_embeddings = table("token_type_embeddings", config.type_vocab_size)
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
 
-    def call(self, input_ids, segment_ids, seed=None):
+    def call(self, input_ids, segment_ids, training=False, seed=None):
         longest, length = self.config.max_position_embeddings, input_ids.shape[1]
         expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
         S = sizes(input_ids)[1]
@@ -136,4 +138,5 @@ class Embeddings(tf_keras.layers.Layer):
             + tf.gather(self.token_type_embeddings, segment_ids)
             + self.position_embeddings[:S]
         )  # [B, S, E]
-        return dropout(self.norm(embedded), self.config.hidden_dropout_prob, seed)
+        rate = self.config.hidden_dropout_prob if training else 0.0
+        return dropout(self.norm(embedded), rate, seed)

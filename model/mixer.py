@@ -28,13 +28,14 @@ class SelfAttention(tf_keras.layers.Layer):
         self.key = dense(config, config.mixer_size, "key")
         self.value = dense(config, config.mixer_size, "value")
 
-    def call(self, query, key, value, bias, seed=None):
+    def call(self, query, key, value, bias, training=False, seed=None):
         """Attends.
 
         Args:
             query, key, value: [B, S, A].
             bias: [B, 1, 1, S], added to the scores.
-            seed: int32 [2] for dropout, or None.
+            training: whether dropout is on.
+            seed: int32 [2] for dropout in training.
 
         Returns:
             The context [B, S, A] and the attention probabilities [B, N', S, S].
@@ -47,7 +48,7 @@ class SelfAttention(tf_keras.layers.Layer):
 
         query = split_heads(query * H**-0.5)
         scores = tf.matmul(query, split_heads(key), transpose_b=True)  # [B, N, S, S]
-        rate = self.config.attention_probs_dropout_prob
+        rate = self.config.attention_probs_dropout_prob if training else 0.0
         probabilities = attention_probabilities(scores, bias, rate, seed)
         context = tf.matmul(probabilities, split_heads(value))  # [B, N, S, H]
         return tf.reshape(swap_tokens_and_heads(context), [B, S, N * H]), probabilities
@@ -69,14 +70,15 @@ class TokenMixer(tf_keras.layers.Layer):
         self.attention = SelfAttention(config, name="self_attention") if attends else None
         self.convolution = Convolution(config, name="convolution") if convolves else None
 
-    def call(self, hidden, bias, token_mask, seed=None):
+    def call(self, hidden, bias, token_mask, training=False, seed=None):
         """Mixes.
 
         Args:
             hidden: [B, S, D].
             bias: [B, 1, 1, S], added to the attention scores.
             token_mask: [B, S, 1] or None, for the convolution.
-            seed: int32 [2] for dropout in training, or None for inference.
+            training: whether dropout is on.
+            seed: int32 [2] for dropout in training.
 
         Returns:
             The mixed tokens, [B, S, A] or for "mixed" [B, S, 2A], and the attention probabilities
@@ -88,13 +90,12 @@ class TokenMixer(tf_keras.layers.Layer):
         if self.convolution is not None:
             layers += [self.convolution.value]
         layers = [layer for layer in layers if layer is not None]
-        training = seed is not None
         projected = project(hidden, layers) if training else [layer(hidden) for layer in layers]
         query = projected.pop(0) if self.query is not None else None
         mixed, probabilities = [], None
         if self.attention is not None:
             context, probabilities = self.attention(
-                query, projected.pop(0), projected.pop(0), bias, seed=seed
+                query, projected.pop(0), projected.pop(0), bias, training=training, seed=seed
             )
             mixed.append(context)
         if self.convolution is not None:

@@ -30,16 +30,16 @@ class SpanHead(tf_keras.layers.Layer):
     The start is chosen by a dense layer, from the context's tokens and [CLS], which stands for no
     answer here. With `joint_prediction`, the end is chosen given the start h_s by
     Dense(gelu(Dense([h_s; h_t]))): in training the gold start, in prediction each of the
-    `beam_size` best. The classifier of version 2 says that there is no answer from [CLS] and the
-    mean of all tokens weighted with their start probability.
+    `beam_size` best. The classifier of version 2 says that there is no answer from the text's
+    vector and the mean of all tokens weighted with their start probability.
 
     Source: `get_prediction_module` in finetune/qa/qa_tasks.py of ELECTRA. There, the dense layer
     sees the concatenation [h_s; h_t] for every start and token; here its two halves are applied
     before they are added, and one start after the other, which is the same with less memory. There,
     too, without joint prediction scores are logits; here they are always log probabilities.
 
-    Shape: sequence [B, S, D]; see `loss` and `predict`. B and S may be dynamic, and S smaller than
-    the beam. Softmaxes are computed in float32.
+    Shape: sequence [B, S, D], pooled [B, D]; see `loss` and `predict`. B and S may be dynamic, and
+    S smaller than the beam. Softmaxes are computed in float32.
 
     Args:
         config: of the encoder.
@@ -67,21 +67,22 @@ class SpanHead(tf_keras.layers.Layer):
             self.answerable_logit = _dense(1, pooled, "answerable")
 
     def loss_weights(self, batch):
-        """1 for rows, 0 for those that only fill the batch: float32 [B]."""
+        """1 for sequences, 0 for those that only fill the batch: float32 [B]."""
         return batch["weight"]
 
-    def loss(self, sequence, batch, seed=None):
-        """Losses of rows: float32 [B].
+    def loss(self, output, batch, *, training, seed=None):
+        """Losses of sequences: float32 [B].
 
         The mean of the start's and the end's cross entropies; with the classifier, plus
         `answerable_weight` times its cross entropy.
 
         Args:
-            sequence: [B, S, D].
+            output: of the encoder.
             batch: input_mask, segment_ids int32 [B, S]; start_position, end_position,
                 is_impossible int32 [B].
-            seed: not used, for the head has no dropout.
+            training, seed: not used, for the head has no dropout.
         """
+        sequence = output.sequence
         outside = _outside(batch)
         start_logits = self._start_logits(sequence, outside)
         starts = batch["start_position"][:, None]
@@ -92,15 +93,15 @@ class SpanHead(tf_keras.layers.Layer):
         if not self.classifies:
             return losses
         impossible = tf.cast(batch["is_impossible"], tf.float32)
-        logit = self._unanswerable_logit(sequence, start_logits)
+        logit = self._unanswerable_logit(output, start_logits)
         classifier = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logit)
         return losses + self.hparams.answerable_weight * classifier
 
-    def predict(self, sequence, batch):
-        """The K = `beam_size` best starts of every row, and for each the K best ends.
+    def predict(self, output, batch):
+        """The K = `beam_size` best starts of every sequence, and for each the K best ends.
 
         Args:
-            sequence: [B, S, D].
+            output: of the encoder.
             batch: input_mask, segment_ids int32 [B, S].
 
         Returns:
@@ -109,7 +110,7 @@ class SpanHead(tf_keras.layers.Layer):
             log probability of -10000. answerable_logit float32 [B] speaks for no answer: the
             classifier's logit, without one the log probability of [CLS] as start and end.
         """
-        K, outside = self.hparams.beam_size, _outside(batch)
+        sequence, K, outside = output.sequence, self.hparams.beam_size, _outside(batch)
         start_logits = self._start_logits(sequence, outside)
         all_starts = tf.nn.log_softmax(start_logits)  # [B, S]
         start_log_probs, start_index = _top_k(all_starts, K)
@@ -121,7 +122,7 @@ class SpanHead(tf_keras.layers.Layer):
         end_log_probs, end_index = _top_k(tf.nn.log_softmax(end_logits), K)
         shape = tf.stack([tf.shape(sequence)[0], K, K])
         if self.classifies:
-            null = self._unanswerable_logit(sequence, start_logits)
+            null = self._unanswerable_logit(output, start_logits)
         else:
             null_end = tf.nn.log_softmax(self._end_logits(sequence, outside, first))[:, 0, 0]
             null = all_starts[:, 0] + null_end
@@ -163,9 +164,9 @@ class SpanHead(tf_keras.layers.Layer):
         )
         return tf.transpose(logits, [1, 0, 2])  # [K, B, S] -> [B, K, S]
 
-    def _unanswerable_logit(self, sequence, start_logits):
-        """[B, S, D], [B, S] -> float32 [B]."""
-        pooled = sequence[:, 0]
+    def _unanswerable_logit(self, output, start_logits):
+        """An EncoderOutput and start logits [B, S] -> float32 [B]."""
+        sequence, pooled = output.sequence, output.pooled
         if self.hparams.answerable_uses_start_logits:
             starts = tf.cast(tf.nn.softmax(start_logits), sequence.dtype)
             start = tf.einsum("bs,bsd->bd", starts, sequence)

@@ -1,8 +1,10 @@
 """What is put on top of an encoder to learn a task from labels.
 
-Every head is called as `head.loss(sequence, batch, seed)`, which gives the losses of rows [B] or
-tokens [B, S], as `head.loss_weights(batch)`, of the same shape, and as
-`head.predict(sequence, batch)`. Spans have a file of their own: `model/span_head.py`.
+A head reads what the encoder returns, an `EncoderOutput`: `output.pooled` for a whole text and
+`output.sequence` for its tokens. `head.loss(output, batch, training=..., seed=...)` gives the
+losses of sequences [B] or tokens [B, S], `head.loss_weights(batch)` their weights, of the same
+shape, and `head.predict(output, batch)` what is predicted. Spans have a file of their own,
+`model/span_head.py`.
 """
 
 from __future__ import annotations
@@ -16,19 +18,19 @@ HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encod
 
 
 class _PooledHead(tf_keras.layers.Layer):
-    """A dense layer on the first token's hidden state."""
+    """A dense layer on the vector of a text."""
 
     def __init__(self, units: int, name: str):
         super().__init__(name=name)
         # In float32 whatever the policy: scores of half precision would be full of ties.
         self.dense = tf_keras.layers.Dense(units, name="dense", dtype="float32")
 
-    def call(self, sequence, seed=None):
-        """[B, S, D] -> float32 [B, units]; `seed` is for dropout."""
-        return self.dense(dropout(sequence[:, 0], HEAD_DROPOUT, seed))
+    def call(self, pooled, training=False, seed=None):
+        """[B, D] -> float32 [B, units]; `seed`, int32 [2], is for dropout in training."""
+        return self.dense(dropout(pooled, HEAD_DROPOUT if training else 0.0, seed))
 
     def loss_weights(self, batch):
-        """1 for rows, 0 for those that only fill the batch: float32 [B]."""
+        """1 for sequences, 0 for those that only fill the batch: float32 [B]."""
         return batch["weight"]
 
 
@@ -38,14 +40,14 @@ class ClassificationHead(_PooledHead):
     def __init__(self, num_labels: int):
         super().__init__(num_labels, "classification")
 
-    def loss(self, sequence, batch, seed=None):
+    def loss(self, output, batch, *, training, seed=None):
         """Cross entropy [B] with `label` int32 [B]."""
-        logits = self(sequence, seed)
+        logits = self(output.pooled, training=training, seed=seed)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], logits)
 
-    def predict(self, sequence, batch):
+    def predict(self, output, batch):
         """`logits` float32 [B, L]."""
-        return {"logits": self(sequence)}
+        return {"logits": self(output.pooled)}
 
 
 class RegressionHead(_PooledHead):
@@ -54,13 +56,14 @@ class RegressionHead(_PooledHead):
     def __init__(self):
         super().__init__(1, "regression")
 
-    def loss(self, sequence, batch, seed=None):
+    def loss(self, output, batch, *, training, seed=None):
         """Squared error [B] against `label` float32 [B]."""
-        return tf.square(self(sequence, seed)[:, 0] - batch["label"])
+        scores = self(output.pooled, training=training, seed=seed)[:, 0]
+        return tf.square(scores - batch["label"])
 
-    def predict(self, sequence, batch):
+    def predict(self, output, batch):
         """`score` float32 [B]."""
-        return {"score": self(sequence)[:, 0]}
+        return {"score": self(output.pooled)[:, 0]}
 
 
 class TaggingHead(tf_keras.layers.Layer):
@@ -78,10 +81,11 @@ class TaggingHead(tf_keras.layers.Layer):
         """1 for the first pieces of words, 0 for other pieces and padding: float32 [B, S]."""
         return batch["tag_weight"] * batch["weight"][:, None]
 
-    def loss(self, sequence, batch, seed=None):
+    def loss(self, output, batch, *, training, seed=None):
         """Cross entropy [B, S] with `tags` int32 [B, S]; count it by `loss_weights`."""
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["tags"], self(sequence))
+        logits = self(output.sequence)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["tags"], logits)
 
-    def predict(self, sequence, batch):
+    def predict(self, output, batch):
         """`tags` int32 [B, S]."""
-        return {"tags": tf.argmax(self(sequence), axis=-1, output_type=tf.int32)}
+        return {"tags": tf.argmax(self(output.sequence), axis=-1, output_type=tf.int32)}

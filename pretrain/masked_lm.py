@@ -69,10 +69,8 @@ class MaskedLM(Objective):
     def normalizers(self, batch):
         return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
 
-    def loss(self, batch, normalizers, dropout_seed):
-        encoded = self.encoder(
-            masked_features(batch), training=dropout_seed is not None, seed=dropout_seed
-        )
-        logits = self.head(encoded.sequence, batch["masked_lm_positions"])
+    def loss(self, batch, normalizers, *, training, seed=None):
+        encoded = self.encoder(masked_features(batch), training=training, seed=seed)
+        logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
         loss, sums, _ = masked_lm_loss(logits, batch, normalizers["masked_lm"])
         return loss, sums

@@ -61,26 +61,27 @@ class ReplacedTokenDetection(Objective):
             "disc": tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32),
         }
 
-    def loss(self, batch, normalizers, dropout_seed):
-        gen_seed, disc_seed = None, None
-        if dropout_seed is not None:
-            gen_seed, disc_seed = split_seed(dropout_seed, 2)
-        logits = self.generator_logits(batch, gen_seed)
+    def loss(self, batch, normalizers, *, training, seed=None):
+        gen_seed, disc_seed = split_seed(seed, 2) if training else (None, None)
+        logits = self.generator_logits(batch, training=training, seed=gen_seed)
         gen_loss, gen_sums, blocks = masked_lm_loss(logits, batch, normalizers["masked_lm"])
         sampled = self.sample(logits, batch, blocks)
         ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
-        disc_loss, disc_sums = self.discriminator_loss(ids, batch, normalizers["disc"], disc_seed)
+        disc_loss, disc_sums = self.discriminator_loss(
+            ids, batch, normalizers["disc"], training=training, seed=disc_seed
+        )
         loss = self.hparams.gen_weight * gen_loss + self.hparams.disc_weight * disc_loss
         accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
         return loss, {**gen_sums, "sampled_masked_lm_accuracy": accuracy, **disc_sums}
 
-    def generator_logits(self, batch, seed=None) -> tf.Tensor:
+    def generator_logits(self, batch, *, training=False, seed=None) -> tf.Tensor:
         """The generator's logits of the masked slots, float32 [B, P, V]."""
         if self.generator is None:
             B, P = tf.unstack(tf.shape(batch["masked_lm_positions"]))
             return tf.zeros([B, P, self.hparams.vocab_size])  # padding rows are never drawn
-        encoded = self.generator(masked_features(batch), training=seed is not None, seed=seed)
-        return self.generator_head(encoded.sequence, batch["masked_lm_positions"])
+        encoded = self.generator(masked_features(batch), training=training, seed=seed)
+        positions = batch["masked_lm_positions"]
+        return self.generator_head(encoded.sequence, positions, training=training)
 
     def sample(self, logits, batch, blocks=None) -> tf.Tensor:
         """Replacement tokens drawn from the generator, int32 [B, P].
@@ -96,21 +97,22 @@ class ReplacedTokenDetection(Objective):
             blocks = exponential_blocks(logits)
         return sample_tokens(blocks, batch["sampling_noise"], V)
 
-    def discriminator_loss(self, corrupted_ids, batch, normalizer, seed=None):
+    def discriminator_loss(self, corrupted_ids, batch, normalizer, *, training, seed=None):
         """Binary cross entropy of "was replaced", averaged over non-padding tokens.
 
         Args:
             corrupted_ids: int32 [B, S].
             batch: `input_ids` (the originals), `input_mask`, `segment_ids`.
             normalizer: number of non-padding tokens of the global batch.
-            seed: int32 [2] for dropout, or None.
+            training: whether dropout is on.
+            seed: int32 [2] for dropout in training.
 
         Returns:
             The loss and the sums of the `disc_*` metrics.
         """
         features = {**batch, "input_ids": corrupted_ids}
-        encoded = self.encoder(features, training=seed is not None, seed=seed)
-        logits = self.head(encoded.sequence)  # [B, S]
+        encoded = self.encoder(features, training=training, seed=seed)
+        logits = self.head(encoded.sequence, training=training)  # [B, S]
         labels = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
         mask = batch["input_mask"]
         entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)

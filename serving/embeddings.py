@@ -37,7 +37,8 @@ def embeddings(network: Network) -> Signature:
 def vectors(network: Network, features: Tensors) -> Tensors:
     """`pooled`, `mean` and `tokens` of rows."""
     mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
-    tokens = tf.cast(network.encode(features), tf.float32)
+    output = network.encode(features)
+    tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))
     total = tf.reduce_sum(tokens * mask, 1)
     mean = total / tf.maximum(tf.reduce_sum(mask, 1), 1.0)
-    return {"pooled": tokens[:, 0], "mean": mean, "tokens": tokens * mask}
+    return {"pooled": pooled, "mean": mean, "tokens": tokens * mask}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from model import Encoder
+from model import Encoder, EncoderOutput
 from serving.load import ServedModel
 from serving.parts import FEATURES, InParts
 from serving.signature import Signature, Tensors, described
@@ -15,10 +15,15 @@ from serving.text import TextLayout
 from training.tracing import plain_function
 
 
-def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], tf.Tensor]:
-    """A function from `FEATURES` to hidden states [B, S, D], traced once for all its callers."""
+def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], EncoderOutput]:
+    """A function from `FEATURES` to what heads read, traced once for all its callers."""
     specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
-    traced = plain_function(lambda features: encoder(features).sequence, input_signature=[specs])
+
+    def encode(features):
+        output = encoder(features)
+        return EncoderOutput(output.sequence, output.pooled)
+
+    traced = plain_function(encode, input_signature=[specs])
     return lambda features: traced({name: features[name] for name in FEATURES})
 
 
@@ -37,8 +42,8 @@ class Network:
         )
         self._encode = encoder_in_graph(model.encoder)
 
-    def encode(self, features: Tensors) -> tf.Tensor:
-        """Hidden states [B, S, D], in the dtype of the arithmetic."""
+    def encode(self, features: Tensors) -> EncoderOutput:
+        """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
         return self._encode(features)
 
     def lengths(self, features: Tensors) -> tf.Tensor:

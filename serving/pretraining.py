@@ -65,7 +65,8 @@ def replaced_tokens(network: Network) -> Signature:
 
 
 def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
-    return tf.sigmoid(network.model.discriminator_head(network.encode(features)))  # [B, S]
+    sequence = network.encode(features).sequence
+    return tf.sigmoid(network.model.discriminator_head(sequence))  # [B, S]
 
 
 def masked_tokens(network: Network) -> Signature:
@@ -83,7 +84,7 @@ def masked_tokens(network: Network) -> Signature:
 
     def candidates_of(part):
         positions = places(part["input_ids"]).to_tensor()  # [n, M]
-        logits = head(encode(part), positions)  # [n, M, V]
+        logits = head(encode(part).sequence, positions)  # [n, M, V]
         shares, candidates = tf.math.top_k(tf.nn.softmax(logits), K)
         return {"shares": shares, "candidates": candidates}
 

@@ -50,13 +50,13 @@ class Trainer(orbit.AbstractTrainer):
         self._create_dataset = create_dataset
         self._iterator = None
         self._variables = objective.trainable_variables
-        self._replica_step, self._gradients = self._replica_step_eager, self._gradients_eager
+        self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
         if xla and strategy.num_replicas_in_sync == 1:
-            self._replica_step = plain_function(self._replica_step_eager, jit_compile=True)
+            self._replica_step = plain_function(self._replica_step_fn, jit_compile=True)
         elif xla:  # sums over replicas cannot be compiled
-            self._gradients = plain_function(self._gradients_eager, jit_compile=True)
-        self._step = plain_function(self._step_eager)
-        self._run = plain_function(self._run_eager)
+            self._gradients = plain_function(self._gradients_fn, jit_compile=True)
+        self._step = plain_function(self._step_fn)
+        self._run = plain_function(self._run_fn)
 
     def train(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Trains `num_steps` steps and returns their mean metrics.
@@ -86,7 +86,7 @@ class Trainer(orbit.AbstractTrainer):
         del self._iterator  # a tf.Module keeps track of what an attribute was before
         self._iterator = None
 
-    def _run_eager(self, iterator, num_steps):
+    def _run_fn(self, iterator, num_steps):
         # The loop from the first step on, so that the graph holds, and optimizes, one step.
         outputs = self._step.get_concrete_function(iterator).structured_outputs
         zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs[0])
@@ -102,7 +102,7 @@ class Trainer(orbit.AbstractTrainer):
         )
         return totals, first_bad_step
 
-    def _step_eager(self, iterator):
+    def _step_fn(self, iterator):
         """One step: its metrics' sums, and its number if it is not finite, else NO_STEP."""
         sums = self.strategy.run(self._replica_step, args=(next(iterator),))
         if self.strategy.num_replicas_in_sync > 1:
@@ -112,7 +112,7 @@ class Trainer(orbit.AbstractTrainer):
         step = tf.cast(self.optimizer.iterations, tf.int64)
         return sums, tf.where(finite, tf.constant(NO_STEP, tf.int64), step)
 
-    def _replica_step_eager(self, features):
+    def _replica_step_fn(self, features):
         seed = step_seed(self.seed, self.optimizer.iterations)
         data_seed, dropout_seed = split_seed(seed, 2)
         batch = self.objective.prepare(own_rows(features), data_seed)
@@ -127,10 +127,10 @@ class Trainer(orbit.AbstractTrainer):
             **sums,
         }
 
-    def _gradients_eager(self, batch, normalizers, dropout_seed):
+    def _gradients_fn(self, batch, normalizers, seed):
         with self.objective.tracing():
             with tf.GradientTape() as tape:
-                loss, sums = self.objective.loss(batch, normalizers, dropout_seed)
+                loss, sums = self.objective.loss(batch, normalizers, training=True, seed=seed)
             gradients = tape.gradient(loss, self._variables)
         return loss, sums, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
@@ -174,7 +174,7 @@ class Evaluator(orbit.AbstractEvaluator):
     def _replica_step(self, features, number):
         batch = self.objective.prepare(own_rows(features), evaluation_seed(self.seed, number))
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
-        loss, sums = self.objective.loss(batch, normalizers, None)
+        loss, sums = self.objective.loss(batch, normalizers, training=False)
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
 
 

@@ -15,7 +15,7 @@ class Objective(tf.Module, abc.ABC):
 
         batch = objective.prepare(features, seed)          # all that chance decides
         normalizers = objective.normalizers(batch)         # summed over replicas by the loop
-        loss, sums = objective.loss(batch, normalizers, dropout_seed)
+        loss, sums = objective.loss(batch, normalizers, training=True, seed=seed)
 
     so that the loop can sum `normalizers` over the replicas in between: losses are means over the
     global batch, whatever the number of devices. Subclasses add no variables of their own besides
@@ -40,14 +40,17 @@ class Objective(tf.Module, abc.ABC):
         self,
         batch: dict[str, tf.Tensor],
         normalizers: dict[str, tf.Tensor],
-        dropout_seed: tf.Tensor | None,
+        *,
+        training: bool,
+        seed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """This replica's share of the loss, and its metrics as sums (see training.metrics).
 
         Args:
             batch: from `prepare`.
             normalizers: from `normalizers`, summed over replicas.
-            dropout_seed: int32 [2]; None for evaluation.
+            training: whether dropout is on.
+            seed: int32 [2], which dropout is a function of; read in training only.
         """
 
     def tracing(self) -> contextlib.AbstractContextManager:

@@ -132,7 +132,7 @@ def _loss_function(hparams, gradients: bool = False):
         features["segment_ids"] = tf.zeros_like(ids)
         batch = objective.prepare(features, tf.constant([1, 2]))
         with tf.GradientTape() as tape:
-            loss, _ = objective.loss(batch, objective.normalizers(batch), None)
+            loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
         if gradients:
             return [
                 tf.convert_to_tensor(g) for g in tape.gradient(loss, objective.trainable_variables)

@@ -77,7 +77,7 @@ def test_same_losses_and_variables_as_tensorflow(exported, loss_tolerance, toler
 
     step = library.ExportedStep(folder)
     given_away = step.variables
-    own_step = tf.function(trainer._replica_step_eager)  # op by op
+    own_step = tf.function(trainer._replica_step_fn)  # op by op
     for number in range(1, 4):
         loss = own_step(features)["loss"].numpy()
         np.testing.assert_allclose(np.asarray(step.take()), loss, rtol=loss_tolerance)

@@ -138,7 +138,9 @@ def test_padding_is_never_drawn_by_a_generator(values, padded):
     sampled = objective.sample(objective.generator_logits(batch), batch).numpy()
     assert len(np.unique(sampled)) > 30
     assert sampled.max() < V
-    loss, _ = objective.loss(batch, objective.normalizers(batch), tf.constant([1, 2]))
+    loss, _ = objective.loss(
+        batch, objective.normalizers(batch), training=True, seed=tf.constant([1, 2])
+    )
     assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
 
 
@@ -161,7 +163,7 @@ def test_padding_counts_for_nothing_in_a_masked_lm(name, padded):
     for objective in (read.objective, load(name).objective):
         batch = objective.prepare(features(name), evaluation_seed(0, 0))
         with tf.GradientTape() as tape:
-            loss, sums = objective.loss(batch, objective.normalizers(batch), None)
+            loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
         table = objective.encoder.embeddings.word_embeddings
         gradient = tf.convert_to_tensor(tape.gradient(loss, table))
         found.append((float(loss), sums, gradient.numpy()))

@@ -232,7 +232,7 @@ class Mean(Objective):
     def normalizers(self, batch):
         return {"weights": tf.reduce_sum(batch["weight"])}
 
-    def loss(self, batch, normalizers, dropout_seed):
+    def loss(self, batch, normalizers, *, training, seed=None):
         S = tf.shape(batch["input_ids"])[1]
         mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
         score = tf.reduce_sum(mask * self.table[:S], axis=[1, 2])  # [B]

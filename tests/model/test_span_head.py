@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import erf, log_softmax, softmax
 
+from model import EncoderOutput
 from model.span_head import SpanHead
 from tests.model_support import TINY, normal
 
@@ -43,6 +44,10 @@ def make_batch(S=S, lengths=(11, 8, 9)):
         "end_position": np.array([6, 0, 3], np.int32),
         "is_impossible": np.array([0, 1, 0], np.int32),
     }
+
+
+def output_of(sequence):
+    return EncoderOutput(sequence, sequence[:, 0])
 
 
 def gelu(x):
@@ -88,7 +93,9 @@ class Oracle:
 
 def test_predictions_are_those_of_the_concatenation():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
-    predictions = {name: value.numpy() for name, value in head.predict(sequence, batch).items()}
+    predictions = {
+        name: value.numpy() for name, value in head.predict(output_of(sequence), batch).items()
+    }
     for row in range(B):
         oracle = Oracle(head, sequence, batch, row)
         starts = log_softmax(oracle.start_logits())
@@ -108,7 +115,7 @@ def test_predictions_are_those_of_the_concatenation():
 
 def test_loss():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
-    losses = head.loss(sequence, batch).numpy()
+    losses = head.loss(output_of(sequence), batch, training=True).numpy()
     for row in range(B):
         oracle = Oracle(head, sequence, batch, row)
         start, end = batch["start_position"][row], batch["end_position"][row]
@@ -122,7 +129,7 @@ def test_loss():
 def test_every_weight_is_trained():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(head.loss(tf.constant(sequence), batch))
+        loss = tf.reduce_sum(head.loss(output_of(tf.constant(sequence)), batch, training=True))
     gradients = tape.gradient(loss, head.trainable_variables)
     assert len(gradients) == 10
     for variable, gradient in zip(head.trainable_variables, gradients):
@@ -135,14 +142,18 @@ def test_padding_changes_nothing():
     head, sequence = make_head(), normal(B, S, D)
     longer = np.concatenate([sequence, normal(B, 6, D, seed=5)], axis=1)
     short, long = make_batch(), make_batch(S + 6)
-    for name, value in head.predict(sequence, short).items():
-        np.testing.assert_allclose(value, head.predict(longer, long)[name], 1e-5, 1e-5)
-    np.testing.assert_allclose(head.loss(sequence, short), head.loss(longer, long), 1e-5)
+    for name, value in head.predict(output_of(sequence), short).items():
+        np.testing.assert_allclose(value, head.predict(output_of(longer), long)[name], 1e-5, 1e-5)
+    np.testing.assert_allclose(
+        head.loss(output_of(sequence), short, training=True),
+        head.loss(output_of(longer), long, training=True),
+        1e-5,
+    )
 
 
 def test_beam_longer_than_the_row():
     head, sequence, batch = make_head(beam_size=20), normal(B, S, D), make_batch()
-    few = head.predict(sequence, batch)
+    few = head.predict(output_of(sequence), batch)
     assert few["start_index"].shape == (B, 20)
     assert few["end_index"].shape == (B, 20, 20)
     assert sorted(few["start_index"].numpy()[0, :S]) == list(range(S))
@@ -154,7 +165,9 @@ def test_beam_longer_than_the_row():
 def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
     head = make_head(answerable_classifier=False, joint_prediction=joint, beam_size=S)
     sequence, batch = normal(B, S, D), make_batch()
-    found = {name: value.numpy() for name, value in head.predict(sequence, batch).items()}
+    found = {
+        name: value.numpy() for name, value in head.predict(output_of(sequence), batch).items()
+    }
     assert len(head.trainable_variables) == (6 if joint else 4)
     for row in range(B):
         beam = found["start_index"][row].tolist().index(0)
@@ -169,7 +182,7 @@ def test_version_1_has_no_classifier():
     head, sequence, batch = make_head(version_2=False), normal(B, S, D), make_batch()
     del batch["is_impossible"]
     assert len(head.trainable_variables) == 6
-    assert np.isfinite(head.loss(sequence, batch)).all()
+    assert np.isfinite(head.loss(output_of(sequence), batch, training=True)).all()
 
 
 def test_classifier_on_the_first_token_alone():
@@ -180,7 +193,7 @@ def test_classifier_on_the_first_token_alone():
     )
     oracle = Oracle(head, sequence, batch, 1)
     expected = oracle.dense("answerable", oracle.sequence[0])[0]
-    found = head.predict(sequence, batch)["answerable_logit"][1]
+    found = head.predict(output_of(sequence), batch)["answerable_logit"][1]
     np.testing.assert_allclose(found, expected, 1e-4)
 
 
@@ -193,15 +206,17 @@ def test_in_a_function(jit):
 
     @tf.function(input_signature=[tf.TensorSpec([*shape, D]), specs], jit_compile=jit)
     def run(sequence, batch):
-        return head.predict(sequence, batch), head.loss(sequence, batch)
+        return head.predict(output_of(sequence), batch), head.loss(
+            output_of(sequence), batch, training=True
+        )
 
     lengths = [S] if jit else [S, 7]
     for length in lengths:
         sequence = normal(B, length, D)
         batch = make_batch(length, (length, 5, 6))
         predictions, loss = run(sequence, {name: tf.constant(v) for name, v in batch.items()})
-        np.testing.assert_allclose(loss, head.loss(sequence, batch), 1e-4)
-        for name, value in head.predict(sequence, batch).items():
+        np.testing.assert_allclose(loss, head.loss(output_of(sequence), batch, training=True), 1e-4)
+        for name, value in head.predict(output_of(sequence), batch).items():
             np.testing.assert_allclose(predictions[name], value, 1e-4, 1e-4)
 
 
@@ -212,9 +227,14 @@ def test_mixed_precision():
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     head = make_head()
     half = tf.cast(sequence, tf.bfloat16)
-    predictions = head.predict(half, batch)
+    predictions = head.predict(output_of(half), batch)
     assert {value.dtype for value in predictions.values()} == {tf.float32, tf.int32}
-    assert head.loss(half, batch).dtype == tf.float32
+    assert head.loss(output_of(half), batch, training=True).dtype == tf.float32
     # The rounding of the hidden states moves losses of about ten by some hundredths.
-    np.testing.assert_allclose(head.loss(half, batch), exact.loss(sequence, batch), 0.03, 0.1)
+    np.testing.assert_allclose(
+        head.loss(output_of(half), batch, training=True),
+        exact.loss(output_of(sequence), batch, training=True),
+        0.03,
+        0.1,
+    )
     assert all(variable.dtype == tf.float32 for variable in head.trainable_variables)

@@ -47,7 +47,10 @@ def features():
 
 def run(objective, features, seed=SEED, dropout_seed=None):
     batch = objective.prepare(features, seed)
-    loss, sums = objective.loss(batch, objective.normalizers(batch), dropout_seed)
+    training = dropout_seed is not None
+    loss, sums = objective.loss(
+        batch, objective.normalizers(batch), training=training, seed=dropout_seed
+    )
     return batch, loss, summarize(sums)
 
 
@@ -68,7 +71,7 @@ def test_losses_of_the_original(name):
         batch_dims=1,
     )
     objective.sample = lambda logits, batch, blocks: sampled
-    loss, sums = objective.loss(batch, objective.normalizers(batch), None)
+    loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     metrics = summarize(sums)
     assert metrics["masked_lm_loss"] == pytest.approx(golden.reference["mlm_loss"], abs=1e-5)
     assert metrics["disc_loss"] == pytest.approx(golden.reference["disc_loss"], abs=1e-5)
@@ -102,11 +105,11 @@ def test_labels_are_zero_where_the_sample_is_right(features):
     objective = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
     batch = objective.prepare(features, SEED)
     objective.sample = lambda logits, batch, blocks: batch["masked_lm_ids"]
-    _, sums = objective.loss(batch, objective.normalizers(batch), None)
+    _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     assert summarize(sums)["sampled_masked_lm_accuracy"] == 1.0
     assert sums["disc_auc"][1].numpy().sum() == 0  # no positives at all
     objective.sample = lambda logits, batch, blocks: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
-    _, sums = objective.loss(batch, objective.normalizers(batch), None)
+    _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     assert sums["disc_auc"][1].numpy().sum() == batch["masked_lm_weights"].numpy().sum()
 
 
@@ -114,7 +117,7 @@ def gradients(objective, features, loss_of):
     batch = objective.prepare(features, SEED)
     variables = objective.trainable_variables
     with tf.GradientTape() as tape:
-        loss, _ = objective.loss(batch, objective.normalizers(batch), None)
+        loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
     found = tape.gradient(loss, variables)
     return {
         variable.name: 0.0 if g is None else float(tf.norm(tf.convert_to_tensor(g)))
@@ -228,7 +231,8 @@ def test_the_step_compiles_to_the_same_numbers(features, electra_objective):
     def step(features, seed):
         batch = objective.prepare(features, seed)
         with tf.GradientTape() as tape:
-            loss, sums = objective.loss(batch, objective.normalizers(batch), seed)
+            normalizers = objective.normalizers(batch)
+            loss, sums = objective.loss(batch, normalizers, training=True, seed=seed)
         found = tape.gradient(loss, objective.trainable_variables)
         return loss, sums, tf.linalg.global_norm(found), batch["masked_lm_positions"]
 

@@ -63,7 +63,8 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
     randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)
     if own.kind in ("classification", "tagging"):
         # Or one label would be the answer to everything: the mean score of each becomes 0.
-        states = encoder(random_features(20, 20, range(2, 22), config.vocab_size)).sequence
+        output = encoder(random_features(20, 20, range(2, 22), config.vocab_size))
+        states = output.pooled if own.kind == "classification" else output.sequence
         scores = tf.reshape(objective.head(states), [-1, len(own.labels)])
         objective.head.dense.bias.assign_sub(tf.reduce_mean(scores, 0))
     describe(folder, config, words, dataclasses.asdict(hparams))

@@ -157,7 +157,7 @@ def test_the_graph_of_a_loop_holds_one_step(in_loops):
     loop = run.graph.as_graph_def()
     nodes = [*loop.node, *(node for body in loop.library.function for node in body.node_def)]
     called = [node.attr["f"].func.name for node in nodes if "PartitionedCall" in node.op]
-    assert sum("_step_eager" in name for name in called) == 1
+    assert sum("_step_fn" in name for name in called) == 1
     assert sum(node.op == "ResourceApplyAdam" for node in nodes) == len(weights(trainer))
 
 
