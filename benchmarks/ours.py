@@ -16,7 +16,7 @@ from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from model import EncoderConfig, build_encoder, named_size
 from model.encoder import EncoderLayer
-from model.mixer import attention_bias
+from model.mixed_attention import attention_bias
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from pretrain.objectives import build_objective
 from training.loop import Trainer
@@ -100,11 +100,11 @@ def mixer_block(
         tf.cast(tf.random.normal([batch, length, config.hidden_size]), dtype) for _ in range(2)
     )
     bias = attention_bias(tf.ones([batch, length], tf.int32), dtype)
-    token_mask = tf.ones([batch, length, 1], dtype) if config.mask_padding else None
+    padding_mask = tf.ones([batch, length, 1], dtype)
     seeds = tf.constant([[1, 2], [3, 4]])
 
     def block(hidden):
-        mixed, _ = layer.mixer(hidden, bias, token_mask, training=training, seed=seeds[0])
+        mixed, *_ = layer.mixer(hidden, bias, padding_mask, training=training, seed=seeds[0])
         output = layer.mixer_output(mixed, training=training)
         rate = config.hidden_dropout_prob
         return layer.mixer_norm(output, hidden, rate, training=training, seed=seeds[1])

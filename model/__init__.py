@@ -9,13 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from model.backbone import Backbone, EncoderOutput
     from model.config import EncoderConfig
-    from model.encoder import Encoder, EncoderOutput, build_encoder
+    from model.encoder import Encoder, build_encoder
     from model.heads import DiscriminatorHead, MaskedLMHead
     from model.sizes import SIZES, named_size
 
 __all__ = [
     "SIZES",
+    "Backbone",
     "DiscriminatorHead",
     "Encoder",
     "EncoderConfig",
@@ -26,9 +28,10 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Backbone": "backbone",
     "EncoderConfig": "config",
     "Encoder": "encoder",
-    "EncoderOutput": "encoder",
+    "EncoderOutput": "backbone",
     "build_encoder": "encoder",
     "DiscriminatorHead": "heads",
     "MaskedLMHead": "heads",

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 import tf_keras
 
+from model.backbone import EncoderOutput
 from model.config import EncoderConfig
 from model.layers import Embeddings, GroupedDense, LayerNorm, dense
-from model.mixer import TokenMixer, attention_bias
-
-
-class EncoderOutput(NamedTuple):
-    """What an encoder returns.
-
-    Attributes:
-        sequence: [B, S, D], the last layer's hidden states.
-        pooled: [B, D], the vector of a whole text: here the first token's, without a further layer
-            (ELECTRA). Heads read it, never a position of their own choice.
-        embedding_output: [B, S, D], what enters the first layer; None where a network has none.
-        hidden_states: one [B, S, D] per layer.
-        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty. In
-            training, after dropout: what the values were weighted with.
-    """
-
-    sequence: tf.Tensor
-    pooled: tf.Tensor
-    embedding_output: tf.Tensor | None = None
-    hidden_states: tuple[tf.Tensor, ...] = ()
-    attention_probs: tuple[tf.Tensor, ...] = ()
+from model.mixed_attention import TokenMixer, attention_bias
 
 
 class EncoderLayer(tf_keras.layers.Layer):
@@ -47,17 +26,17 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
-    def call(self, hidden, bias, token_mask, training=False, seeds=(None, None, None)):
-        """[B, S, D] -> [B, S, D] and the attention probabilities; `seeds` are for dropout."""
-        mixed, probabilities = self.mixer(
-            hidden, bias, token_mask, training=training, seed=seeds[0]
+    def call(self, hidden, bias, padding_mask, training=False, seeds=(None, None, None)):
+        """[B, S, D] -> [B, S, D], and what the mixer says besides; `seeds` are for dropout."""
+        mixed, *about_mixing = self.mixer(
+            hidden, bias, padding_mask, training=training, seed=seeds[0]
         )
         mixed = self.mixer_output(mixed, training=training)
         mixed = self.mixer_norm(mixed, hidden, self.rate, training=training, seed=seeds[1])
         inner = self.intermediate(mixed, training=training)
         output = self.output_dense(inner, training=training)
         output = self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
-        return output, probabilities
+        return output, *about_mixing
 
 
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
@@ -98,8 +77,27 @@ class Encoder(tf_keras.layers.Layer):
         distinct = 1 if config.share_layers else config.num_hidden_layers
         self.encoder_layers = [EncoderLayer(config, name=f"layer_{i}") for i in range(distinct)]
 
+    @property
+    def hidden_size(self) -> int:
+        """D."""
+        return self.config.hidden_size
+
+    def layer_groups(self) -> list[list[tf.Variable]]:
+        """See Backbone.layer_groups. A layer that is used several times counts as the top one."""
+        bottom = self.embeddings.trainable_variables
+        if self.embeddings_project is not None:
+            bottom = bottom + self.embeddings_project.trainable_variables
+        layers = [layer.trainable_variables for layer in self.encoder_layers]
+        uses_below = [[]] * (self.config.num_hidden_layers - len(layers))
+        return [bottom, *uses_below, *layers]
+
     def call(
-        self, features, training: bool = False, seed=None, output_attentions: bool = False
+        self,
+        features,
+        training: bool = False,
+        seed=None,
+        output_attentions: bool = False,
+        output_kernels: bool = False,
     ) -> EncoderOutput:
         """Encodes a batch.
 
@@ -111,6 +109,7 @@ class Encoder(tf_keras.layers.Layer):
             seed: int32 [2]; in training, dropout is a function of it. Without one, it is drawn from
                 TensorFlow's global generator.
             output_attentions: whether to return the attention probabilities.
+            output_kernels: whether to return the kernels of the dynamic convolutions.
 
         Returns:
             An EncoderOutput.
@@ -125,21 +124,28 @@ class Encoder(tf_keras.layers.Layer):
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)  # [B, S, D]
         bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
-        token_mask = None
+        padding_mask = tf.ones([1, 1, 1], embedded.dtype)  # lets padding in
         if config.mask_padding:
-            token_mask = tf.cast(mask, embedded.dtype)[:, :, None]  # [B, S, 1]
+            padding_mask = tf.cast(mask, embedded.dtype)[:, :, None]  # [B, S, 1]
 
-        hidden, hidden_states, attention_probs = embedded, [], []
+        hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
         for i in range(config.num_hidden_layers):
             layer = self.encoder_layers[0 if config.share_layers else i]
-            hidden, probabilities = layer(
-                hidden, bias, token_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
+            hidden, probabilities, kernel_logits = layer(
+                hidden, bias, padding_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
             )
             hidden_states.append(hidden)
             if output_attentions and probabilities is not None:
                 attention_probs.append(probabilities)
+            if output_kernels and kernel_logits is not None:
+                conv_kernels.append(tf.nn.softmax(tf.cast(kernel_logits, tf.float32)))
         return EncoderOutput(
-            hidden, hidden[:, 0], embedded, tuple(hidden_states), tuple(attention_probs)
+            hidden,
+            hidden[:, 0],
+            embedded,
+            tuple(hidden_states),
+            tuple(attention_probs),
+            tuple(conv_kernels),
         )
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.kernels import add_bias, sizes
+from model.kernels import vocabulary_logits
 from model.layers import Embeddings, LayerNorm, dense
 
 
@@ -53,16 +53,10 @@ class MaskedLMHead(tf_keras.layers.Layer):
         masked = tf.gather(hidden, positions, batch_dims=1)  # [B, P, D]
         masked = self.norm(self.transform(masked, training=training))  # [B, P, E]
         table = tf.cast(self.embeddings.word_embeddings, masked.dtype)  # [V, E]
-        flat = tf.reshape(masked, [-1, table.shape[1]])
         bias = tf.cast(self.output_bias, tf.float32)
         if self.pieces < table.shape[0]:
             table, bias = table[: self.pieces], bias[: self.pieces]
-        logits = tf.matmul(flat, table, transpose_b=True)  # [B * P, V]
-        if logits.dtype == tf.float32:
-            logits = tf.nn.bias_add(logits, bias)  # becomes part of the product
-        else:
-            logits = add_bias(logits, bias)
-        return tf.reshape(logits, [*sizes(masked)[:-1], table.shape[0]])
+        return vocabulary_logits(masked, table, bias)
 
 
 class DiscriminatorHead(tf_keras.layers.Layer):

@@ -7,7 +7,15 @@ import tf_keras
 
 from errors import InputError
 from model.config import EncoderConfig
-from model.kernels import add_and_norm, affine, affine_gelu, dropout, gelu, gelu_new, sizes
+from model.kernels import (
+    add_and_norm,
+    dense_product,
+    dropout,
+    gelu,
+    gelu_new,
+    grouped_product,
+    sizes,
+)
 
 # Of the original's contrib layer norm, and the default of `layer_norm_eps`; not Keras' 1e-3.
 LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps
@@ -30,13 +38,7 @@ class Dense(tf_keras.layers.Dense):
     """
 
     def call(self, inputs, training=False):
-        return _dense(inputs, self.kernel, self.bias, self.activation, training)
-
-
-def _dense(inputs, kernel, bias, activation, training):
-    if activation is gelu and not training:
-        return affine_gelu(inputs, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
-    return activation(affine(inputs, kernel, bias))
+        return dense_product(inputs, self.kernel, self.bias, self.activation, training)
 
 
 def dense(config: EncoderConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
@@ -88,18 +90,7 @@ class GroupedDense(tf_keras.layers.Layer):
         self.bias = self.add_weight("bias", [self.units], initializer="zeros")
 
     def call(self, inputs, training=False):
-        if not training:
-            # One by one: putting the groups first and last again costs more than joining saves.
-            groups = zip(
-                tf.split(inputs, self.groups, -1),
-                tf.unstack(self.kernel),
-                tf.split(self.bias, self.groups),
-            )
-            return tf.concat([_dense(*group, self.activation, False) for group in groups], -1)
-        B, S, _ = sizes(inputs)
-        grouped = tf.reshape(inputs, [B, S, self.groups, self.kernel.shape[1]])  # [B, S, G, in/G]
-        outputs = tf.einsum("bsgi,gio->bsgo", grouped, self.kernel)  # [B, S, G, units/G]
-        return self.activation(tf.reshape(outputs, [B, S, self.units]) + self.bias)
+        return grouped_product(inputs, self.kernel, self.bias, self.activation, training)
 
 
 class Embeddings(tf_keras.layers.Layer):

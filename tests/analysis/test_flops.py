@@ -22,7 +22,7 @@ from analysis.operations import (
     training_flops,
 )
 from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
-from model.convolution import dynamic_convolution
+from model.kernels import lightweight_conv
 from pretrain.hparams import encoder_config, resolve_hparams
 from pretrain.objectives import build_objective
 from tests.model_support import TINY
@@ -100,10 +100,10 @@ def test_head_products_are_the_profilers():
     assert discriminator_head(TINY).matrix * B * S == products(counts)
 
 
-def test_dynamic_convolution_costs_two_operations_a_tap():
+def test_lightweight_conv_costs_two_operations_a_tap():
     N, H, K = 2, 4, 5
-    values, kernels = tf.TensorSpec([B, S, N, H]), tf.TensorSpec([B, S, N, K])
-    counts = profiled(lambda v, k: dynamic_convolution(v, k, tf.ones([])), values, kernels)
+    shapes = [B, S, N * H], [B, S, 1], [B, S, N, K]
+    counts = profiled(lambda v, mask, k: lightweight_conv(v * mask, k), *map(tf.TensorSpec, shapes))
     # K products, K - 1 sums, and the mask; a multiply-add is counted as two.
     assert counts["Mul"] + counts["AddV2"] == 2 * K * B * S * N * H
     static, dynamic = (TINY.replace(convolution=name) for name in ("static", "dynamic"))

@@ -11,7 +11,7 @@ import tensorflow as tf
 import files
 from benchmarks import exported as library
 from benchmarks import gpu_export
-from model import kernels
+from model.kernels import fusion
 
 TINY = {
     "vocab_size": 1200,
@@ -29,7 +29,7 @@ needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not inst
 def exported(tmp_path, monkeypatch, request):
     """Folder, trainer, features and variables of a tiny step, given precision and check_steps."""
     precision, check_steps = getattr(request, "param", ("float32", 0))
-    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 0)  # the kernels of real sizes
+    monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)  # the kernels of real sizes
     built = gpu_export.build("small", 2, 16, precision, **TINY)
     folder = str(tmp_path / "tiny")
     variables = gpu_export.export(folder, *built, check_steps)

@@ -16,7 +16,8 @@ from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, create_head, learning_rate_scales
 from finetune.task_data import Split
 from finetune.trial import predict
-from model import build_encoder, kernels, task_heads
+from model import build_encoder, task_heads
+from model.kernels import fusion
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from tests.model_support import TINY, random_features, randomize
 from training.distribution import create_strategy
@@ -175,13 +176,13 @@ def test_kernels_are_compiled_for_each_length(monkeypatch):
     """Within one trace of the step; what is learned from batches of several lengths is the same."""
     encoded, losses, trainers = rows("classification"), [], []
     for smallest in (2**40, 1):
-        monkeypatch.setattr(kernels, "SMALLEST_FUSED", smallest)
+        monkeypatch.setattr(fusion, "SMALLEST_FUSED", smallest)
         objective = objective_of("classification", num_hidden_layers=1)
         trainer = trainer_of(objective, encoded)
         losses.append([trainer.train(tf.constant(1))["loss"] for _ in range(8)])
         trainers.append(trainer)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    for trainer, compiles in zip(trainers, (False, kernels.on_processor()), strict=True):
+    for trainer, compiles in zip(trainers, (False, fusion.running_on_cpu_only()), strict=True):
         graph = trainer._run.get_concrete_function(trainer._iterator, tf.constant(1)).graph
         functions = graph.as_graph_def().library.function
         compiled = [f for f in functions if f.attr["_XlaMustCompile"].b]

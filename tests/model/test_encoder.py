@@ -43,6 +43,31 @@ def test_output_shapes():
     assert encoder(random_features(B, S)).attention_probs == ()
 
 
+def test_kernels_of_the_convolutions_are_returned_when_asked_for():
+    """Those that the mixed tokens were made with: of the span or the token, one for each head."""
+    B, S, K, features = 3, 7, TINY.conv_kernel_size, random_features(3, 7)
+    encoder = build()
+    output = encoder(features, output_kernels=True)
+    assert [kernels.shape for kernels in output.conv_kernels] == [(B, S, 2, K)] * 2
+    np.testing.assert_allclose(tf.reduce_sum(output.conv_kernels[0], -1), 1.0, atol=1e-6)
+    assert np.ptp(output.conv_kernels[0][0, :, 0, 0]) > 1e-3  # they differ between tokens
+    assert encoder(features).conv_kernels == ()
+    for changes in ({"token_mixer": "attention"}, {"convolution": "static"}):
+        assert build(**changes)(features, output_kernels=True).conv_kernels == ()
+
+
+@pytest.mark.parametrize("changes", [{}, {"hidden_size": 8}, {"share_layers": True}])
+def test_groups_of_variables_are_all_of_them_from_the_bottom_to_the_top(changes):
+    encoder = build(**changes)
+    groups = encoder.layer_groups()
+    assert len(groups) == 1 + TINY.num_hidden_layers
+    found = [id(variable) for group in groups for variable in group]
+    assert sorted(found) == sorted(map(id, encoder.trainable_variables))
+    assert "word_embeddings" in groups[0][0].name
+    top = encoder.encoder_layers[-1].trainable_variables
+    assert [id(variable) for variable in groups[-1]] == [id(variable) for variable in top]
+
+
 def test_mask_and_segments_have_defaults():
     encoder, features = build(), random_features(2, 7)
     features["segment_ids"][:] = 0

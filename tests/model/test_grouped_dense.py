@@ -71,7 +71,7 @@ def test_dynamic_batch_and_length():
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_feed_forward_is_grouped_as_configured(groups):
     layer = EncoderLayer(TINY.replace(linear_groups=groups))
-    layer(tf.zeros([1, 1, 16]), tf.zeros([1, 1, 1, 1]), None)
+    layer(tf.zeros([1, 1, 16]), tf.zeros([1, 1, 1, 1]), tf.ones([1, 1, 1]))
     for part in (layer.intermediate, layer.output_dense):
         assert isinstance(part, GroupedDense if groups > 1 else tf_keras.layers.Dense)
         assert tf.size(part.kernel) == 16 * 32 // groups

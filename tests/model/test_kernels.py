@@ -1,5 +1,6 @@
-"""Kernels: compiled against plain, written-out gradients against automatic ones."""
+"""Kernels: compiled against plain, and each, with its gradients, against its reference."""
 
+import functools
 import re
 from contextlib import nullcontext
 
@@ -9,14 +10,23 @@ import tensorflow as tf
 import tf_keras
 from tensorflow.python.eager import context
 
-from model import build_encoder, convolution, kernels
-from model.layers import LAYER_NORM_EPSILON
+from model import build_encoder
+from model.kernels import (
+    activations,
+    attention,
+    compiled_for_each_length,
+    convolution,
+    fusion,
+    normalization,
+    projection,
+    stateless_dropout,
+)
+from model.layers import LAYER_NORM_EPSILON, dense
 from pretrain import vocabulary_softmax
 from tests.model_support import TINY, normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
 SEED = tf.constant([3, 4])
-TOKEN_MASK = tf.sequence_mask([24, 3, 17, 1], S, tf.float32)[:, :, None, None]
 TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 3e-2}
 
 
@@ -27,10 +37,9 @@ def tensors(*shapes, dtype=tf.float32):
 def arguments(name, dtype=tf.float32):
     """What each fused function is called with."""
     hidden = [B, S, D]
-    if name.startswith("_convolve"):
-        values, taps, upstream = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
-        given = (values, taps, tf.cast(TOKEN_MASK, dtype))
-        return given if name == "_convolve" else (*given, upstream)
+    if name.startswith("_lightweight_conv"):
+        given = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
+        return given if name.endswith("gradient") else given[:2]
     if name.startswith("_add_and_norm"):
         inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
         gamma, beta = tensors([D], [D])
@@ -49,18 +58,19 @@ def arguments(name, dtype=tf.float32):
     inputs, upstream = tensors(hidden, hidden, dtype=dtype)
     return {
         "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
-        "_gelu": (inputs,),
+        "fused_gelu": (inputs,),
         "_gelu_gradient": (inputs, upstream),
-        "_drop": (inputs, SEED, 0.1),
+        "drop": (inputs, SEED, 0.1),
         "_drop_and_add": (inputs, upstream, SEED, 0.1),
         "_exponentials": (logits, largest),
-        "add_bias": (tf.cast(logits, dtype), *tensors([50])),
+        "_add_float32_bias": (tf.cast(logits, dtype), *tensors([50])),
     }[name]
 
 
+MODULES = (activations, attention, convolution, normalization, projection, stateless_dropout)
 FUSED = {
     name: value
-    for module in (convolution, kernels, vocabulary_softmax)
+    for module in (*MODULES, vocabulary_softmax)
     for name, value in vars(module).items()
     if hasattr(value, "compiled")
 }
@@ -78,23 +88,6 @@ def test_compiled_equals_plain(name, dtype):
         np.testing.assert_allclose(one, other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-def readable_norm(inputs, residual, gamma, beta, rate=0.0, seed=None):
-    total = residual + kernels.dropout(inputs, rate, seed)
-    mean, variance = tf.nn.moments(total, -1, keepdims=True)
-    return tf.nn.batch_normalization(total, mean, variance, beta, gamma, LAYER_NORM_EPSILON)
-
-
-def readable_convolution(values, logits):
-    taps, values = tf.nn.softmax(logits), values * TOKEN_MASK
-    padded = tf.pad(values, [[0, 0], [K // 2, K // 2], [0, 0], [0, 0]])
-    unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
-    return tf.einsum("bsnhk,bsnk->bsnh", unfolded, taps)
-
-
-def readable_depthwise_convolution(inputs, taps):
-    return tf.nn.depthwise_conv2d(inputs[:, None], taps[None, ..., None], [1] * 4, "SAME")[:, 0]
-
-
 def readable_cross_entropy(logits):
     ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
@@ -105,65 +98,67 @@ def fast_cross_entropy(logits):
     return vocabulary_softmax.cross_entropy(logits, ids)[0]
 
 
-HIDDEN = [B, S, D]
+def of_both(name, module, *given):
+    """A kernel and its reference, as functions of what comes before `given`."""
+    fast, readable = getattr(module, name), getattr(module, f"{name}_reference")
+    return lambda *tensors: fast(*tensors, *given), lambda *tensors: readable(*tensors, *given)
+
+
+HIDDEN, WEIGHTS, GROUPED = [B, S, D], [D, 2 * D], [2, D // 2, D]
 PATHS = {
-    "gelu": (kernels.gelu, tf.nn.gelu, [HIDDEN]),
-    "dropout": (
-        lambda x: kernels.dropout(x, 0.3, SEED),
-        lambda x: x * tf.cast(kernels.dropout(tf.ones_like(x), 0.3, SEED) > 0, tf.float32) / 0.7,
-        [HIDDEN],
-    ),
+    "gelu": (*of_both("gelu", activations), [HIDDEN]),
+    "dropout": (*of_both("dropout", stateless_dropout, 0.3, SEED), [HIDDEN]),
     "attention": (
-        lambda scores: kernels.attention_probabilities(scores, 0.5, 0.3, SEED),
-        lambda scores: kernels.dropout(tf.nn.softmax(scores + 0.5), 0.3, SEED),
+        *of_both("attention_probabilities", attention, 0.5, 0.3, SEED),
         [[B, N, S, S]],
     ),
-    "affine": (
-        kernels.affine,
-        lambda x, kernel, bias: tf.einsum("bsi,io->bso", x, kernel) + bias,
-        [HIDDEN, [D, 2 * D], [2 * D]],
-    ),
-    "affine and gelu": (
-        kernels.affine_gelu,
-        lambda x, kernel, bias: tf.nn.gelu(tf.einsum("bsi,io->bso", x, kernel) + bias),
-        [HIDDEN, [D, 2 * D], [2 * D]],
-    ),
+    "split heads": (*of_both("split_heads", attention, N), [HIDDEN]),
+    "join heads": (*of_both("join_heads", attention), [[B, N, S, D]]),
+    "affine": (*of_both("affine", projection), [HIDDEN, WEIGHTS, [2 * D]]),
+    "affine and gelu": (*of_both("affine_gelu", projection), [HIDDEN, WEIGHTS, [2 * D]]),
     "norm": (
-        lambda *given: kernels.add_and_norm(*given, LAYER_NORM_EPSILON),
-        readable_norm,
+        *of_both("add_and_norm", normalization, LAYER_NORM_EPSILON),
         [HIDDEN, HIDDEN, [D], [D]],
     ),
     "norm with dropout": (
-        lambda *given: kernels.add_and_norm(*given, LAYER_NORM_EPSILON, 0.3, SEED),
-        lambda *given: readable_norm(*given, 0.3, SEED),
+        *of_both("add_and_norm", normalization, LAYER_NORM_EPSILON, 0.3, SEED),
         [HIDDEN, HIDDEN, [D], [D]],
     ),
     "norm without a residual": (
-        lambda x, gamma, beta: kernels.add_and_norm(x, None, gamma, beta, LAYER_NORM_EPSILON),
-        lambda x, gamma, beta: readable_norm(x, tf.zeros_like(x), gamma, beta),
+        lambda x, *weights: normalization.add_and_norm(x, None, *weights, LAYER_NORM_EPSILON),
+        lambda x, *weights: normalization.add_and_norm_reference(
+            x, None, *weights, LAYER_NORM_EPSILON
+        ),
         [HIDDEN, [D], [D]],
     ),
-    "convolution": (
-        lambda values, logits: convolution.dynamic_convolution(values, logits, TOKEN_MASK),
-        readable_convolution,
-        [[B, S, N, D], [B, S, N, K]],
-    ),
-    "depthwise convolution": (
-        convolution.depthwise_convolution,
-        readable_depthwise_convolution,
-        [HIDDEN, [K, D]],
-    ),
+    "convolution": (*of_both("lightweight_conv", convolution), [[B, S, N * D], [B, S, N, K]]),
+    "depthwise convolution": (*of_both("depthwise_conv", convolution), [HIDDEN, [K, D]]),
+    "logits": (*of_both("vocabulary_logits", projection), [HIDDEN, [50, D], [50]]),
     "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
 }
+for training in (True, False):  # the references are the same
+    for activation in (activations.gelu, tf.nn.silu):
+        PATHS[f"dense {activation.__name__} {training}"] = (
+            lambda *given, rest=(activation, training): projection.dense_product(*given, *rest),
+            lambda *given, f=activation: f(projection.affine_reference(*given)),
+            [HIDDEN, WEIGHTS, [2 * D]],
+        )
+    PATHS[f"grouped {training}"] = (
+        lambda *given, rest=(tf.tanh, training): projection.grouped_product(*given, *rest),
+        lambda *given: projection.grouped_product_reference(*given, tf.tanh),
+        [HIDDEN, GROUPED, [2 * D]],
+    )
+# Those of matrix products, heads and images, which nothing is fused with.
+UNFUSED = ("affine", "depthwise", "split", "join", "logits", "dense", "grouped")
 
 
 @pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("compiled", ["never", "of known lengths", "of each length"])
-def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
+def test_kernel_is_its_reference(name, compiled, monkeypatch):
     """Values and gradients; compiled as in a graph of large tensors."""
     fast, readable, shapes = PATHS[name]
-    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 2**40 if compiled == "never" else 1)
-    monkeypatch.setattr(kernels, "LONGEST_SUM", 4)  # the rows here are of 16
+    monkeypatch.setattr(fusion, "SMALLEST_FUSED", 2**40 if compiled == "never" else 1)
+    monkeypatch.setattr(fusion, "LONGEST_SUM", 4)  # the last axis here is of 16
     traced = shapes
     if compiled == "of each length":
         traced = [[None if n == S else n for n in shape] for shape in shapes]
@@ -180,22 +175,42 @@ def test_fast_path_is_the_readable_one(name, compiled, monkeypatch):
             outputs.append([output, *tape.gradient(output, given, upstream)])
         return outputs
 
-    each_length = kernels.compiled_for_each_length if compiled == "of each length" else nullcontext
+    each_length = compiled_for_each_length if compiled == "of each length" else nullcontext
     with each_length():
         graph = values_and_gradients.get_concrete_function().graph
-    if not name.startswith(("affine", "depthwise")):
+    if not name.startswith(UNFUSED):
         nodes = [str(op.node_def) for op in graph.get_operations()]
-        compiles = kernels.on_processor() if compiled == "of each length" else compiled != "never"
+        each = compiled == "of each length" and fusion.running_on_cpu_only()
+        compiles = each or compiled == "of known lengths"
         assert any("_XlaMustCompile" in node for node in nodes) == compiles
     for one, other in zip(*values_and_gradients(*tensors(*shapes)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_project_is_its_reference(training):
+    """Values, and gradients of inputs, weights and biases; a layer that is not there stays None."""
+    layers = [dense(TINY, units, f"dense_{units}") for units in (3, 5)]
+    layers.insert(1, None)
+    (inputs,) = tensors([B, S, D])
+    fast, found = functools.partial(projection.project, training=training), []
+    for function in (fast, projection.project_reference):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            one, nothing, other = function(inputs, layers)
+            total = tf.reduce_sum(tf.sin(one)) + tf.reduce_sum(tf.cos(other))
+        assert nothing is None
+        variables = [v for layer in (layers[0], layers[2]) for v in layer.trainable_variables]
+        found.append([one, other, *tape.gradient(total, [inputs, *variables])])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("length", [16, 64, 97, 100, 768, 1024, 2048])
-def test_row_mean(length):
+def test_last_axis_mean(length):
     """In one stage, in two, and where no two stages of at most 32 do."""
     (rows,) = tensors([2**18 // length + 1, length])
-    mean = tf.function(kernels.row_mean, jit_compile=True)(rows)
+    mean = tf.function(fusion.last_axis_mean, jit_compile=True)(rows)
     np.testing.assert_allclose(mean, np.mean(rows, -1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
@@ -216,15 +231,15 @@ def test_a_norm_stores_nothing_in_between():
 
 def test_what_is_compiled():
     def calls(shape):
-        function = tf.function(kernels.gelu, input_signature=[tf.TensorSpec(shape, tf.float32)])
+        function = tf.function(activations.gelu, input_signature=[tf.TensorSpec(shape, tf.float32)])
         return [op.type for op in function.get_concrete_function().graph.get_operations()]
 
     assert any("PartitionedCall" in kind for kind in calls([64, 64, 64]))
     assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
     assert not any("PartitionedCall" in kind for kind in calls([8, 8, 8]))
-    with kernels.compiled_for_each_length():
+    with compiled_for_each_length():
         compiles = any("PartitionedCall" in kind for kind in calls([64, None, 128]))
-        assert compiles == kernels.on_processor()
+        assert compiles == fusion.running_on_cpu_only()
         assert not any("PartitionedCall" in kind for kind in calls([8, None, 8]))
     assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
 
@@ -251,7 +266,7 @@ def test_gelu_is_part_of_the_product_in_inference(precision, groups):
 
 
 @pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
-@pytest.mark.parametrize("function", [kernels.affine, kernels.affine_gelu])
+@pytest.mark.parametrize("function", [projection.affine, projection.affine_gelu])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("length", [2**11, 2**4, None])
 def test_the_bias_is_part_of_the_product(function, dtype, length):
@@ -268,7 +283,7 @@ def test_the_bias_is_part_of_the_product(function, dtype, length):
 
 
 @pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
-@pytest.mark.parametrize("name", ["_convolve", "_convolve_gradient"])
+@pytest.mark.parametrize("name", ["_lightweight_conv_forward", "_lightweight_conv_gradient"])
 def test_the_convolution_unfolds_nothing(name):
     """No buffer of the compiled kernel is K times as large as the values, nor nearly."""
     given = arguments(name)
@@ -284,7 +299,7 @@ def test_the_convolution_unfolds_nothing(name):
 def test_op_by_op_the_convolution_unfolds_nothing_either(gradient, monkeypatch):
     """Of a whole encoder: no tensor is K times as large as the values, and no operation takes K as
     large as they, which would all be there at once."""
-    monkeypatch.setattr(kernels, "SMALLEST_FUSED", 2**40)
+    monkeypatch.setattr(fusion, "SMALLEST_FUSED", 2**40)
     taps, rows, length = 9, 32, 4
     config = TINY.replace(conv_kernel_size=taps, intermediate_size=TINY.hidden_size)
     encoder = build_encoder(config)
@@ -311,7 +326,7 @@ def test_dropout_keeps_independent_elements():
     """Shares of single elements, of neighbours, of rows and of two seeds, within sampling error."""
     rate, shape = 0.1, [64, 128, 32]
     seeds = [tf.constant(seed) for seed in ([0, 0], [0, 1], [1, 0], [7, 2**31 - 1])]
-    masks = [kernels.dropout(tf.ones(shape), rate, seed).numpy() == 0 for seed in seeds]
+    masks = [stateless_dropout.dropout(tf.ones(shape), rate, seed).numpy() == 0 for seed in seeds]
     size = masks[0].size
     pairs = [(mask, np.roll(mask, 1, axis)) for mask in masks for axis in range(3)]
     pairs += [(one, other) for i, one in enumerate(masks) for other in masks[:i]]

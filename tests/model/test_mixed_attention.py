@@ -1,4 +1,4 @@
-"""The convolution layers against loops written from the equations of the ConvBERT paper."""
+"""The convolution against loops written from the equations of the ConvBERT paper."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.convolution import Convolution, dynamic_convolution
-from model.mixer import TokenMixer
+from model.kernels import lightweight_conv
+from model.mixed_attention import Convolution, TokenMixer
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16
 KERNEL_SIZES = (1, 3, 5, 9)
 HEAD_RATIOS = (1, 2, 4)
 CONVOLUTIONS = ("static", "dynamic", "span")
+NO_PADDING = np.ones([1, 1, 1], np.float32)
 
 
 def config_of(convolution: str, K: int, head_ratio: int):
@@ -22,9 +23,14 @@ def config_of(convolution: str, K: int, head_ratio: int):
 
 def build(config) -> Convolution:
     layer = Convolution(config)
-    layer(tf.zeros([1, 1, D]), tf.zeros([1, 1, config.mixer_size]), None)
+    convolve(layer, np.zeros([1, 1, D], np.float32), tf.zeros([1, 1, config.mixer_size]))
     randomize(layer)
     return layer
+
+
+def convolve(layer: Convolution, hidden, query, padding_mask=NO_PADDING):
+    """The convolution with the values that the mixer projects for it."""
+    return layer(hidden, query, layer.value(hidden), padding_mask)[0]
 
 
 def lightweight_convolution(values: np.ndarray, kernel_at) -> np.ndarray:
@@ -50,15 +56,14 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return exponentials / exponentials.sum()
 
 
-def oracle(layer: Convolution, hidden, query, token_mask=None) -> np.ndarray:
+def oracle(layer: Convolution, hidden, query, padding_mask=NO_PADDING) -> np.ndarray:
     """What the layer should compute, in float64."""
     config = layer.config
     N, H, K = config.num_heads, config.head_size, config.conv_kernel_size
     hidden, query = hidden.astype(np.float64), query.astype(np.float64)
     weights, bias = (w.astype(np.float64) for w in layer.value.get_weights())
     values = hidden @ weights + bias  # [B, S, A]
-    if token_mask is not None:
-        values, hidden = values * token_mask, hidden * token_mask
+    values, hidden = values * padding_mask, hidden * padding_mask
     if config.convolution == "static":
         taps = layer.depthwise.get_weights()[0][..., 0]  # [K, A]
         return lightweight_convolution(values, lambda b, i, c: taps[:, c])
@@ -87,7 +92,7 @@ def test_layer_follows_the_equations(convolution, K, head_ratio):
     hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)
     expected = oracle(layer, hidden, query)
     assert expected.shape == (B, S, D // head_ratio)
-    np.testing.assert_allclose(layer(hidden, query, None), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(convolve(layer, hidden, query), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
@@ -96,25 +101,23 @@ def test_masked_layer_follows_the_equations(convolution):
     layer = build(config)
     hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)
     mask = (np.arange(S) < np.array([[S], [6]])).astype(np.float32)[..., None]  # [B, S, 1]
-    output = layer(hidden, query, mask).numpy()
+    output = convolve(layer, hidden, query, mask).numpy()
     expected = oracle(layer, hidden, query, mask)
     np.testing.assert_allclose(output * mask, expected * mask, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("K", KERNEL_SIZES)
-def test_dynamic_convolution(K):
+def test_lightweight_conv(K):
     N, H = 3, 4
-    values, logits = normal(B, S, N, H), normal(B, S, N, K, seed=2)
-    expected = lightweight_convolution(
-        values.reshape(B, S, N * H), lambda b, i, c: softmax(logits[b, i, c // H])
-    )
-    output = dynamic_convolution(tf.constant(values), tf.constant(logits), tf.ones([])).numpy()
-    np.testing.assert_allclose(output.reshape(B, S, N * H), expected, rtol=1e-5, atol=1e-5)
+    values, logits = normal(B, S, N * H), normal(B, S, N, K, seed=2)
+    expected = lightweight_convolution(values, lambda b, i, c: softmax(logits[b, i, c // H]))
+    output = lightweight_conv(tf.constant(values), tf.constant(logits))
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_dynamic_convolution_shorter_than_its_kernel():
-    values, logits = normal(1, 2, 1, 1), normal(1, 2, 1, 9, seed=2)
-    output = dynamic_convolution(tf.constant(values), tf.constant(logits), tf.ones([])).numpy()
+def test_lightweight_conv_shorter_than_its_kernel():
+    values, logits = normal(1, 2, 1), normal(1, 2, 1, 9, seed=2)
+    output = lightweight_conv(tf.constant(values), tf.constant(logits)).numpy()
     output, x = output.ravel(), values.ravel()
     w = [softmax(row) for row in logits[0, :, 0]]  # the tap in the middle is the fifth
     expected = [w[0][4] * x[0] + w[0][5] * x[1], w[1][3] * x[0] + w[1][4] * x[1]]
@@ -128,7 +131,7 @@ def test_kernels_sum_to_one(convolution):
     layer = build(config)
     width = config.mixer_size
     layer.value.set_weights([np.zeros([D, width]), np.ones([width])])
-    output = layer(normal(B, S, D), normal(B, S, width, seed=2), None).numpy()
+    output = convolve(layer, normal(B, S, D), normal(B, S, width, seed=2)).numpy()
     np.testing.assert_allclose(output[:, 2:-2], 1.0, atol=1e-6)
     assert (output[:, [0, 1, -2, -1]] < 1.0 - 1e-4).all()
     assert (output > 0.0).all()
@@ -141,7 +144,7 @@ def test_kernel_of_one_is_pointwise(convolution):
     values = layer.value(hidden).numpy()
     # A softmax over a single tap is 1; a static tap is whatever it has learned.
     taps = layer.depthwise.get_weights()[0][0, :, 0] if convolution == "static" else 1.0
-    np.testing.assert_allclose(layer(hidden, query, None), taps * values, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(convolve(layer, hidden, query), taps * values, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("K", KERNEL_SIZES)
@@ -156,11 +159,11 @@ def test_reach_of_a_token(convolution, K):
     mixer = TokenMixer(config_of(convolution, K, 2).replace(token_mixer="convolution"))
     hidden = normal(1, length, D)
     bias = tf.zeros([1, 1, 1, length])
-    mixer(hidden, bias, None)
+    mixer(hidden, bias, NO_PADDING)
     randomize(mixer)
     changed = hidden.copy()
     changed[0, position] += 1.0
-    difference = mixer(changed, bias, None)[0] - mixer(hidden, bias, None)[0]
+    difference = mixer(changed, bias, NO_PADDING)[0] - mixer(hidden, bias, NO_PADDING)[0]
     reached = np.flatnonzero(np.abs(difference.numpy()).max(axis=(0, 2)))
     reach = (K - 1) // 2
     assert reached.tolist() == list(range(position - reach, position + reach + 1))
@@ -178,5 +181,5 @@ def test_span_kernel_sees_the_span_and_dynamic_the_token_alone():
         query, hidden = normal(1, 3, 4, seed=2), normal(1, 3, D)
         changed = hidden.copy()
         changed[0, 0, 1:] += 1.0  # the left neighbour, but not what it passes on as a value
-        difference = layer(changed, query, None) - layer(hidden, query, None)
+        difference = convolve(layer, changed, query) - convolve(layer, hidden, query)
         assert (np.abs(difference.numpy())[0, 1, 0] > 1e-3) == kernel_changes

@@ -1,0 +1,72 @@
+"""What objectives, heads and serving need of a network, whichever architecture it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from model.config import BackboneConfig
+
+
+class EncoderOutput(NamedTuple):
+    """What a backbone returns.
+
+    Attributes:
+        sequence: [B, S, D], the last layer's hidden states.
+        pooled: [B, D], the vector of a whole text. Of BERT, ELECTRA and ConvBERT the first token's,
+            without a further layer; of XLNet the last one's. Heads read it, never a position of
+            their own choice.
+        embedding_output: [B, S, D], what enters the first layer; None where a network has none.
+        hidden_states: one [B, S, D] per layer.
+        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty. In
+            training, after dropout: what the values were weighted with.
+        conv_kernels: one float32 [B, S, N', K] per layer that predicts a kernel for every token,
+            when asked for; else empty. Each sums to 1.
+    """
+
+    sequence: tf.Tensor
+    pooled: tf.Tensor
+    embedding_output: tf.Tensor | None = None
+    hidden_states: tuple[tf.Tensor, ...] = ()
+    attention_probs: tuple[tf.Tensor, ...] = ()
+    conv_kernels: tuple[tf.Tensor, ...] = ()
+
+
+class Backbone(Protocol):
+    """A network from word pieces to vectors, such as `model.encoder.Encoder`. A tf.Module.
+
+    Attributes:
+        config: its architecture.
+        embeddings: has `word_embeddings` [V, E], to which a masked-LM head ties its output.
+    """
+
+    config: BackboneConfig
+    embeddings: tf.Module
+
+    def __call__(
+        self,
+        features: dict[str, tf.Tensor],
+        training: bool = False,
+        seed: tf.Tensor | None = None,
+    ) -> EncoderOutput:
+        """Encodes a batch.
+
+        Args:
+            features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
+                [B, S]. B and S may be dynamic.
+            training: whether dropout is on.
+            seed: int32 [2], which decides all dropout in training.
+        """
+
+    @property
+    def hidden_size(self) -> int:
+        """D."""
+
+    def layer_groups(self) -> list[list[tf.Variable]]:
+        """The trainable variables, grouped from the bottom to the top.
+
+        The first group is the embeddings, and then one follows for every layer. Layer-wise learning
+        rates decrease by a factor from each group to the one below.
+        """

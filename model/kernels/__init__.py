@@ -1,0 +1,43 @@
+"""What is chosen by measurement: fused operations, written-out gradients, the order of computing.
+
+Everything here could be a line of plain TensorFlow. Where that line is not said at the function, it
+is the function `..._reference` next to it, in float32; tests compare values and gradients of the
+two. `model/` itself reads as the paper does and calls these.
+"""
+
+from model.kernels.activations import gelu, gelu_new
+from model.kernels.attention import attention_probabilities, join_heads, split_heads
+from model.kernels.convolution import depthwise_conv, lightweight_conv
+from model.kernels.fusion import compiled_for_each_length, fused, running_on_cpu_only, sizes
+from model.kernels.normalization import add_and_norm
+from model.kernels.projection import (
+    affine,
+    computed_after,
+    dense_product,
+    grouped_product,
+    project,
+    vocabulary_logits,
+)
+from model.kernels.stateless_dropout import dropout
+
+__all__ = [
+    "add_and_norm",
+    "affine",
+    "attention_probabilities",
+    "compiled_for_each_length",
+    "computed_after",
+    "dense_product",
+    "depthwise_conv",
+    "dropout",
+    "fused",
+    "gelu",
+    "gelu_new",
+    "grouped_product",
+    "join_heads",
+    "lightweight_conv",
+    "project",
+    "running_on_cpu_only",
+    "sizes",
+    "split_heads",
+    "vocabulary_logits",
+]

@@ -1,0 +1,110 @@
+"""Layer normalisation at the end of a block: dropout, residual and norm in two passes."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from model.kernels.fusion import fused, last_axis_mean, sum_to_last_axis
+from model.kernels.stateless_dropout import drop, dropout, dropout_reference
+
+
+def add_and_norm(
+    inputs: tf.Tensor,
+    residual: tf.Tensor | None,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    epsilon: float,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Layer normalisation of residual + dropout(inputs), in float32 whatever comes in and goes out.
+
+    Args:
+        inputs: [..., D].
+        residual: [..., D], or None for none.
+        gamma: [D] float32, the scale.
+        beta: [D] float32, the shift.
+        epsilon: added to the variance.
+        rate: of the dropout.
+        seed: int32 [2] of the dropout; not read at a rate of 0.
+
+    Returns:
+        [..., D] in the dtype of `inputs`.
+    """
+    if rate > 0.0:
+        # In a pass of its own, lest every pass of the norm works out the hash again.
+        inputs = _drop_then_add(inputs, residual, seed, rate)
+        residual = None
+    if residual is None:
+        residual = tf.zeros([], inputs.dtype)
+
+    @tf.custom_gradient
+    def norm(inputs, residual, gamma, beta):
+        def gradient(upstream):
+            to_sum, by_gamma = _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon)
+            to_residual = to_sum if residual.shape.rank else tf.zeros([], residual.dtype)
+            to_beta = sum_to_last_axis(tf.cast(upstream, tf.float32))
+            return to_sum, to_residual, sum_to_last_axis(by_gamma), to_beta
+
+        return _add_and_norm(inputs, residual, gamma, beta, epsilon), gradient
+
+    return norm(inputs, residual, gamma, beta)
+
+
+def add_and_norm_reference(
+    inputs: tf.Tensor,
+    residual: tf.Tensor | None,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    epsilon: float,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """`add_and_norm`, readable."""
+    total = dropout_reference(inputs, rate, seed) + (0.0 if residual is None else residual)
+    mean, variance = tf.nn.moments(total, -1, keepdims=True)
+    return (total - mean) / tf.sqrt(variance + epsilon) * gamma + beta
+
+
+def _drop_then_add(inputs, residual, seed, rate):
+    if residual is None:
+        return dropout(inputs, rate, seed)
+
+    @tf.custom_gradient
+    def drop_and_add(inputs, residual):
+        def gradient(upstream):
+            return drop(upstream, seed, rate), upstream
+
+        return _drop_and_add(inputs, residual, seed, rate), gradient
+
+    return drop_and_add(inputs, residual)
+
+
+@fused
+def _drop_and_add(inputs, residual, seed, rate):
+    return drop.plain(inputs, seed, rate) + residual
+
+
+@fused
+def _add_and_norm(inputs, residual, gamma, beta, epsilon):
+    normed, _ = _normalized(inputs, residual, epsilon)
+    return tf.cast(normed * gamma + beta, inputs.dtype)
+
+
+@fused
+def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
+    """The gradient of the sum that is normalised, and what adds up to that of gamma."""
+    normed, deviation = _normalized(inputs, residual, epsilon)
+    upstream = tf.cast(upstream, tf.float32)
+    scaled = upstream * gamma
+    mean, slope = last_axis_mean(scaled), last_axis_mean(scaled * normed)
+    to_sum = (scaled - mean - normed * slope) / deviation
+    return tf.cast(to_sum, inputs.dtype), upstream * normed
+
+
+def _normalized(inputs, residual, epsilon):
+    """The normalised sum [..., D] and its standard deviation [..., 1], float32."""
+    total = tf.cast(inputs, tf.float32) + tf.cast(residual, tf.float32)
+    centered = total - last_axis_mean(total)
+    deviation = tf.sqrt(last_axis_mean(centered * centered) + epsilon)
+    return centered / deviation, deviation

@@ -1,0 +1,197 @@
+"""Matrix products with what belongs to them: bias, activation, several layers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+import tf_keras
+
+from model.kernels.activations import fused_gelu, gelu, gelu_reference
+from model.kernels.fusion import compiles, fused, running_on_cpu_only, sizes, sum_to_last_axis
+
+
+def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """inputs [..., in] times weights [in, out] plus bias [out], as one product over all tokens."""
+    # Variables of mixed precision become tensors of the compute dtype here.
+    return _affine(inputs, tf.convert_to_tensor(weights), tf.convert_to_tensor(bias))
+
+
+def affine_reference(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """`affine`, readable."""
+    return tf.einsum("...i,io->...o", inputs, weights) + bias
+
+
+@tf.custom_gradient
+def _affine(inputs, weights, bias):
+    flat = tf.reshape(inputs, [-1, weights.shape[0]])
+    shape = [*sizes(inputs)[:-1], weights.shape[1]]
+    product = tf.matmul(flat, weights)
+    if _bias_apart(inputs, weights):
+        outputs = _add_bias_apart(tf.reshape(product, shape), bias)
+    else:
+        outputs = tf.reshape(tf.nn.bias_add(product, bias), shape)
+
+    def gradient(upstream):
+        upstream = tf.reshape(upstream, [-1, weights.shape[1]])
+        to_inputs = tf.matmul(upstream, weights, transpose_b=True)
+        to_weights = tf.matmul(flat, upstream, transpose_a=True)
+        return tf.reshape(to_inputs, sizes(inputs)), to_weights, sum_to_last_axis(upstream)
+
+    return outputs, gradient
+
+
+def _bias_apart(inputs, weights):
+    """Whether the bias is added in a pass of its own to inputs [..., in] times weights [in, out].
+
+    As part of the product it costs nothing in float32. In bfloat16 oneDNN keeps the whole product
+    in float32 then, and rounds it in a second pass, which takes longer where products are large.
+    """
+    if inputs.dtype != tf.bfloat16 or not running_on_cpu_only():
+        return False
+    return compiles([inputs.shape[:-1].concatenate(weights.shape[1:])])
+
+
+@fused
+def _add_bias_apart(product, bias):
+    return tf.nn.bias_add(product, bias)
+
+
+@fused
+def _add_bias_and_gelu(product, bias):
+    biased = tf.cast(product, tf.float32) + tf.cast(bias, tf.float32)
+    return tf.cast(fused_gelu.plain(biased), product.dtype)
+
+
+def affine_gelu(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """gelu(affine(inputs, weights, bias)), for inference.
+
+    On a CPU TensorFlow's graph optimizer makes one operation of it, with lengths known only at run
+    time too; it goes by the form below, in which nothing else may read what lies between. With
+    bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
+    applied to: `gelu(affine(...))` keeps it.
+    """
+    weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
+    flat = tf.reshape(inputs, [-1, weights.shape[0]])
+    product = tf.matmul(flat, weights)
+    shape = [*sizes(inputs)[:-1], weights.shape[1]]
+    if _bias_apart(inputs, weights):
+        outputs = _add_bias_and_gelu(product, bias)
+    else:
+        x = tf.nn.bias_add(product, bias)
+        outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
+    return tf.reshape(outputs, shape)
+
+
+def affine_gelu_reference(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """`affine_gelu`, readable."""
+    return gelu_reference(affine_reference(inputs, weights, bias))
+
+
+def dense_product(
+    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable, training: bool
+) -> tf.Tensor:
+    """activation(inputs [..., in] times weights [in, out] plus bias [out])."""
+    if activation is gelu and not training:
+        return affine_gelu(inputs, weights, bias)
+    return activation(affine(inputs, weights, bias))
+
+
+def grouped_product(
+    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable, training: bool
+) -> tf.Tensor:
+    """`dense_product` of each of the G groups that the last axis is cut into.
+
+    Args:
+        inputs: [B, S, in].
+        weights: [G, in / G, out / G].
+        bias: [out].
+        activation: of the result.
+        training: whether gradients will be taken.
+
+    Returns:
+        [B, S, out].
+    """
+    groups = weights.shape[0]
+    if not training:
+        # One by one: putting the groups first and last again costs more than joining saves.
+        parts = zip(tf.split(inputs, groups, -1), tf.unstack(weights), tf.split(bias, groups))
+        return tf.concat([dense_product(*part, activation, training) for part in parts], -1)
+    B, S, _ = sizes(inputs)
+    grouped = tf.reshape(inputs, [B, S, groups, weights.shape[1]])  # [B, S, G, in/G]
+    outputs = tf.einsum("bsgi,gio->bsgo", grouped, weights)  # [B, S, G, out/G]
+    return activation(tf.reshape(outputs, [B, S, bias.shape[0]]) + bias)
+
+
+def grouped_product_reference(
+    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable
+) -> tf.Tensor:
+    """`grouped_product`, readable."""
+    parts = zip(tf.split(inputs, weights.shape[0], -1), tf.unstack(weights))
+    return activation(tf.concat([part @ of_group for part, of_group in parts], -1) + bias)
+
+
+def project(
+    inputs: tf.Tensor, layers: Sequence[tf_keras.layers.Dense | None], training: bool
+) -> list[tf.Tensor | None]:
+    """What several linear dense layers make of the same inputs [..., in]; None stays None.
+
+    In training by one matrix product, as their gradient is one as well. In inference joining the
+    weights costs more than it saves: a twentieth of the time for a short text.
+    """
+    used = [layer for layer in layers if layer is not None]
+    for layer in used:
+        if not layer.built:
+            with tf.name_scope(layer.name):
+                layer.build(inputs.shape)
+    if training:
+        weights = tf.concat([layer.kernel for layer in used], 1)
+        bias = tf.concat([layer.bias for layer in used], 0)
+        parts = tf.split(affine(inputs, weights, bias), [layer.units for layer in used], axis=-1)
+    else:
+        parts = [layer(inputs) for layer in used]
+    remaining = iter(parts)
+    return [None if layer is None else next(remaining) for layer in layers]
+
+
+def project_reference(
+    inputs: tf.Tensor, layers: Sequence[tf_keras.layers.Dense | None]
+) -> list[tf.Tensor | None]:
+    """`project`, readable."""
+    return [None if layer is None else layer(inputs) for layer in layers]
+
+
+def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """hidden [B, P, E] times the transposed word embeddings [V, E] plus bias, float32 [B, P, V].
+
+    Args:
+        hidden: of the dtype of `table`.
+        table: word embeddings.
+        bias: float32 [V].
+    """
+    logits = tf.matmul(tf.reshape(hidden, [-1, table.shape[1]]), table, transpose_b=True)
+    if logits.dtype == tf.float32:
+        logits = tf.nn.bias_add(logits, bias)  # becomes part of the product
+    else:
+        logits = _add_float32_bias(logits, bias)
+    return tf.reshape(logits, [*sizes(hidden)[:-1], table.shape[0]])
+
+
+def vocabulary_logits_reference(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """`vocabulary_logits`, readable."""
+    return tf.einsum("bpe,ve->bpv", hidden, table) + bias
+
+
+@fused
+def _add_float32_bias(logits, bias):
+    return tf.cast(logits, tf.float32) + bias
+
+
+def computed_after(tensor: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
+    """`tensor`, which may be read once `previous` has been computed.
+
+    Two large matrix products at once take longer than one after the other, of which each has all
+    the cores. Of short texts, whose products keep one core busy, they had better not wait.
+    """
+    with tf.control_dependencies([previous]):
+        return tf.identity(tensor)
