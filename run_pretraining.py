@@ -24,7 +24,7 @@ from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from locks import locked
-from model import EncoderConfig
+from model import load_config
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
@@ -126,7 +126,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
     else:  # the others are the source's
         check_ranges(replace_checked(PretrainingHParams(), values))
         if not os.path.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
-            EncoderConfig.load(command.continue_from)
+            load_config(command.continue_from)
 
 
 def read_settings() -> tuple[dict, dict]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from errors import InputError
 from finetune.task import Task
-from model import EncoderConfig
+from model import BackboneConfig, EncoderConfig
 from training.hyperparameters import (
     check_setting,
     field_names,
@@ -145,7 +145,9 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
     return {**dropout, **pick(hparam_names)}, pick(run_names), pick(MODEL_NAMES), ignored
 
 
-def resolve_hparams(values: dict[str, Any], task: Task, config: EncoderConfig) -> FinetuningHParams:
+def resolve_hparams(
+    values: dict[str, Any], task: Task, config: BackboneConfig
+) -> FinetuningHParams:
     """Hyper-parameters of a task with every None replaced.
 
     Args:
@@ -163,7 +165,7 @@ def resolve_hparams(values: dict[str, Any], task: Task, config: EncoderConfig) -
         "learning_rate": 1e-4 if config.hidden_size >= BASE_WIDTH else 3e-4,
         "num_train_epochs": epochs,
         "max_seq_length": min(512 if span else 128, config.max_position_embeddings),
-        "length_buckets": ignores_padding(config),
+        "length_buckets": not config.visible_padding,
         "hidden_dropout_prob": config.hidden_dropout_prob,
         "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
     }
@@ -173,7 +175,7 @@ def resolve_hparams(values: dict[str, Any], task: Task, config: EncoderConfig) -
     return hparams
 
 
-def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> None:
+def _validate(hparams: FinetuningHParams, config: BackboneConfig, span: bool) -> None:
     def check(condition: bool, name: str, expectation: str) -> None:
         check_setting(hparams, condition, name, expectation)
 
@@ -181,7 +183,7 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
     check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
     check(hparams.init in ("pretrained", "random"), "init", "pretrained or random")
     check(hparams.loss_reduction in ("sum", "mean"), "loss_reduction", "sum or mean")
-    if not ignores_padding(config):
+    if config.visible_padding:
         check(not hparams.length_buckets, "length_buckets", "false: `mask_padding` is false there")
     if hparams.optimizer == "lamb":
         check(not hparams.layerwise_lr_decay, "layerwise_lr_decay", "0 with the lamb optimizer")
@@ -202,11 +204,6 @@ def _validate(hparams: FinetuningHParams, config: EncoderConfig, span: bool) -> 
         check(room >= 1, "max_query_length", f"below {hparams.max_seq_length - 3}")
         check(hparams.doc_stride <= room, "doc_stride", f"at most {room}, a window's context")
     check(0 <= hparams.seed < 2**31 - 1000, "seed", "at least 0 and below 2^31 - 1000")
-
-
-def ignores_padding(config: EncoderConfig) -> bool:
-    """Whether outputs at tokens do not depend on how far a batch is padded."""
-    return config.mask_padding or config.token_mixer == "attention"
 
 
 def check_model_names(values: dict[str, Any], known: dict[str, Any], model_dir: str) -> None:

@@ -12,7 +12,7 @@ from files import read_json
 from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning, create_head
 from finetune.task import Task
-from model import EncoderConfig, build_encoder
+from model import build_backbone, load_config
 from pretrain.load import restore
 from pretrain.saved_settings import load_vocabulary
 from training.hyperparameters import field_names
@@ -50,13 +50,13 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     """
     path = os.path.join(model_dir, TASK_FILE)
     task = Task.from_json(read_json(path), path)
-    config = EncoderConfig.load(model_dir)
+    config = load_config(model_dir)
     record = read_record(model_dir)
     saved = record.get("hparams", {})
     vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(FinetuningHParams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
-    encoder = build_encoder(config)
+    encoder = build_backbone(config)
     head = create_head(task, encoder, hparams)
     objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from finetune.hparams import FinetuningHParams
 from finetune.task import Task
-from model import Encoder
+from model import Backbone
 from model.kernels import compiled_for_each_length
 from model.span_head import SpanHead
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
@@ -28,7 +28,7 @@ class FineTuning(Objective):
             the mean in both cases.
     """
 
-    def __init__(self, encoder: Encoder, head, reduction: str = "sum"):
+    def __init__(self, encoder: Backbone, head, reduction: str = "sum"):
         super().__init__(name="fine_tuning")
         self.encoder, self.head, self.reduction = encoder, head, reduction
         _build(self)
@@ -67,7 +67,7 @@ def _build(objective: FineTuning) -> None:
     objective.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
 
 
-def create_head(task: Task, encoder: Encoder, hparams: FinetuningHParams):
+def create_head(task: Task, encoder: Backbone, hparams: FinetuningHParams):
     """The head for a kind of task."""
     if task.kind == "classification":
         return ClassificationHead(len(task.labels))
@@ -100,11 +100,8 @@ def learning_rate_scales(
     """
     if not decay:
         return None
-    encoder, n = objective.encoder, objective.encoder.config.num_hidden_layers
     power = {id(variable): 0 for variable in objective.head.trainable_variables}
-    surplus = 0 if corrected else 1
-    for index, layer in enumerate(encoder.encoder_layers):
-        top = n - 1 if encoder.config.share_layers else index
-        power |= {id(v): n - top + surplus for v in layer.trainable_variables}
-    below = n + 1 + surplus
-    return [decay ** power.get(id(v), below) for v in objective.trainable_variables]
+    lowest = 1 if corrected else 2
+    for distance, group in enumerate(reversed(objective.encoder.layer_groups())):
+        power |= {id(variable): distance + lowest for variable in group}
+    return [decay ** power[id(variable)] for variable in objective.trainable_variables]

@@ -21,13 +21,14 @@ from finetune.sweep import run_all, with_seed
 from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
-from model import SIZES, Encoder, EncoderConfig, build_encoder
+from model import Backbone, BackboneConfig, build_backbone
+from model.sizes import size_of
 from pretrain.load import load_encoder
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
 
 
-def finetune(settings: Settings, config: EncoderConfig, vocabulary: Vocabulary) -> None:
+def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
     """Runs -> report. Reads all files before the first run.
 
     Args:
@@ -71,15 +72,11 @@ def finetune(settings: Settings, config: EncoderConfig, vocabulary: Vocabulary) 
         raise LossNotFinite("\n".join(stopped))
 
 
-def about_model(model_dir: str, config: EncoderConfig) -> dict[str, Any]:
+def about_model(model_dir: str, config: BackboneConfig) -> dict[str, Any]:
     """The model's name, and its size if it has the architecture of a named one, for the report."""
     parts = os.path.abspath(model_dir).split(os.sep)
     name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
-    free = ("vocab_size", "max_position_embeddings", "mask_padding")
-    free += ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    changes = {field: getattr(config, field) for field in free}
-    sizes = [size for size, named in SIZES.items() if named.replace(**changes) == config]
-    return {"model": name, "model_size": sizes[0] if sizes else None}
+    return {"model": name, "model_size": size_of(config)}
 
 
 def checkpoint_digest(settings: Settings) -> str | None:
@@ -94,7 +91,7 @@ def checkpoint_digest(settings: Settings) -> str | None:
 def plan_trials(
     task: Task,
     settings: Settings,
-    config: EncoderConfig,
+    config: BackboneConfig,
     vocabulary: Vocabulary,
 ) -> list[Trial]:
     """The runs of a task: every setting of the grid, every seed."""
@@ -156,7 +153,7 @@ def warn_about_compiling(run: RunSettings) -> None:
         )
 
 
-def encoder_creator(settings: Settings, config: EncoderConfig):
+def encoder_creator(settings: Settings, config: BackboneConfig):
     """A function that makes a run's encoder: pre-trained or random, with its own dropout.
 
     Raises:
@@ -165,13 +162,13 @@ def encoder_creator(settings: Settings, config: EncoderConfig):
     if settings.takes_weights:
         load_encoder(settings.model_dir)
 
-    def create(hparams: FinetuningHParams) -> Encoder:
+    def create(hparams: FinetuningHParams) -> Backbone:
         own = config.replace(
             hidden_dropout_prob=hparams.hidden_dropout_prob,
             attention_probs_dropout_prob=hparams.attention_probs_dropout_prob,
         )
         if hparams.init == "random":
-            return build_encoder(own)
+            return build_backbone(own)
         return load_encoder(settings.model_dir, own)
 
     return create

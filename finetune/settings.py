@@ -12,7 +12,7 @@ from data.vocabulary import Vocabulary
 from finetune.grid import grid_points
 from finetune.hparams import FinetuningHParams, RunSettings, check_model_names, resolve_hparams
 from finetune.task import Task
-from model import EncoderConfig
+from model import BackboneConfig, load_config
 from pretrain.saved_settings import load_vocabulary
 from training.model_directory import HPARAMS_FILE, read_record
 
@@ -52,7 +52,7 @@ class Settings:
     show_errors: int
 
     def points(
-        self, task: Task, config: EncoderConfig
+        self, task: Task, config: BackboneConfig
     ) -> Iterator[tuple[dict[str, Any], FinetuningHParams]]:
         """Yields what the sweep varies and the resolved hyper-parameters of every setting.
 
@@ -70,9 +70,9 @@ class Settings:
         return self.inits != ("random",)
 
 
-def load_model(settings: Settings) -> tuple[EncoderConfig, Vocabulary]:
+def load_model(settings: Settings) -> tuple[BackboneConfig, Vocabulary]:
     """Architecture and vocabulary of the model directory; they must fit each other."""
-    config, saved = EncoderConfig.load(settings.model_dir), saved_hparams(settings.model_dir)
+    config, saved = load_config(settings.model_dir), saved_hparams(settings.model_dir)
     vocabulary = load_vocabulary(settings.model_dir, config, saved.get("vocabulary"))
     known = {**saved, **dataclasses.asdict(config), "do_lower_case": vocabulary.do_lower_case}
     check_model_names(settings.model_values, known, settings.model_dir)

@@ -25,7 +25,7 @@ from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.objective import FineTuning, create_head, learning_rate_scales
 from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
-from model import Encoder, EncoderConfig
+from model import Backbone, BackboneConfig
 from model.config import ADDED_LATER
 from training import checkpointing, monitoring
 from training.checkpoint_files import find_checkpoints, newest_readable
@@ -86,10 +86,10 @@ class Context:
     run: RunSettings
     strategy: tf.distribute.Strategy
     vocabulary: Vocabulary
-    create_encoder: Callable[[FinetuningHParams], Encoder]
+    create_encoder: Callable[[FinetuningHParams], Backbone]
     about: dict[str, Any]
     origin: dict[str, Any]
-    config: EncoderConfig
+    config: BackboneConfig
     checkpoint: str | None
     show_errors: int = 0
 
@@ -118,7 +118,7 @@ def _described(trial: Trial, context: Context) -> dict[str, Any]:
     described = {**dataclasses.asdict(trial.hparams), "task": task}
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
-    encoder = dataclasses.asdict(context.config)
+    encoder = context.config.to_json()
     described["encoder"] = {k: v for k, v in encoder.items() if (k, v) not in ADDED_LATER.items()}
     if trial.hparams.init == "pretrained":
         described["checkpoint"] = context.checkpoint
@@ -177,7 +177,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
 # ---------------------------------------------------------------- training
 
 
-def _write_description(trial: Trial, context: Context, encoder: Encoder) -> None:
+def _write_description(trial: Trial, context: Context, encoder: Backbone) -> None:
     """Makes the folder self-describing, after what is in it has been restored."""
     run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
     checkpointing.describe_run(trial.folder, _described(trial, context), run_settings, _ADVICE)

@@ -1,10 +1,10 @@
-"""What an encoder is: its architecture as a frozen, validated dataclass stored as `config.json`."""
+"""An architecture as a frozen, validated dataclass, stored as `config.json`."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import files
 from errors import InputError
@@ -22,9 +22,81 @@ _TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
 ADDED_LATER = {"layer_norm_eps": 1e-12}
 
 
+DEFAULT_ARCHITECTURE = "convbert"  # of a config.json that does not name one
+
+
+class BackboneConfig:
+    """Base of the frozen dataclasses that describe architectures, with what all of them offer.
+
+    A subclass names its `architecture` and has at least the fields `vocab_size`, `hidden_size`,
+    `max_position_embeddings`, `type_vocab_size`, `hidden_dropout_prob` and
+    `attention_probs_dropout_prob`, which the commands read; a rate that has no use is 0. The class
+    attributes below are what heads read and a subclass need not have as fields. Fields are checked
+    for their types: int, float, bool or str.
+    """
+
+    architecture: ClassVar[str]
+    hidden_act = "gelu"
+    initializer_range = 0.02
+    layer_norm_eps = 1e-12
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value, kind = getattr(self, field.name), getattr(field.type, "__name__", field.type)
+            fits = isinstance(value, _TYPES[kind]) and isinstance(value, bool) == (kind == "bool")
+            _check(fits, field.name, f"of type {kind}", self)
+
+    @property
+    def embedding_size(self) -> int:
+        """E, width of the embeddings."""
+        return self.hidden_size
+
+    @property
+    def visible_padding(self) -> int:
+        """How many tokens of padding after a sequence show in its outputs; usually none.
+
+        With so many of them a sequence has the same outputs as with any more.
+        """
+        return 0
+
+    def replace(self, **changes: Any) -> BackboneConfig:
+        """A copy with some fields changed, validated again."""
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `config.json` holds."""
+        fields = dataclasses.asdict(self)
+        if self.architecture == DEFAULT_ARCHITECTURE:  # which earlier versions could not read
+            return fields
+        return {"architecture": self.architecture, **fields}
+
+    def save(self, folder: str) -> None:
+        """Writes `config.json` into `folder`; raises InputError when that cannot be done."""
+        files.write_json(os.path.join(folder, CONFIG_FILE), self.to_json())
+
+    @classmethod
+    def load(cls, folder: str) -> BackboneConfig:
+        """Reads `config.json` of `folder`; raises InputError when it is missing or does not fit."""
+        path = os.path.join(folder, CONFIG_FILE)
+        values = read_fields(path)
+        architecture = values.pop("architecture", DEFAULT_ARCHITECTURE)
+        if architecture != cls.architecture:
+            raise InputError(
+                f"{path}: `architecture` should be {cls.architecture}. Received: {architecture!r}"
+            )
+        names = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - names)
+        if unknown:
+            raise InputError(f"{path}: unknown fields {', '.join(unknown)}")
+        try:
+            return cls(**values)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
 @dataclasses.dataclass(frozen=True)
-class EncoderConfig:
-    """Architecture of an encoder. BERT's and ELECTRA's names where they have one.
+class EncoderConfig(BackboneConfig):
+    """ConvBERT, and the encoders it is compared with. BERT's and ELECTRA's names where there are.
 
     Attributes:
         vocab_size: number of rows of the word embeddings. A vocabulary may hold fewer pieces: the
@@ -55,6 +127,8 @@ class EncoderConfig:
             far a batch was padded. The original code does not; its checkpoints carry False.
     """
 
+    architecture: ClassVar[str] = DEFAULT_ARCHITECTURE
+
     vocab_size: int = 30522
     embedding_size: int = 128
     hidden_size: int = 256
@@ -77,10 +151,7 @@ class EncoderConfig:
     layer_norm_eps: float = 1e-12
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, expected = getattr(self, field.name), _TYPES[field.type]
-            fits = isinstance(value, expected) and isinstance(value, bool) == (field.type == "bool")
-            _check(fits, field.name, f"of type {field.type}", self)
+        super().__post_init__()
         for name, choices in (
             ("token_mixer", TOKEN_MIXERS),
             ("convolution", CONVOLUTIONS),
@@ -121,26 +192,13 @@ class EncoderConfig:
         """A = N' · H: width that queries, keys and values are projected to."""
         return self.num_heads * self.head_size
 
-    def replace(self, **changes: Any) -> EncoderConfig:
-        """A copy with some fields changed, validated again."""
-        return dataclasses.replace(self, **changes)
-
-    def save(self, folder: str) -> None:
-        """Writes `config.json` into `folder`; raises InputError when that cannot be done."""
-        files.write_json(os.path.join(folder, CONFIG_FILE), dataclasses.asdict(self))
-
-    @classmethod
-    def load(cls, folder: str) -> EncoderConfig:
-        """Reads `config.json` of `folder`; raises InputError when it is missing or does not fit."""
-        path = os.path.join(folder, CONFIG_FILE)
-        values = read_fields(path)
-        unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
-        if unknown:
-            raise InputError(f"{path}: unknown fields {', '.join(unknown)}")
-        try:
-            return cls(**values)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+    @property
+    def visible_padding(self) -> int:
+        """See BackboneConfig. Where padding enters convolutions, each layer sees half a kernel of
+        it further."""
+        if self.mask_padding or self.token_mixer == "attention":
+            return 0
+        return self.num_hidden_layers * (self.conv_kernel_size // 2)
 
 
 def read_fields(path: str) -> dict[str, Any]:
@@ -150,6 +208,6 @@ def read_fields(path: str) -> dict[str, Any]:
     return files.read_json(path)
 
 
-def _check(condition: bool, name: str, expectation: str, config: EncoderConfig) -> None:
+def _check(condition: bool, name: str, expectation: str, config: BackboneConfig) -> None:
     if not condition:
         raise InputError(f"`{name}` should be {expectation}. Received: {getattr(config, name)!r}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from model.config import EncoderConfig
+from model.config import BackboneConfig
 from model.kernels import vocabulary_logits
-from model.layers import Embeddings, LayerNorm, dense
+from model.layers import LayerNorm, dense
 
 
 class MaskedLMHead(tf_keras.layers.Layer):
@@ -19,7 +19,7 @@ class MaskedLMHead(tf_keras.layers.Layer):
 
     Args:
         config: of the encoder below.
-        embeddings: whose word embeddings it shares.
+        embeddings: whose `word_embeddings` it shares, built.
         pieces: V, how many rows of the word embeddings are pieces of the vocabulary. Those after
             them have a bias but no logit, so that nothing can predict or draw them. By default all.
         activation: of the dense layer; by default `hidden_act`.
@@ -27,8 +27,8 @@ class MaskedLMHead(tf_keras.layers.Layer):
 
     def __init__(
         self,
-        config: EncoderConfig,
-        embeddings: Embeddings,
+        config: BackboneConfig,
+        embeddings: tf_keras.layers.Layer,
         *,
         pieces: int | None = None,
         activation: str | None = None,
@@ -36,18 +36,14 @@ class MaskedLMHead(tf_keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.embeddings = embeddings
-        self.pieces = pieces or embeddings.config.vocab_size
-        self.transform = dense(
-            config,
-            embeddings.config.embedding_size,
-            "dense",
-            activation=activation or config.hidden_act,
-        )
+        rows, E = embeddings.word_embeddings.shape
+        self.pieces = pieces or rows
+        self.transform = dense(config, E, "dense", activation=activation or config.hidden_act)
         self.norm = LayerNorm(epsilon=config.layer_norm_eps)
 
     def build(self, input_shape):
-        vocab_size = self.embeddings.config.vocab_size
-        self.output_bias = self.add_weight("output_bias", [vocab_size], initializer="zeros")
+        rows = self.embeddings.word_embeddings.shape[0]
+        self.output_bias = self.add_weight("output_bias", [rows], initializer="zeros")
 
     def call(self, hidden, positions, training=False):
         masked = tf.gather(hidden, positions, batch_dims=1)  # [B, P, D]
@@ -65,7 +61,7 @@ class DiscriminatorHead(tf_keras.layers.Layer):
     Shape: hidden [B, S, D] -> logits float32 [B, S].
     """
 
-    def __init__(self, config: EncoderConfig, **kwargs):
+    def __init__(self, config: BackboneConfig, **kwargs):
         super().__init__(**kwargs)
         self.transform = dense(config, config.hidden_size, "dense", activation=config.hidden_act)
         self.logit = dense(config, 1, "dense_1", kernel_initializer="glorot_uniform")

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from errors import InputError
-from model.config import EncoderConfig
+from model.config import BackboneConfig, EncoderConfig
 from model.kernels import (
     add_and_norm,
     dense_product,
@@ -24,7 +24,7 @@ LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps
 _ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
 
 
-def initializer(config: EncoderConfig) -> tf_keras.initializers.Initializer:
+def initializer(config: BackboneConfig) -> tf_keras.initializers.Initializer:
     """BERT's truncated normal; a new object each time, since Keras ties what shares one."""
     return tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
@@ -41,7 +41,7 @@ class Dense(tf_keras.layers.Dense):
         return dense_product(inputs, self.kernel, self.bias, self.activation, training)
 
 
-def dense(config: EncoderConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
+def dense(config: BackboneConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
     """A dense layer with BERT's initialisation, unless another is given."""
     kwargs.setdefault("kernel_initializer", initializer(config))
     return Dense(units, activation=activation_function(activation), name=name, **kwargs)

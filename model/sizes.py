@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from errors import InputError
-from model.config import EncoderConfig
+from model.config import BackboneConfig, EncoderConfig
 
 _SMALL = EncoderConfig()  # ConvBERT-small, column "Small" of Table 1 of the ConvBERT supplement
 _BASE = EncoderConfig(
@@ -13,7 +13,7 @@ _BASE = EncoderConfig(
 )
 _PLAIN = {"token_mixer": "attention", "head_ratio": 1}  # every head is a self-attention head
 
-SIZES: dict[str, EncoderConfig] = {
+SIZES: dict[str, BackboneConfig] = {
     # ConvBERT supplement, Table 1. Its head counts (2 / 4 / 6) are those after the bottleneck.
     "convbert-small": _SMALL,
     "convbert-medium-small": EncoderConfig(
@@ -40,6 +40,15 @@ SIZES: dict[str, EncoderConfig] = {
     ),
 }
 
+# Two configurations that differ in these alone are of one size.
+_FREE = (
+    "vocab_size",
+    "max_position_embeddings",
+    "mask_padding",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
+
 # The original's `model_size` knows only these; this is the home of ConvBERT, so they mean ConvBERT.
 ALIASES = {
     "small": "convbert-small",
@@ -50,7 +59,7 @@ ALIASES = {
 }
 
 
-def named_size(name: str) -> EncoderConfig:
+def named_size(name: str) -> BackboneConfig:
     """The configuration called `name`; raises InputError with the nearest names otherwise."""
     full_name = ALIASES.get(name, name)
     if full_name in SIZES:
@@ -61,3 +70,12 @@ def named_size(name: str) -> EncoderConfig:
         f"`model_size` should be one of {', '.join(SIZES)} (or {', '.join(ALIASES)}).{hint}"
         f" Received: {name!r}"
     )
+
+
+def size_of(config: BackboneConfig) -> str | None:
+    """The name of the size that an architecture has, or None."""
+    changes = {name: getattr(config, name) for name in _FREE if hasattr(config, name)}
+    for name, size in SIZES.items():
+        if type(size) is type(config) and size.replace(**changes) == config:
+            return name
+    return None

@@ -7,7 +7,7 @@ from typing import Protocol
 import tensorflow as tf
 import tf_keras
 
-from model.config import EncoderConfig
+from model.config import BackboneConfig
 
 HIDDEN_SIZE = 512  # of the end and answerability layers, as in the original
 _OUTSIDE = -1000.0  # added to the logits of what cannot be an answer
@@ -47,7 +47,7 @@ class SpanHead(tf_keras.layers.Layer):
         version_2: whether questions may have no answer.
     """
 
-    def __init__(self, config: EncoderConfig, hparams: SpanSettings, *, version_2: bool):
+    def __init__(self, config: BackboneConfig, hparams: SpanSettings, *, version_2: bool):
         super().__init__(name="span")
         self.hparams = hparams
         self.version_2 = version_2

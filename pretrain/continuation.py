@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
-from model import EncoderConfig
+from model import EncoderConfig, load_config
 from pretrain.hparams import PretrainingHParams, generator_config
 from pretrain.load import needed_networks, stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams
@@ -180,7 +180,7 @@ def _settings(folder: str) -> tuple[PretrainingHParams, EncoderConfig]:
         raise InputError(
             f"{folder}: a fine-tuned model; --continue_from should be one of pre-training"
         )
-    return load_hparams(folder)[0], EncoderConfig.load(folder)
+    return load_hparams(folder)[0], load_config(folder)
 
 
 def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None:

@@ -191,14 +191,16 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
     defaults = dict(SIZE_DEFAULTS["base" if name.endswith("-base") else "small"])
     defaults.update(SIZE_DEFAULTS.get(name, {}))
-    defaults.update(
-        vocab_size=vocab_size,
-        embedding_size=encoder.embedding_size,
-        conv_type={"attention": "noconv", "mixed": "sdconv"}.get(encoder.token_mixer, "convonly"),
-        conv_kernel_size=encoder.conv_kernel_size,
-        linear_groups=encoder.linear_groups,
-        head_ratio=encoder.head_ratio,
-    )
+    defaults.update(vocab_size=vocab_size)
+    if isinstance(encoder, EncoderConfig):
+        mixers = {"attention": "noconv", "mixed": "sdconv"}
+        defaults.update(
+            embedding_size=encoder.embedding_size,
+            conv_type=mixers.get(encoder.token_mixer, "convonly"),
+            conv_kernel_size=encoder.conv_kernel_size,
+            linear_groups=encoder.linear_groups,
+            head_ratio=encoder.head_ratio,
+        )
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
     hparams = dataclasses.replace(hparams, **unset)
     _validate(hparams, encoder, vocab_size)

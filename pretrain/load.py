@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from errors import InputError
-from model import Encoder, EncoderConfig, build_encoder
+from model import Backbone, BackboneConfig, build_backbone, load_config
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives import build_objective
 from pretrain.saved_settings import load_hparams, special_ids
@@ -43,7 +43,7 @@ def load_objective(model_dir: str) -> Objective:
     """
     hparams, _ = load_hparams(model_dir)
     vocabulary = Vocabulary.load(model_dir)
-    objective = build_objective(hparams, EncoderConfig.load(model_dir), special_ids(vocabulary))
+    objective = build_objective(hparams, load_config(model_dir), special_ids(vocabulary))
     path = latest_checkpoint(model_dir)
     stored = stored_parts(path)
     missing = [name for name in needed_networks(hparams) if name not in stored]
@@ -53,8 +53,8 @@ def load_objective(model_dir: str) -> Objective:
     return objective
 
 
-def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder:
-    """The pre-trained encoder of a model directory; what fine-tuning and serving start from.
+def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbone:
+    """The pre-trained backbone of a model directory; what fine-tuning and serving start from.
 
     Args:
         model_dir: of run_pretraining.py or run_finetuning.py.
@@ -63,6 +63,6 @@ def load_encoder(model_dir: str, config: EncoderConfig | None = None) -> Encoder
     Raises:
         InputError: there is no checkpoint, or it holds no such encoder.
     """
-    encoder = build_encoder(config or EncoderConfig.load(model_dir))
+    encoder = build_backbone(config or load_config(model_dir))
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
     return encoder

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model import EncoderConfig, MaskedLMHead, build_encoder
-from model.encoder import Encoder
+from model import EncoderConfig, MaskedLMHead, build_backbone
 from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens
 from pretrain.vocabulary_softmax import cross_entropy
@@ -53,7 +52,7 @@ class MaskedLM(Objective):
     def __init__(self, hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict):
         super().__init__(name="masked_lm")
         self.hparams, self.special_ids = hparams, special_ids
-        self.encoder: Encoder = build_encoder(config)
+        self.encoder = build_backbone(config)
         self.head = MaskedLMHead(
             config,
             self.encoder.embeddings,

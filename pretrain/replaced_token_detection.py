@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_encoder
+from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_backbone
 from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
 from pretrain.masked_lm import masked_features, masked_lm_loss
 from pretrain.masking import mask_tokens, replace_tokens
@@ -25,7 +25,7 @@ class ReplacedTokenDetection(Objective):
     def __init__(self, hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict):
         super().__init__(name="replaced_token_detection")
         self.hparams, self.special_ids = hparams, special_ids
-        self.encoder = build_encoder(config)
+        self.encoder = build_backbone(config)
         self.head = DiscriminatorHead(config, name="discriminator_predictions")
         self.head(tf.zeros([1, 1, config.hidden_size]))
         self.generator = self.generator_head = None
@@ -34,7 +34,7 @@ class ReplacedTokenDetection(Objective):
         if hparams.untied_generator:
             shared = None if hparams.untied_generator_embeddings else self.encoder.embeddings
             scaled = generator_config(hparams, config)
-            self.generator = build_encoder(scaled, shared, name="generator")
+            self.generator = build_backbone(scaled, shared, name="generator")
         else:
             self.generator = self.encoder
         scaled, embeddings = self.generator.config, self.generator.embeddings

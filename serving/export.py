@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import os
 import re
@@ -87,7 +86,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
             for name, item in asked.items()
         },
         "task": task,
-        "encoder": dataclasses.asdict(model.config),
+        "encoder": model.config.to_json(),
         "source": os.path.abspath(source),
         "run": model.run,
         "training": model.record,

@@ -14,12 +14,12 @@ import tf_keras
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from finetune.choice import choose_run, run_record
-from finetune.hparams import FinetuningHParams, ignores_padding
+from finetune.hparams import FinetuningHParams
 from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
 from finetune.results import RESULT_FILE, read_results
 from finetune.task import Task
-from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, load_config
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import restore
@@ -39,7 +39,7 @@ class ServedModel:
 
     Attributes:
         kind: of the task (see `finetune.task.KINDS`), or "pretraining".
-        encoder: the encoder.
+        encoder: the backbone.
         vocabulary: its word pieces and their casing.
         max_seq_length: the most tokens of a row.
         length_origin: where that is from.
@@ -55,7 +55,7 @@ class ServedModel:
     """
 
     kind: str
-    encoder: Encoder
+    encoder: Backbone
     vocabulary: Vocabulary
     max_seq_length: int
     length_origin: str
@@ -65,25 +65,19 @@ class ServedModel:
     objective: FineTuning | None = None
     task: Task | None = None
     discriminator_head: DiscriminatorHead | None = None
-    masked_lm: tuple[Encoder, MaskedLMHead] | None = None
+    masked_lm: tuple[Backbone, MaskedLMHead] | None = None
     run: dict[str, Any] | None = None
 
     @property
-    def config(self) -> EncoderConfig:
+    def config(self) -> BackboneConfig:
         """The encoder's architecture."""
         return self.encoder.config
 
     @property
     def visible_padding(self) -> int:
-        """How many tokens of padding after a row show in its outputs.
-
-        With so many of them a row is answered as with any more: where padding enters convolutions,
-        each layer sees half a kernel further. 0 where padding does not show.
-        """
+        """See `BackboneConfig.visible_padding`: the most of the networks that answer."""
         encoders = [self.encoder, *(self.masked_lm or ())[:1]]
-        shown = [encoder.config for encoder in encoders if not ignores_padding(encoder.config)]
-        reaches = [config.num_hidden_layers * (config.conv_kernel_size // 2) for config in shown]
-        return max(reaches, default=0)
+        return max(encoder.config.visible_padding for encoder in encoders)
 
     @property
     def networks(self) -> list[tf.Module]:
@@ -164,7 +158,7 @@ def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None)
     """Loads the encoder and, of the heads and the generator, what the checkpoint holds."""
     hparams, _ = load_hparams(model_dir)
     record = read_record(model_dir)
-    config = EncoderConfig.load(model_dir)
+    config = load_config(model_dir)
     longest = config.max_position_embeddings
     converted, origin = record["run_settings"].get("converted"), _TRAINED
     if max_seq_length is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from model import Encoder, EncoderOutput
+from model import Backbone, EncoderOutput
 from serving.load import ServedModel
 from serving.parts import FEATURES, InParts
 from serving.signature import Signature, Tensors, described
@@ -15,7 +15,7 @@ from serving.text import TextLayout
 from training.tracing import plain_function
 
 
-def encoder_in_graph(encoder: Encoder) -> Callable[[Tensors], EncoderOutput]:
+def encoder_in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
     """A function from `FEATURES` to what heads read, traced once for all its callers."""
     specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
 

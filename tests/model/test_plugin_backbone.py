@@ -1,0 +1,155 @@
+"""A backbone that a file outside of the project registers, under the ordinary commands."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import runpy
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import build
+from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune.objective import FineTuning, learning_rate_scales
+from model import EncoderConfig, architectures, build_backbone, load_config, named_size, sizes
+from model.task_heads import ClassificationHead
+from tests import command_support
+from tests.model_support import TINY, random_features
+
+PLUGIN = pathlib.Path(__file__).parents[1] / "plugin_backbone.py"
+WORDS = [f"w{i}" for i in range(60)]
+TEXTS = [("w1 w2 w3", "low"), ("w4 w2 w1", "low"), ("w50 w51", "high"), ("w52 w50 w53", "high")]
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """The registered module, which is forgotten after the test."""
+    monkeypatch.setattr(architectures, "_ARCHITECTURES", dict(architectures._ARCHITECTURES))
+    monkeypatch.setitem(sizes.SIZES, "bag-tiny", None)
+    del sizes.SIZES["bag-tiny"]
+    return runpy.run_path(str(PLUGIN), run_name="plugin")
+
+
+def test_a_configuration_is_read_by_the_name_of_its_architecture(plugin, tmp_path):
+    config = named_size("bag-tiny").replace(hidden_size=8)
+    config.save(str(tmp_path))
+    assert json.loads((tmp_path / "config.json").read_text())["architecture"] == "bag"
+    assert load_config(str(tmp_path)) == config
+    assert sizes.size_of(config.replace(hidden_size=16, vocab_size=7)) == "bag-tiny"
+    with pytest.raises(InputError, match=r"config\.json: `architecture`"):
+        EncoderConfig.load(str(tmp_path))
+
+
+def test_our_encoder_has_no_name_in_its_file(tmp_path):
+    """So that earlier versions read it; and it may have one."""
+    TINY.save(str(tmp_path))
+    stored = json.loads((tmp_path / "config.json").read_text())
+    assert "architecture" not in stored
+    assert load_config(str(tmp_path)) == TINY
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "convbert", **stored}))
+    assert load_config(str(tmp_path)) == TINY
+
+
+@pytest.mark.parametrize("name", ["bag", ["convbert"], None])
+def test_an_unknown_architecture_is_an_error(tmp_path, name):
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": name}))
+    with pytest.raises(InputError, match=r"config\.json: `architecture`"):
+        load_config(str(tmp_path))
+
+
+def test_a_name_is_registered_once(plugin):
+    for config_class, taken in ((plugin["BagConfig"], None), (type("Other", (), {}), "bag-tiny")):
+        config_class.architecture = "bag" if taken is None else "other"
+        with pytest.raises(ValueError, match=taken or "bag"):
+            architectures.register_architecture(config_class, "", {taken: None} if taken else {})
+
+
+def test_heads_and_rates_of_a_backbone(plugin):
+    """A text's vector is the backbone's, and rates decrease by its groups."""
+    backbone = build_backbone(named_size("bag-tiny"))
+    objective = FineTuning(backbone, ClassificationHead(2))
+    features = {name: tf.constant(v) for name, v in random_features(2, 7, [7, 4]).items()}
+    expected = objective.head.dense(backbone(features).pooled)
+    np.testing.assert_allclose(objective.predict(features)["logits"], expected, atol=1e-6)
+    rates = learning_rate_scales(objective, 0.5, corrected=True)
+    names = [variable.name for variable in objective.trainable_variables]
+    found = {rate: sum(other == rate for other in rates) for rate in rates}
+    assert found == {1.0: 2, 0.5: 2, 0.25: 2, 0.125: 1}
+    assert "word_embeddings" in names[rates.index(0.125)]
+
+
+def start(script, **flags):
+    """A command of the project, in a process where the backbone is registered."""
+    flags = [f"--{name}={value}" for name, value in flags.items()]
+    return command_support.Command("tests/plugin_driver.py", PLUGIN, script, *flags)
+
+
+def run(script, **flags):
+    done = start(script, **flags).finish()
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data to pre-train on and a task, as `data` and `task.json`."""
+    folder, draw = tmp_path_factory.mktemp("plugin"), np.random.default_rng(0)
+    documents = ["\n".join(" ".join(draw.choice(WORDS, 12)) for _ in range(6)) for _ in range(40)]
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+    Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)).save(folder / "vocabulary")
+    options = build.BuildOptions(
+        corpus=str(folder / "corpus.txt"),
+        corpus_format="text",
+        output_dir=str(folder / "data"),
+        vocab=str(folder / "vocabulary"),
+        max_seq_length=32,
+        heldout_fraction=0.1,
+        num_shards=1,
+    )
+    build.build(options)
+    lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
+    for name in ("train", "dev"):
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    declaration = {
+        "kind": "classification",
+        "files": {"train": "train.tsv", "dev": "dev.tsv"},
+        "columns": {"text_a": "text", "label": "label"},
+    }
+    (folder / "task.json").write_text(json.dumps(declaration))
+    return folder
+
+
+@pytest.mark.slow  # needs a minute of two cores: four commands
+def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
+    model_dir = folder / "model"
+    hparams = {
+        "model_size": "bag-tiny",
+        "electra_objective": False,
+        "max_seq_length": 32,
+        "train_batch_size": 4,
+        "num_warmup_steps": 2,
+        "learning_rate": 1e-2,
+        "num_train_steps": 400,
+        "iterations_per_loop": 2,
+        "save_checkpoints_steps": 5,
+    }
+    flags = {"data_dir": folder / "data", "model_dir": model_dir, "hparams": json.dumps(hparams)}
+    first = start("run_pretraining.py", **flags)
+    first.send_at(signal.SIGTERM, model_dir, "checkpoints/checkpoint", 0.0)
+    stopped = first.finish()
+    assert stopped.returncode == 143, stopped.stderr
+    run("run_pretraining.py", **flags)
+    assert tf.train.latest_checkpoint(str(model_dir / "checkpoints")).endswith("-400")
+    tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 1e-2}
+    runs = folder / "runs"
+    flags = {"model_dir": model_dir, "task": folder / "task.json", "output_dir": runs}
+    run("run_finetuning.py", **flags, hparams=json.dumps({**tuning, "max_seq_length": 16}))
+    (result,) = runs.glob("*/*/trial_0/result.json")
+    assert json.loads(result.read_text())["scores"]["dev"]["accuracy"] == 100.0
+    run("export_savedmodel.py", model_dir=result.parent, output_dir=folder / "saved")
+    served = tf.saved_model.load(str(folder / "saved"))
+    answers = served.signatures["serving_default"](text=tf.constant([text for text, _ in TEXTS]))
+    assert [label.decode() for label in answers["label"].numpy()] == [gold for _, gold in TEXTS]
