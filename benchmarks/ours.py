@@ -262,7 +262,7 @@ def finetuning_rows(
 ):
     """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
     # Here, as the other contestants would only be slowed down by what these import.
-    from finetune.encoding import Encoded
+    from finetune.encoded import Encoded
     from finetune.hparams import resolve_hparams
     from finetune.task import load_task
     from finetune.task_data import load_task_data

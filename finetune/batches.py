@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from data.streams import batch_stream
 from errors import InputError
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 
 # Lengths are rounded up to this, which keeps the number of shapes low. Rows that round to the
 # same length need not be told apart, so that chance decides which of them meet in a batch.

@@ -12,7 +12,7 @@ import numpy as np
 from errors import InputError
 
 if TYPE_CHECKING:  # so that a declaration's metrics are checked without importing TensorFlow
-    from finetune.encoding import Encoded
+    from finetune.encoded import Encoded
     from finetune.hparams import FinetuningHParams
     from finetune.task import Example, Task
 

@@ -8,7 +8,8 @@ import sys
 
 from data.vocabulary import Vocabulary
 from finetune.cache import load_or_encode
-from finetune.encoding import Encoded, both_orders, encode
+from finetune.encoded import Encoded
+from finetune.encoding import both_orders, encode
 from finetune.glue import TASKS
 from finetune.hparams import FinetuningHParams
 from finetune.labels import check_training

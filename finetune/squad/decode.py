@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.task import QuestionExample
 
 

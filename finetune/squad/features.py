@@ -10,7 +10,7 @@ import numpy as np
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.squad.alignment import AlignedTokens, align
 from finetune.task import QuestionExample
 

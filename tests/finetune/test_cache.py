@@ -8,7 +8,8 @@ import pytest
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune import cache
-from finetune.encoding import Encoded, encode
+from finetune.encoded import Encoded
+from finetune.encoding import encode
 from finetune.task import TaggedExample
 
 KEY = {

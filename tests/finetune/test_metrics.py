@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.metrics import METRICS, answers, check_metrics, collapsed, score, undefined
 from finetune.squad.decode import SpanAnswer
 from finetune.task import QuestionExample, TaggedExample, TextExample

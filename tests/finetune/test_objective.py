@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from finetune.batches import EvaluationBatches, TrainingBatches
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.glue import TASKS
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, create_head, learning_rate_scales

@@ -25,7 +25,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from errors import InputError
 from finetune import metrics
 from finetune.choice import choose_run
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.load import load_fine_tuned
 from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
