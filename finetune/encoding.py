@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,54 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.tokenization import Tokenizer
-from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.encoded import Encoded, bounds_of, ranges
 
 if TYPE_CHECKING:
-    from finetune.hparams import FinetuningHParams
-    from finetune.task import TaggedExample, Task, TextExample
-
-
-def encode(
-    task: Task, examples: Sequence, vocabulary: Vocabulary, hparams: FinetuningHParams
-) -> Encoded:
-    """Encodes examples of any kind of task.
-
-    Args:
-        task: what the examples are of.
-        examples: what `finetune.task.read_split` gives; for training on both orders of a pair,
-            `both_orders` of it.
-        vocabulary: of the pre-trained encoder.
-        hparams: `max_seq_length`, at least 8; for span tasks also `max_query_length` and
-            `doc_stride`.
-
-    Raises:
-        InputError: some examples have a label and some have none.
-    """
-    S = hparams.max_seq_length
-    if task.kind == "span":
-        from finetune.squad.features import encode_questions
-
-        return encode_questions(
-            examples,
-            vocabulary,
-            max_seq_length=S,
-            max_query_length=hparams.max_query_length,
-            doc_stride=hparams.doc_stride,
-        )
-    encode_kind = encode_tags if task.kind == "tagging" else encode_texts
-    return encode_kind(examples, task, Tokenizer(vocabulary), S)
-
-
-def both_orders(examples: Sequence[TextExample]) -> list[TextExample]:
-    """The examples, and after them the same with `text_a` and `text_b` exchanged.
-
-    The original's `double_unordered`: tasks such as MRPC and STS-B ask about unordered pairs, so
-    training sees both orders (google-research/electra, finetune/classification).
-    """
-    swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
-    return [*examples, *swapped]
+    from finetune.kinds.tagging import TaggedExample
+    from finetune.kinds.texts import TextExample
+    from finetune.task import Task
 
 
 # ---------------------------------------------------------------- texts and pairs of texts
@@ -96,7 +54,7 @@ def encode_texts(
 
     rows = {"example": np.arange(n, dtype=np.int32)}
     if _labelled(examples, "label"):
-        rows["label"] = _label_column(examples, task)
+        rows["label"] = task.plugin.label_column(task, [example.label for example in examples])
     truncated = int(np.sum((length_a < full_a) | (length_b < full_b)))
     tokens = {"input_ids": input_ids, "segment_ids": segment_ids}
     return Encoded(row_splits, tokens, rows, truncated)
@@ -118,14 +76,6 @@ def _cut_longest_first(
         np.minimum(a, np.maximum(budget - b, (budget + 1) // 2)),
         np.minimum(b, np.maximum(budget - a, budget // 2)),
     )
-
-
-def _label_column(examples: Sequence[TextExample], task: Task) -> np.ndarray:
-    labels = [example.label for example in examples]
-    if task.kind == "classification":
-        return np.array(labels, np.int32)
-    low, high = task.label_range
-    return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
 
 # ---------------------------------------------------------------- words with tags

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from finetune.hparams import FinetuningHParams
-from finetune.task import Task
 from model import Encoder
 from model.kernels import compiled_for_each_length
-from model.span_head import SpanHead
-from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed
@@ -68,17 +64,6 @@ def _build(objective: FineTuning) -> None:
     ones = tf.ones([1, 1], tf.int32)
     batch = {"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones}
     objective.head.predict(tf.zeros([1, 1, D]), batch)
-
-
-def create_head(task: Task, encoder: Encoder, hparams: FinetuningHParams):
-    """The head for a kind of task."""
-    if task.kind == "classification":
-        return ClassificationHead(len(task.labels))
-    if task.kind == "regression":
-        return RegressionHead()
-    if task.kind == "tagging":
-        return TaggingHead(len(task.labels))
-    return SpanHead(encoder.config, hparams, version_2=task.version_2)
 
 
 def learning_rate_scales(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finetune.encoded import Encoded
-from finetune.task import QuestionExample
+from finetune.squad.examples import QuestionExample
 
 
 class Span(NamedTuple):

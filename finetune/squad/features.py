@@ -12,7 +12,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.encoded import Encoded
 from finetune.squad.alignment import AlignedTokens, align
-from finetune.task import QuestionExample
+from finetune.squad.examples import QuestionExample
 
 SPECIAL_TOKENS_PER_ROW = 3  # [CLS] question [SEP] context [SEP]
 
