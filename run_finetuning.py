@@ -22,6 +22,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors, require_flags
+from finetune.catalogue import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
 from finetune.grid import NOT_SWEPT, PAPER_GRID
 from finetune.hparams import (
@@ -31,9 +32,8 @@ from finetune.hparams import (
     RunSettings,
     split_hparams,
 )
-from finetune.reading import check_files
 from finetune.settings import Settings, load_model
-from finetune.task import load_task, load_tasks
+from finetune.task_files import check_files
 from locks import locked
 from training.hyperparameters import (
     checked_bool,

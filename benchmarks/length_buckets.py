@@ -21,9 +21,9 @@ from absl import app, flags
 from data.vocabulary import Vocabulary
 from errors import main_with_clear_errors
 from finetune.batches import TrainingBatches
+from finetune.catalogue import load_task
 from finetune.hparams import FinetuningHParams, resolve_hparams
-from finetune.objective import FineTuning, create_head
-from finetune.task import load_task
+from finetune.objective import FineTuning
 from finetune.task_data import TaskData, load_task_data
 from finetune.trial import predict
 from model import EncoderConfig
@@ -75,7 +75,8 @@ def main(argv: list[str]) -> None:
 def create_trainer(hparams: FinetuningHParams, data: TaskData) -> Trainer:
     """A trainer of a new network, warm: its step is traced and its pipeline filled."""
     encoder = load_encoder(_MODEL_DIR.value)
-    objective = FineTuning(encoder, create_head(data.task, encoder, hparams))
+    head = data.task.plugin.head(data.task, encoder.config, hparams)
+    objective = FineTuning(encoder, head)
     trainer = Trainer(
         objective,
         create_optimizer("adam", 1e-5, 0.01, objective.trainable_variables),
@@ -101,6 +102,7 @@ def compare_predictions(
     outputs = [
         predict(
             objective,
+            data.task,
             split,
             batch_size=32,
             hparams=settings,

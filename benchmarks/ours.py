@@ -262,9 +262,9 @@ def finetuning_rows(
 ):
     """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
     # Here, as the other contestants would only be slowed down by what these import.
-    from finetune.encoding import Encoded
+    from finetune.catalogue import load_task
+    from finetune.encoded import Encoded
     from finetune.hparams import resolve_hparams
-    from finetune.task import load_task
     from finetune.task_data import load_task_data
 
     declared = load_task(task)
@@ -299,7 +299,7 @@ def finetuning_epoch(
     Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
     """
     from finetune.batches import TrainingBatches
-    from finetune.objective import FineTuning, create_head, learning_rate_scales
+    from finetune.objective import FineTuning, learning_rate_scales
 
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(precision)
@@ -307,7 +307,8 @@ def finetuning_epoch(
         fields, task, data_dir, vocab, batch, precision, max_examples
     )
     encoder = build_encoder(EncoderConfig(**fields))
-    objective = FineTuning(encoder, create_head(declared, encoder, hparams), hparams.loss_reduction)
+    head = declared.plugin.head(declared, encoder.config, hparams)
+    objective = FineTuning(encoder, head, hparams.loss_reduction)
     optimizer = create_optimizer(
         hparams.optimizer,
         WarmupTimesDecay(hparams.learning_rate, *_SCHEDULE),

@@ -1,79 +1,46 @@
 """What the best answer that ignores its input scores, and whether results are above it.
 
-Classification: the most frequent label of the split itself; tagging: the most frequent tag;
-regression: the mean of the gold labels; SQuAD 2.0: no answer to any question. SQuAD 1.1 has no such
-answer. The correlation with a constant is undefined; what predicts nothing correlates by 0 on
-average, so an undefined baseline counts as 0.
+Each kind of task says what that answer is (`Kind.constant`): the most frequent label of the split
+itself, the mean of its scores, no answer to any question of SQuAD 2.0. The correlation with a
+constant is undefined; what predicts nothing correlates by 0 on average, so an undefined baseline
+counts as 0.
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from finetune import metrics
+from finetune.kinds.predicted import Predicted
 from finetune.results import Group
 
 if TYPE_CHECKING:
     from finetune.hparams import FinetuningHParams
-    from finetune.task import Example, Task
-
-_NAMES = {
-    "classification": "most frequent label",
-    "tagging": "most frequent tag",
-    "regression": "mean",
-    "span": "no answer",
-}
+    from finetune.task import Task
 
 
-def baseline(
-    task: Task, examples: Sequence[Example], hparams: FinetuningHParams | None = None
-) -> dict[str, Any] | None:
+def baseline(task: Task, examples: Sequence, hparams: FinetuningHParams) -> dict[str, Any] | None:
     """What goes into `result.json`: the constant answer and its scores by the task's metrics.
 
     Args:
         task: what is to be predicted.
         examples: of a development split, with gold labels.
-        hparams: as for `finetune.metrics.score`.
+        hparams: of the run.
 
     Returns:
         {"name": what the answer is, "answer": itself, "scores": {metric: score, None where
         undefined}}; None where the task has no such answer.
     """
-    if task.kind == "span" and not task.version_2:
+    found = task.plugin.constant(task, examples)
+    if found is None:
         return None
-    answer, answers = _constant(task, examples)
-    scores = metrics.score(task, examples, answers, hparams)
+    name, answer, answers = found
+    scores = task.plugin.score(Predicted(task, examples, answers, hparams))
     return {
-        "name": _NAMES[task.kind],
+        "name": name,
         "answer": answer,
-        "scores": {name: scores[name] for name in task.metrics},
+        "scores": {metric: scores[metric] for metric in task.metrics},
     }
-
-
-def _constant(task: Task, examples: Sequence[Example]) -> tuple[str | float, list]:
-    """The answer as it is written, and one for each example."""
-    if task.kind == "span":
-        from finetune.squad.decode import SpanAnswer
-
-        return "", [SpanAnswer("", 0, 0, 0.0, float("inf"), ())] * len(examples)
-    if task.kind == "regression":
-        mean = float(np.mean([example.label for example in examples]))
-        return mean, [mean] * len(examples)
-    if task.kind == "tagging":
-        tags = collections.Counter(tag for example in examples for tag in example.tags)
-        best = _first_most_frequent(tags)
-        return task.labels[best], [(best,) * len(example.tags) for example in examples]
-    best = _first_most_frequent(collections.Counter(example.label for example in examples))
-    return task.labels[best], [best] * len(examples)
-
-
-def _first_most_frequent(counts: collections.Counter[int]) -> int:
-    """Of equally frequent ones the first of the task's labels."""
-    return max(sorted(counts), key=lambda label: counts[label], default=0)
 
 
 class Comparison(NamedTuple):

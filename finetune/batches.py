@@ -1,4 +1,8 @@
-"""Batches of encoded rows, padded to their own length, in an order that (seed, step) decides."""
+"""Batches of sequences, padded to their own length, in an order that (seed, step) decides.
+
+Sequences of one example may have to stay together. So what is shuffled, sorted and cut into batches
+are groups of `group_size` sequences, of 1 for most tasks; a group is as long as its longest.
+"""
 
 from __future__ import annotations
 
@@ -10,41 +14,43 @@ import tensorflow as tf
 
 from data.streams import batch_stream
 from errors import InputError
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 
-# Lengths are rounded up to this, which keeps the number of shapes low. Rows that round to the
+# Lengths are rounded up to this, which keeps the number of shapes low. Groups that round to the
 # same length need not be told apart, so that chance decides which of them meet in a batch.
 LENGTH_STEP = 8
-# Most batches that rows are sorted among: the more, the less padding and the less chance.
+# Most batches that groups are sorted among: the more, the less padding and the less chance.
 WINDOW_BATCHES = 64
 
 
 class TrainingBatches:
-    """An endless stream of batches; each epoch has every row once, in a new order.
+    """An endless stream of batches; each epoch has every group once, in a new order.
 
     The epochs' permutations follow on each other without a gap, nothing is dropped and no batch
     is short. The batches that begin in an epoch are dealt into equal windows of at most
-    `WINDOW_BATCHES`. Within a window, rows are sorted by length, cut into batches, and the batches
-    permuted: every batch is of rows of similar length, but not the same ones each epoch.
+    `WINDOW_BATCHES`. Within a window, groups are sorted by length, cut into batches, and the
+    batches permuted: every batch is of similar lengths, but not of the same groups each epoch.
 
     Example:
         batches = TrainingBatches(encoded, 32, seed=1, max_seq_length=128)
         Trainer(objective, optimizer, batches, seed=1, strategy=strategy)
 
     Args:
-        encoded: the rows.
-        batch_size: B, the global batch size.
+        encoded: the sequences.
+        batch_size: B, the global batch size in sequences.
         seed: of the order, any integer.
-        max_seq_length: the most tokens a row has.
-        length_buckets: whether S is the batch's longest row, rounded up to a multiple of
-            `LENGTH_STEP`. False: always `max_seq_length`; the same rows in the same order, and
-            padding the only difference.
+        max_seq_length: the maximum sequence length.
+        length_buckets: whether S is the length of the batch's longest sequence, rounded up to a
+            multiple of `LENGTH_STEP`. False: always `max_seq_length`; the same sequences in the
+            same order, and padding the only difference.
+        group_size: how many sequences stay together, one after another; B is a multiple of it.
 
     Attributes:
         lengths: every S that a batch may have.
 
     Raises:
-        InputError: there are no rows.
+        InputError: there are no sequences.
+        ValueError: the sequences of an example do not come in groups of `group_size`.
     """
 
     def __init__(
@@ -55,49 +61,54 @@ class TrainingBatches:
         *,
         max_seq_length: int,
         length_buckets: bool = True,
+        group_size: int = 1,
     ):
+        groups = _groups(encoded, batch_size, group_size)
         self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
-        self._buckets = -(-encoded.lengths // LENGTH_STEP)
+        self._group_size, self._groups_per_batch = group_size, batch_size // group_size
+        self._buckets = -(-groups // LENGTH_STEP)  # [groups]
         longest = np.unique(self._buckets) * LENGTH_STEP if length_buckets else [max_seq_length]
         self.lengths = sorted({min(int(length), max_seq_length) for length in longest})
-        self._batch_size, self._seed = batch_size, seed % 2**64  # NumPy's seeds are not negative
+        self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
         """The stream from batch `start_step` on, exactly as if it had been read from the start.
 
         Returns:
             A dataset of dicts, each with `input_ids`, `input_mask`, `segment_ids` int32 and the
-            other columns of tokens [B, S], the columns of rows [B, ...], and `weight` float32 [B].
+            other columns of tokens [B, S], those of sequences [B, ...], and `weight` float32 [B].
         """
         return self._assemble.dataset(lambda: self.rows(start_step))
 
     def rows(self, start_step: int = 0) -> Iterator[np.ndarray]:
-        """The row numbers of each batch from `start_step` on, int64 [B] each."""
-        epoch = start_step * self._batch_size // len(self._buckets)
+        """The numbers of the sequences of each batch from `start_step` on, int64 [B] each."""
+        epoch = start_step * self._groups_per_batch // len(self._buckets)
         while True:
             for start, stop in self._windows(epoch):
                 if stop > start_step:
-                    yield from self._arrange(start, stop)[max(0, start_step - start) :]
+                    for groups in self._arrange(start, stop)[max(0, start_step - start) :]:
+                        yield _members(groups, self._group_size)
             epoch += 1
 
     def _windows(self, epoch: int) -> list[tuple[int, int]]:
         """First batch and end of each window; a batch belongs to the epoch it begins in."""
-        n, B = len(self._buckets), self._batch_size
+        n, B = len(self._buckets), self._groups_per_batch
         first, end = -(-epoch * n // B), -(-(epoch + 1) * n // B)
         count = -(-(end - first) // WINDOW_BATCHES)
         bounds = [first + i * (end - first) // max(1, count) for i in range(count + 1)]
         return list(itertools.pairwise(bounds))
 
     def _arrange(self, start: int, stop: int) -> np.ndarray:
-        """Row numbers of the batches of a window: int64 [batches, B]."""
-        rows = self._stream(start * self._batch_size, stop * self._batch_size)
+        """The groups of the batches of a window: int64 [batches, groups of a batch]."""
+        B = self._groups_per_batch
+        groups = self._stream(start * B, stop * B)
         # Stable: among equal lengths the epoch's permutation decides.
-        rows = rows[np.argsort(self._buckets[rows], kind="stable")]
+        groups = groups[np.argsort(self._buckets[groups], kind="stable")]
         random = np.random.default_rng([1, self._seed, start])
-        return random.permutation(rows.reshape(stop - start, self._batch_size))  # [batches, B]
+        return random.permutation(groups.reshape(stop - start, B))  # [batches, B]
 
     def _stream(self, start: int, stop: int) -> np.ndarray:
-        """Row numbers at the places [start, stop) of the epochs' permutations end to end."""
+        """Groups at the places [start, stop) of the epochs' permutations end to end."""
         n = len(self._buckets)
         epochs = range(start // n, (stop - 1) // n + 1)
         orders = [np.random.default_rng([2, self._seed, epoch]).permutation(n) for epoch in epochs]
@@ -106,21 +117,23 @@ class TrainingBatches:
 
 
 class EvaluationBatches:
-    """One pass over the rows, sorted by length.
+    """One pass over the sequences, their groups sorted by length.
 
-    The last batch is filled up with copies of its last row, of `weight` 0.
+    The last batch is filled up with copies of its last sequence, of `weight` 0.
 
     Args:
-        encoded: the rows.
-        batch_size: B, the global batch size.
-        max_seq_length: the most tokens a row has.
+        encoded: the sequences.
+        batch_size: B, the global batch size in sequences.
+        max_seq_length: the maximum sequence length.
         length_buckets: as in TrainingBatches.
+        group_size: as in TrainingBatches.
 
     Attributes:
-        order: int64 [n], the row number of each row that comes out.
+        order: int64 [n], the number of each sequence that comes out.
 
     Raises:
-        InputError: there are no rows.
+        InputError: there are no sequences.
+        ValueError: as of TrainingBatches.
     """
 
     def __init__(
@@ -130,10 +143,12 @@ class EvaluationBatches:
         *,
         max_seq_length: int,
         length_buckets: bool = True,
+        group_size: int = 1,
     ):
+        groups = _groups(encoded, batch_size, group_size)
         self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
         self._batch_size = batch_size
-        self.order = np.argsort(encoded.lengths, kind="stable")
+        self.order = _members(np.argsort(groups, kind="stable"), group_size)
 
     def __len__(self) -> int:
         return -(-len(self.order) // self._batch_size)
@@ -145,8 +160,23 @@ class EvaluationBatches:
         return self._assemble.dataset(lambda: (self.order[i : i + B] for i in starts), len(self))
 
 
+def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
+    """The length of the longest sequence of each group: int64 [groups]."""
+    example = encoded.rows["example"]
+    if len(encoded) % group_size or np.any(np.ptp(example.reshape(-1, group_size), axis=1)):
+        raise ValueError(f"each example should have a multiple of {group_size} sequences")
+    if batch_size % group_size:
+        raise ValueError(f"batches should be of groups of {group_size}. Received: {batch_size}")
+    return encoded.lengths.reshape(-1, group_size).max(axis=1)
+
+
+def _members(groups: np.ndarray, group_size: int) -> np.ndarray:
+    """The numbers of the sequences of groups: int64 [groups x group_size]."""
+    return (groups[:, None] * group_size + np.arange(group_size)).reshape(-1)
+
+
 class _Assembler:
-    """Makes padded batches of rows by their numbers."""
+    """Makes padded batches of sequences by their numbers."""
 
     def __init__(
         self, encoded: Encoded, batch_size: int, max_seq_length: int, length_buckets: bool
@@ -155,7 +185,7 @@ class _Assembler:
             raise InputError("the split should have examples. Received: none")
         if (longest := encoded.lengths.max()) > max_seq_length:
             raise ValueError(
-                f"rows should have at most max_seq_length={max_seq_length} tokens. "
+                f"sequences should have at most max_seq_length={max_seq_length} tokens. "
                 f"Received: {longest}"
             )
         self._encoded, self._B = encoded, batch_size
@@ -167,7 +197,7 @@ class _Assembler:
     def dataset(
         self, batches: Callable[[], Iterator[np.ndarray]], cardinality: int | None = None
     ) -> tf.data.Dataset:
-        """The padded batches of these row numbers, at most B in each."""
+        """The padded batches of these numbers of sequences, at most B in each."""
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
         )

@@ -13,7 +13,7 @@ from absl import logging
 from data.manifest import package_version
 from errors import InputError
 from files import replacing
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 
 # To be raised by whoever changes what `finetune.encoding.encode` makes of the same input.
 FORMAT_VERSION = 2

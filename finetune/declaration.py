@@ -8,24 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import InputError
+from finetune import kinds
+from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
-from finetune.task import FORMATS, KINDS, Task
+from finetune.task import Task
 from training.hyperparameters import field_names
-
-_FORMATS = {
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".conll": "conll",
-    ".conllu": "conllu",
-    ".json": "squad",
-}
-_METRICS = {
-    "classification": ("accuracy",),
-    "regression": ("spearman", "pearson"),
-    "tagging": ("token_accuracy",),
-    "span": ("f1", "exact_match"),
-}
 
 
 def read(path: str) -> Task:
@@ -74,24 +61,30 @@ def parse(values: dict[str, Any], where: str) -> Task:
     files = fields["files"]
     fields.setdefault("dev", tuple(split for split in files if split.startswith(("dev", "val"))))
     fields.setdefault("test", tuple(split for split in files if split.startswith("test")))
+    try:
+        kind = kinds.get(fields["kind"])
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
     if "format" not in fields:
-        fields["format"] = _format(fields, where)
-    fields.setdefault("metrics", _METRICS.get(fields["kind"], ()))
+        fields["format"] = _format(fields, kind, where)
+    fields.setdefault("metrics", kind.default_metrics)
     fields.setdefault("columns", {})
     try:
         task = Task(**fields)
-        _check_metrics(task)
+        if not task.dev:
+            raise InputError(
+                "`files` should have a development split, whose name begins with dev or val. "
+                f"Received: {', '.join(task.files)}"
+            )
+        kind.check_metrics(task)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return task
 
 
-def _format(fields: dict[str, Any], where: str) -> str:
+def _format(fields: dict[str, Any], kind: Kind, where: str) -> str:
     """The format by the extension of the training file, which the other files should share."""
-    kind = fields["kind"]
-    if kind not in KINDS:
-        raise InputError(f"{where}: `kind` should be one of {', '.join(KINDS)}. Received: {kind!r}")
-    known = {end: name for end, name in _FORMATS.items() if name in FORMATS[kind]}
+    known = {end: name for name, end in kind.formats.items() if end}
     found = {}
     for split, name in fields["files"].items():
         name = name if isinstance(name, str) else name[0]
@@ -100,28 +93,16 @@ def _format(fields: dict[str, Any], where: str) -> str:
             found.setdefault(known[extension], name)
         elif split == fields.get("train", "train"):
             raise InputError(
-                f"{where}: `format` of a {kind} task should be one of {', '.join(FORMATS[kind])}, "
-                f"unless the files' names end in {', '.join(known)}. Received: no format, and "
-                f"{name!r}"
+                f"{where}: `format` of a {kind.name} task should be one of "
+                f"{', '.join(kind.formats)}, unless the files' names end in {', '.join(known)}. "
+                f"Received: no format, and {name!r}"
             )
     if len(found) > 1:
         raise InputError(
             f"{where}: the files of a task should be of one format; `format` says of which, "
             f"whatever their names. Received: {', '.join(found.values())}"
         )
-    return next(iter(found), FORMATS[kind][0])  # without a training file, which Task misses
-
-
-def _check_metrics(task: Task) -> None:
-    # Imported here: the scorers' libraries take seconds to import.
-    from finetune.metrics import check_metrics
-
-    if not task.dev:
-        raise InputError(
-            "`files` should have a development split, whose name begins with dev or val. "
-            f"Received: {', '.join(task.files)}"
-        )
-    check_metrics(task)
+    return next(iter(found), next(iter(kind.formats)))  # without a training file, which Task misses
 
 
 # The checks of the types. Each takes a value and the words that an error begins with.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,85 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.tokenization import Tokenizer
-from data.vocabulary import Vocabulary
 from errors import InputError
+from finetune.encoded import Encoded, bounds_of, ranges
 
 if TYPE_CHECKING:
-    from finetune.hparams import FinetuningHParams
-    from finetune.task import TaggedExample, Task, TextExample
-
-
-@dataclasses.dataclass(frozen=True)
-class Encoded:
-    """The rows of a split, of different length, one after another.
-
-    An example has one row, or several where it is longer than a row can be.
-
-    Attributes:
-        row_splits: int64 [n + 1]; row i has the tokens `row_splits[i]:row_splits[i + 1]`.
-        tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32;
-            for tagging also `tags` int32 (where labelled) and `tag_weight` float32, 1 on the
-            first piece of each word and 0 elsewhere. Padding of every column is 0.
-        rows: columns of one value per row, each [n, ...]: `example` int32, the index into the
-            list of examples, never falling; `label`, int32 (classification) or float32
-            (regression, scaled to [0, 1] by the task's `label_range`); what a span task needs.
-            Columns of labels are absent where the examples are unlabelled.
-        truncated: how many examples were too long for one row, and so were cut or divided.
-    """
-
-    row_splits: np.ndarray
-    tokens: dict[str, np.ndarray]
-    rows: dict[str, np.ndarray]
-    truncated: int
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Number of tokens of each row: int64 [n]."""
-        return np.diff(self.row_splits)
-
-    def __len__(self) -> int:
-        return len(self.row_splits) - 1
-
-
-def encode(
-    task: Task, examples: Sequence, vocabulary: Vocabulary, hparams: FinetuningHParams
-) -> Encoded:
-    """Encodes examples of any kind of task.
-
-    Args:
-        task: what the examples are of.
-        examples: what `finetune.task.read_split` gives; for training on both orders of a pair,
-            `both_orders` of it.
-        vocabulary: of the pre-trained encoder.
-        hparams: `max_seq_length`, at least 8; for span tasks also `max_query_length` and
-            `doc_stride`.
-
-    Raises:
-        InputError: some examples have a label and some have none.
-    """
-    S = hparams.max_seq_length
-    if task.kind == "span":
-        from finetune.squad.features import encode_questions
-
-        return encode_questions(
-            examples,
-            vocabulary,
-            max_seq_length=S,
-            max_query_length=hparams.max_query_length,
-            doc_stride=hparams.doc_stride,
-        )
-    encode_kind = encode_tags if task.kind == "tagging" else encode_texts
-    return encode_kind(examples, task, Tokenizer(vocabulary), S)
-
-
-def both_orders(examples: Sequence[TextExample]) -> list[TextExample]:
-    """The examples, and after them the same with `text_a` and `text_b` exchanged.
-
-    The original's `double_unordered`: tasks such as MRPC and STS-B ask about unordered pairs, so
-    training sees both orders (google-research/electra, finetune/classification).
-    """
-    swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
-    return [*examples, *swapped]
+    from finetune.kinds.tagging import TaggedExample
+    from finetune.kinds.texts import TextExample
+    from finetune.task import Task
 
 
 # ---------------------------------------------------------------- texts and pairs of texts
@@ -113,21 +40,21 @@ def encode_texts(
     has_b = full_b > 0
     length_a, length_b = _cut_longest_first(full_a, full_b, max_seq_length - 2 - has_b)
 
-    row_splits = _splits(length_a + 2 + np.where(has_b, length_b + 1, 0))
+    row_splits = bounds_of(length_a + 2 + np.where(has_b, length_b + 1, 0))
     input_ids = np.zeros(row_splits[-1], np.int32)
     segment_ids = np.zeros_like(input_ids)
     start_a = row_splits[:-1] + 1
     start_b = start_a + length_a + 1
     input_ids[row_splits[:-1]] = tokenizer.vocabulary.cls_id
-    input_ids[_ranges(start_a, length_a)] = ids_a[_ranges(splits_a[:-1], length_a)]
+    input_ids[ranges(start_a, length_a)] = ids_a[ranges(splits_a[:-1], length_a)]
     input_ids[start_b - 1] = tokenizer.vocabulary.sep_id
-    input_ids[_ranges(start_b, length_b)] = ids_b[_ranges(splits_b[:-1], length_b)]
+    input_ids[ranges(start_b, length_b)] = ids_b[ranges(splits_b[:-1], length_b)]
     input_ids[row_splits[1:] - 1] = tokenizer.vocabulary.sep_id
-    segment_ids[_ranges(start_b, np.where(has_b, length_b + 1, 0))] = 1
+    segment_ids[ranges(start_b, np.where(has_b, length_b + 1, 0))] = 1
 
     rows = {"example": np.arange(n, dtype=np.int32)}
     if _labelled(examples, "label"):
-        rows["label"] = _label_column(examples, task)
+        rows["label"] = task.plugin.label_column(task, [example.label for example in examples])
     truncated = int(np.sum((length_a < full_a) | (length_b < full_b)))
     tokens = {"input_ids": input_ids, "segment_ids": segment_ids}
     return Encoded(row_splits, tokens, rows, truncated)
@@ -149,14 +76,6 @@ def _cut_longest_first(
         np.minimum(a, np.maximum(budget - b, (budget + 1) // 2)),
         np.minimum(b, np.maximum(budget - a, budget // 2)),
     )
-
-
-def _label_column(examples: Sequence[TextExample], task: Task) -> np.ndarray:
-    labels = [example.label for example in examples]
-    if task.kind == "classification":
-        return np.array(labels, np.int32)
-    low, high = task.label_range
-    return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
 
 # ---------------------------------------------------------------- words with tags
@@ -182,21 +101,21 @@ def encode_tags(
     full = np.diff(splits)
     pieces = np.clip(full, 1, budget)  # [words]
     word_counts = np.array([len(example.words) for example in examples], np.int64)
-    word_splits = _splits(word_counts)
+    word_splits = bounds_of(word_counts)
     first_words, row_examples = _divide(pieces, word_splits, budget)  # [n], [n]
 
     words_per_row = np.diff(np.append(first_words, len(words)))
     row_of_word = np.repeat(np.arange(len(first_words)), words_per_row)
     row_lengths = 2 + np.bincount(row_of_word, pieces, len(first_words)).astype(np.int64)
-    row_splits = _splits(row_lengths)
+    row_splits = bounds_of(row_lengths)
     # The pieces of all words stand end to end but for the [CLS] and [SEP] of the rows so far.
-    word_starts = _splits(pieces)[:-1] + 2 * row_of_word + 1
+    word_starts = bounds_of(pieces)[:-1] + 2 * row_of_word + 1
     input_ids = np.zeros(row_splits[-1], np.int32)
     input_ids[row_splits[:-1]] = vocabulary.cls_id
     input_ids[row_splits[1:] - 1] = vocabulary.sep_id
     input_ids[word_starts] = vocabulary.unk_id  # stays where there are no pieces
     copied = np.minimum(full, pieces)
-    input_ids[_ranges(word_starts, copied)] = ids[_ranges(splits[:-1], copied)]
+    input_ids[ranges(word_starts, copied)] = ids[ranges(splits[:-1], copied)]
 
     tag_weight = np.zeros(row_splits[-1], np.float32)
     tag_weight[word_starts] = 1.0
@@ -226,7 +145,7 @@ def _divide(
     Returns:
         (first word of each row int64 [n], sentence of each row int32 [n]).
     """
-    ends = _splits(pieces)
+    ends = bounds_of(pieces)
     first_words, sentences = [], []
     for sentence, (start, stop) in enumerate(itertools.pairwise(word_splits)):
         first_words.append(start)
@@ -254,15 +173,3 @@ def _labelled(examples: Sequence, field: str) -> bool:
             f"{len(missing):,} of {len(examples):,} without one, the first of them {missing[0]!r}"
         )
     return not missing
-
-
-def _splits(lengths: np.ndarray) -> np.ndarray:
-    """Bounds of rows of these lengths that stand end to end: int64 [n + 1]."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Concatenates range(start, start + length) of each row: int64 [sum of lengths]."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

@@ -7,10 +7,8 @@ paper (arXiv 2008.02496) with, after them, the others that the GLUE server repor
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from errors import InputError
 from finetune.task import Task
 
 # The tags of https://universaldependencies.org/u/pos/
@@ -141,40 +139,3 @@ ALIASES = {
     "squad-1.1": "squadv1",
     "upos": "pos",
 }
-
-# The names of the texts in tensorflow-datasets; labels and numbers are `label` and `idx` in all.
-_TFDS_TEXTS = {
-    "cola": ("sentence",),
-    "sst": ("sentence",),
-    "mrpc": ("sentence1", "sentence2"),
-    "sts": ("sentence1", "sentence2"),
-    "qqp": ("question1", "question2"),
-    "mnli": ("premise", "hypothesis"),
-    "qnli": ("question", "sentence"),
-    "rte": ("sentence1", "sentence2"),
-    "wnli": ("sentence1", "sentence2"),
-}
-
-
-def from_tfds(task: Task) -> Task:
-    """The task as tensorflow-datasets lays it out: other names of splits and columns.
-
-    Raises:
-        InputError: the task is not known there.
-    """
-    if task.format == "tfds":
-        return task
-    columns: dict[str, str | int] = {}
-    if task.name in _TFDS_TEXTS:
-        columns = dict(zip(("text_a", "text_b"), _TFDS_TEXTS[task.name]))
-        columns |= {"label": "label", "id": "idx"}
-    if task.tfds is None or not (columns or task.kind == "span"):
-        raise InputError(
-            f"Task {task.name} should be one that tensorflow-datasets is known to have "
-            f"({', '.join([*_TFDS_TEXTS, 'squad', 'squadv1'])}) or a declaration of format "
-            f'"tfds". Received: --data_dir tfds'
-        )
-    files = {split: split.replace("dev", "validation") for split in task.splits}
-    if "diagnostic" in files:
-        files["diagnostic"] = "glue/ax@test"
-    return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})

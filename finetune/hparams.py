@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from errors import InputError
-from finetune.task import Task
 from model import BackboneConfig, EncoderConfig
 from training.hyperparameters import (
     check_setting,
@@ -15,6 +14,9 @@ from training.hyperparameters import (
     refuse_unknown,
     replace_checked,
 )
+
+if TYPE_CHECKING:
+    from finetune.task import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,8 +117,6 @@ _FAMILIES = "convbert|electra|bert|ale"
 FLAG_NAMES = ("do_train",)
 UNSUPPORTED_NAMES = ("debug",)  # unless false
 
-SPAN_EPOCHS, LONG_EPOCHS, EPOCHS = 2.0, 10.0, 3.0
-LONG_TASKS = ("rte", "sts")
 BASE_WIDTH = 768
 
 
@@ -159,23 +159,23 @@ def resolve_hparams(
         InputError: a value that does not exist or does not fit the model.
     """
     hparams = replace_checked(FinetuningHParams(), values)
-    span = task.kind == "span"
-    epochs = SPAN_EPOCHS if span else LONG_EPOCHS if task.name in LONG_TASKS else EPOCHS
     defaults = {
         "learning_rate": 1e-4 if config.hidden_size >= BASE_WIDTH else 3e-4,
-        "num_train_epochs": epochs,
-        "max_seq_length": min(512 if span else 128, config.max_position_embeddings),
         "length_buckets": not config.visible_padding,
         "hidden_dropout_prob": config.hidden_dropout_prob,
         "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
+        **task.plugin.defaults(task),
     }
+    positions = config.max_position_embeddings
+    defaults["max_seq_length"] = min(defaults["max_seq_length"], positions)
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
     hparams = dataclasses.replace(hparams, **unset)
-    _validate(hparams, config, span)
+    _validate(hparams, config)
+    task.plugin.check_hparams(hparams)
     return hparams
 
 
-def _validate(hparams: FinetuningHParams, config: BackboneConfig, span: bool) -> None:
+def _validate(hparams: FinetuningHParams, config: BackboneConfig) -> None:
     def check(condition: bool, name: str, expectation: str) -> None:
         check_setting(hparams, condition, name, expectation)
 
@@ -198,11 +198,6 @@ def _validate(hparams: FinetuningHParams, config: BackboneConfig, span: bool) ->
     longest = config.max_position_embeddings
     check(hparams.max_seq_length >= 8, "max_seq_length", "at least 8")
     check(hparams.max_seq_length <= longest, "max_seq_length", f"at most {longest}, as the model's")
-    if span:
-        room = hparams.max_seq_length - 3 - hparams.max_query_length
-        check(hparams.max_query_length >= 1, "max_query_length", "at least 1")
-        check(room >= 1, "max_query_length", f"below {hparams.max_seq_length - 3}")
-        check(hparams.doc_stride <= room, "doc_stride", f"at most {room}, a window's context")
     check(0 <= hparams.seed < 2**31 - 1000, "seed", "at least 0 and below 2^31 - 1000")
 
 

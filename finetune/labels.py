@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import difflib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from errors import InputError
 
 if TYPE_CHECKING:
-    from finetune.task import Example, Task
+    from finetune.task import Task
 
+LABELS_SHOWN = 40  # in messages
 # From so many labels seen once, if they are at least half of all labels, the column seems wrong.
 _MANY_ONCE = 50
 # A label seen once, in the first row, is conspicuous where every other one is seen so often.
@@ -28,10 +30,10 @@ def check_declared(task: Task, where: str) -> None:
     Raises:
         InputError: names the declaration.
     """
-    if task.labels and task.kind not in ("classification", "tagging"):
+    if task.labels and not task.plugin.has_labels:
         raise InputError(
-            f"{where}: `labels` should be given for classification and tagging only; a {task.kind} "
-            f"task has none. Received: {', '.join(task.labels[:8])}"
+            f"{where}: `labels` should not be given for a {task.plugin.name} task, which has none. "
+            f"Received: {', '.join(task.labels[:8])}"
         )
 
 
@@ -55,29 +57,17 @@ def refuse_header(columns: dict[str, str | int], where: str, row: dict[str, Any]
         )
 
 
-def check_training(task: Task, place: str, examples: Sequence[Example]) -> None:
+def check_counts(task: Task, place: str, counts: collections.Counter[str]) -> None:
     """Rejects, or warns of, labels from which a task cannot be what was meant.
 
     Args:
         task: with its labels.
         place: the file of the training split, for messages.
-        examples: its examples, at least one.
+        counts: how often each label occurs there.
 
     Raises:
         InputError: only one label occurs, or two differ by whitespace only; names file and labels.
     """
-    if task.kind == "span":
-        return
-    if task.kind == "regression":
-        found = {example.label for example in examples}
-        if len(found) == 1 and len(examples) > 1:
-            _warn(f"{place}: every label is {found.pop():g}; there is nothing to learn")
-        return
-    if task.kind == "tagging":
-        tags = (tag for example in examples for tag in example.tags)
-    else:
-        tags = (example.label for example in examples)
-    counts = collections.Counter(task.labels[tag] for tag in tags)
     if len(counts) < 2:
         raise InputError(
             f"{place}: the training split of task {task.name} should have at least two labels. "
@@ -90,8 +80,35 @@ def check_training(task: Task, place: str, examples: Sequence[Example]) -> None:
         )
     for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
         _warn(f"{place}: labels that differ by case only: {_counted(names, counts)}")
-    if task.kind == "classification":
-        _warn_of_rare(task, place, counts, task.labels[examples[0].label])
+
+
+def label_name(value: Any) -> str | None:
+    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true"; None: it is none."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, (str, int, float)) and value != "" else None
+
+
+def label_index(task: Task, split: str, where: str, value: Any) -> int:
+    """The place in `task.labels` of a value in a file.
+
+    Raises:
+        InputError: it is no label of the task; begins with `where`.
+    """
+    name = label_name(value)
+    if name not in task.labels:
+        near = difflib.get_close_matches(str(name), task.labels, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        names = ", ".join(task.labels[:LABELS_SHOWN])
+        if len(task.labels) > LABELS_SHOWN:
+            names += f" and {len(task.labels) - LABELS_SHOWN:,} others"
+        source = "" if split == task.train else ", as declared or in the training split"
+        raise InputError(
+            f"{where}: the label should be one of {names}{source}{hint}. Received: {value!r:.60}"
+        )
+    return task.labels.index(name)
 
 
 def _alike(names: Iterable[str], spelling: Callable[[str], str]) -> list[list[str]]:
@@ -107,7 +124,15 @@ def _counted(names: Sequence[str], counts: collections.Counter[str]) -> str:
     return " and ".join(f"{name!r} ({count:,} {times})" for name, count, times in said)
 
 
-def _warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:
+def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:
+    """Warns of labels that seem to be of another column, or a header.
+
+    Args:
+        task: with its labels.
+        place: the file of the training split.
+        counts: how often each label occurs there.
+        first: the label of its first row.
+    """
     once = [name for name, count in counts.items() if count == 1]
     if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
         numbers = sum(map(_is_number, once)) > len(once) / 2

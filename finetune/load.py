@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from files import read_json
+from finetune import declaration
 from finetune.hparams import FinetuningHParams, resolve_hparams
-from finetune.objective import FineTuning, create_head
+from finetune.objective import FineTuning
 from finetune.task import Task
 from model import build_backbone, load_config
 from pretrain.load import restore
@@ -49,7 +50,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
             hold this network.
     """
     path = os.path.join(model_dir, TASK_FILE)
-    task = Task.from_json(read_json(path), path)
+    task = declaration.parse(read_json(path), path)
     config = load_config(model_dir)
     record = read_record(model_dir)
     saved = record.get("hparams", {})
@@ -57,7 +58,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     values = {name: saved[name] for name in field_names(FinetuningHParams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
     encoder = build_backbone(config)
-    head = create_head(task, encoder, hparams)
+    head = task.plugin.head(task, config, hparams)
     objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)
     return FineTuned(objective, task, hparams, vocabulary, record)

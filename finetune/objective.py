@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from finetune.hparams import FinetuningHParams
-from finetune.task import Task
 from model import Backbone
 from model.kernels import compiled_for_each_length
-from model.span_head import SpanHead
-from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed
@@ -65,17 +61,6 @@ def _build(objective: FineTuning) -> None:
     """Creates the head's variables."""
     ones = tf.ones([1, 1], tf.int32)
     objective.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
-
-
-def create_head(task: Task, encoder: Backbone, hparams: FinetuningHParams):
-    """The head for a kind of task."""
-    if task.kind == "classification":
-        return ClassificationHead(len(task.labels))
-    if task.kind == "regression":
-        return RegressionHead()
-    if task.kind == "tagging":
-        return TaggingHead(len(task.labels))
-    return SpanHead(encoder.config, hparams, version_2=task.version_2)
 
 
 def learning_rate_scales(

@@ -8,40 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from files import replacing
-from finetune.task import Example, Task
 
 # Up to so many labels the cells have their counts written in them.
 _MAX_LABELS_WITH_COUNTS = 20
-
-
-def draw(path: str, task: Task, examples: Sequence[Example], answers: Sequence) -> bool:
-    """Draws what suits the task's kind; nothing for span tasks and unlabelled splits.
-
-    Args:
-        path: the PNG file.
-        task: what was predicted.
-        examples: of the split.
-        answers: one per example, as `finetune.metrics.answers` gives.
-
-    Returns:
-        Whether there is a picture.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    if task.kind == "span":
-        return False
-    gold = [example.tags if task.kind == "tagging" else example.label for example in examples]
-    if any(label is None for label in gold):
-        return False
-    if task.kind == "regression":
-        score_scatter(path, gold, answers)
-    elif task.kind == "classification":
-        confusion_matrix(path, task.labels, gold, answers)
-    else:
-        flat = [[tag for tags in sentences for tag in tags] for sentences in (gold, answers)]
-        confusion_matrix(path, task.labels, *flat)
-    return True
 
 
 def confusion_matrix(

@@ -10,7 +10,6 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import stopping
 from data.vocabulary import Vocabulary
 from errors import InputError, LossNotFinite
 from finetune.grid import folder_name, setting_of
@@ -46,7 +45,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
     trials = []
     for task in settings.tasks:
         trials += plan_trials(task, settings, config, vocabulary)
-    check_devices(trials, settings.run, strategy)
+    check_batch_sizes(trials, settings.run, strategy)
     warn_about_compiling(settings.run)
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
     context = Context(
@@ -60,11 +59,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         checkpoint_digest(settings),
         settings.show_errors,
     )
-    try:
-        results, stopped = run_all(trials, context, train=settings.train)
-    except stopping.Stopped as stopped_by:
-        print(f"{stopped_by}; run the same command to go on", file=sys.stderr)
-        sys.exit(stopped_by.status)
+    results, stopped = run_all(trials, context, train=settings.train)
     if results:
         print(summary_line(results))
         print(f"report: {write_report(settings.output_dir)}")
@@ -132,15 +127,23 @@ def warn_about_length(task: Task, hparams: FinetuningHParams, model_dir: str) ->
         )
 
 
-def check_devices(trials: list[Trial], run: RunSettings, strategy: tf.distribute.Strategy) -> None:
-    """Refuses batches that the devices cannot share evenly."""
+def check_batch_sizes(
+    trials: list[Trial], run: RunSettings, strategy: tf.distribute.Strategy
+) -> None:
+    """Rejects batches that the devices cannot share evenly, in whole groups of sequences."""
     devices = strategy.num_replicas_in_sync
-    sizes = {trial.hparams.train_batch_size for trial in trials} | {run.eval_batch_size}
-    for size in sizes:
-        if size % devices:
-            raise InputError(
-                f"batches should be divisible by the {devices} devices. Received: {size}"
-            )
+    for trial in trials:
+        group = trial.data.task.plugin.group_size(trial.data.task)
+        for name, size in (
+            ("train_batch_size", trial.hparams.train_batch_size),
+            ("eval_batch_size", run.eval_batch_size),
+        ):
+            if size % (devices * group):
+                groups = f" and the {group} sequences of an example" if group > 1 else ""
+                raise InputError(
+                    f"`{name}` should be divisible by the {devices} devices{groups}. "
+                    f"Received: {size}"
+                )
 
 
 def warn_about_compiling(run: RunSettings) -> None:

@@ -8,12 +8,11 @@ import sys
 
 from data.vocabulary import Vocabulary
 from finetune.cache import load_or_encode
-from finetune.encoding import Encoded, both_orders, encode
+from finetune.encoded import Encoded
 from finetune.glue import TASKS
 from finetune.hparams import FinetuningHParams
-from finetune.labels import check_training
-from finetune.metrics import check_metrics
-from finetune.task import Task, has_split, read_split, resolve_labels, split_path
+from finetune.task import Task
+from finetune.task_files import has_split, read_split, resolve_labels, source_of
 
 # Hyper-parameters that decide what the tokenised rows are.
 _SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
@@ -70,15 +69,14 @@ def load_task_data(
         InputError: a file, line or label is not as the declaration says.
     """
     task = resolve_labels(task, data_dir)
-    if task.kind != "span":
-        check_metrics(task)
+    kind = task.plugin
+    kind.check_metrics(task)
 
     def load(split: str) -> Split:
         examples = read_split(task, data_dir, split)
         if split == task.train:
-            check_training(task, split_path(task, data_dir, split), examples)
-        if split == task.train and task.symmetric and hparams.double_unordered:
-            examples = both_orders(examples)
+            kind.check_training(task, source_of(task, data_dir, split).path, examples)
+            examples = kind.training_examples(task, examples, hparams)
         return _encoded(task, split, examples, vocabulary, hparams, cache_dir)
 
     trained = load(task.train) if train else None
@@ -101,7 +99,7 @@ def _encoded(
     digest = _digest(examples)
     key = {
         "examples": digest,
-        "kind": task.kind,
+        "kind": task.plugin.name,
         "labels": task.labels,
         "label_range": task.label_range,
         "version_2": task.version_2,
@@ -110,13 +108,13 @@ def _encoded(
     }
 
     def tokenize() -> Encoded:
-        return encode(task, examples, vocabulary, hparams)
+        return task.plugin.encode(task, examples, vocabulary, hparams)
 
     encoded = load_or_encode(cache_dir, key, tokenize) if cache_dir else tokenize()
     if encoded.truncated:
         print(
             f"{task.name} {name}: {encoded.truncated:,} of {len(examples):,} examples are longer"
-            f" than {hparams.max_seq_length} tokens and were {_RULES[task.kind]}",
+            f" than {hparams.max_seq_length} tokens and were {task.plugin.shortened}",
             file=sys.stderr,
         )
     return Split(examples, encoded, digest)
@@ -131,14 +129,6 @@ def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
         else:
             print(f"{task.name}: the split {split} is not there and left out", file=sys.stderr)
     return wanted
-
-
-_RULES = {
-    "classification": "cut (of two texts the longer one first)",
-    "regression": "cut (of two texts the longer one first)",
-    "tagging": "divided between words",
-    "span": "divided into windows that overlap",
-}
 
 
 def _digest(examples: list) -> str:

@@ -18,12 +18,14 @@ import tqdm
 import stopping
 from data.vocabulary import Vocabulary
 from files import read_json, write_json, write_text
-from finetune import metrics, pictures, predictions
+from finetune import predictions
 from finetune.baselines import baseline
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.hparams import FinetuningHParams, RunSettings
-from finetune.objective import FineTuning, create_head, learning_rate_scales
+from finetune.kinds.predicted import Predicted
+from finetune.objective import FineTuning, learning_rate_scales
 from finetune.results import RESULT_FILE
+from finetune.task import Task
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.config import ADDED_LATER
@@ -142,7 +144,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     tf_keras.utils.set_random_seed(hparams.seed)
     with context.strategy.scope():
         encoder = context.create_encoder(hparams)
-        head = create_head(data.task, encoder, hparams)
+        head = data.task.plugin.head(data.task, encoder.config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
     if train:
         checkpointing.check_run(trial.folder, _described(trial, context), _ADVICE)
@@ -157,7 +159,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
     result |= {
         "task": data.task.name,
-        "kind": data.task.kind,
+        "kind": data.task.plugin.name,
         "setting": trial.setting,
         "trial": trial.number,
         "seed": hparams.seed,
@@ -196,6 +198,7 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         hparams.seed,
         length_buckets=hparams.length_buckets,
         max_seq_length=hparams.max_seq_length,
+        group_size=trial.data.task.plugin.group_size(trial.data.task),
     )
     trainer = Trainer(
         objective, optimizer, batches, seed=hparams.seed, strategy=context.strategy, xla=run.xla
@@ -289,22 +292,24 @@ def _forget_useless(trial: Trial) -> None:
 
 def predict(
     objective: FineTuning,
+    task: Task,
     split: Split,
     *,
     batch_size: int,
     hparams: FinetuningHParams,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, np.ndarray]:
-    """What the network predicts for every row of a split, in the order of its rows.
+    """What the network predicts for every sequence of a split, in the order of its sequences.
 
     Returns:
-        Arrays of one row each; those of tokens lie flat along the split's tokens.
+        Arrays of one item per sequence; those of tokens lie flat along the split's tokens.
     """
     batches = EvaluationBatches(
         split.encoded,
         batch_size,
         length_buckets=hparams.length_buckets,
         max_seq_length=hparams.max_seq_length,
+        group_size=task.plugin.group_size(task),
     )
     dataset = batches()
     run = plain_function(
@@ -317,12 +322,12 @@ def predict(
             for part in strategy.experimental_local_results(value):
                 rows.setdefault(name, []).extend(part.numpy())
     count, lengths = len(split.encoded), split.encoded.lengths
-    place = np.argsort(batches.order)  # where each row was emitted
+    place = np.argsort(batches.order)  # where each sequence was emitted
     collected = {}
     for name, values in rows.items():
         ordered = [values[i] for i in place[:count]]
-        if name == "tags":
-            ordered = [tags[:n] for tags, n in zip(ordered, lengths)]
+        if name in task.plugin.token_outputs:
+            ordered = [values[:n] for values, n in zip(ordered, lengths)]
             collected[name] = np.concatenate(ordered)
         else:
             collected[name] = np.stack(ordered)
@@ -331,7 +336,7 @@ def predict(
 
 def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions and pictures."""
-    task = trial.data.task
+    task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
     scores, undefined, baselines, collapsed = {}, {}, {}, {}  # by split
     folder = os.path.join(trial.folder, PREDICTIONS_FOLDER)
     os.makedirs(folder, exist_ok=True)
@@ -340,36 +345,27 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
             continue
         outputs = predict(
             objective,
+            task,
             split,
             batch_size=context.run.eval_batch_size,
-            hparams=trial.hparams,
+            hparams=hparams,
             strategy=context.strategy,
         )
-        answers = metrics.answers(task, split.examples, split.encoded, outputs, trial.hparams)
-        threshold = trial.hparams.qa_na_threshold
-        predictions.write_split(
-            folder, name, task, split.examples, answers, outputs, threshold=threshold
-        )
+        answers = kind.answers(task, split.examples, split.encoded, outputs, hparams)
+        predicted = Predicted(task, split.examples, answers, hparams, outputs)
+        predictions.write_split(folder, name, predicted)
         if name in task.dev:
-            scores[name] = metrics.score(task, split.examples, answers, trial.hparams)
-            reasons = metrics.undefined(task, split.examples, answers, scores[name])
+            scores[name] = kind.score(predicted)
+            reasons = kind.undefined(predicted, scores[name])
             if reasons:
                 undefined[name] = reasons
-            baselines[name] = baseline(task, split.examples, trial.hparams)
-            reason = metrics.collapsed(task, answers, trial.hparams)
+            baselines[name] = baseline(task, split.examples, hparams)
+            reason = kind.collapsed(predicted)
             if reason:
                 collapsed[name] = reason
-            picture = os.path.join(trial.folder, f"{name}.png")
-            pictures.draw(picture, task, split.examples, answers)
+            kind.draw(predicted, os.path.join(trial.folder, f"{name}.png"))
             if context.show_errors:
-                text = predictions.largest_errors(
-                    task,
-                    split.examples,
-                    answers,
-                    outputs,
-                    context.show_errors,
-                    threshold=threshold,
-                )
+                text = predictions.largest_errors(predicted, context.show_errors)
                 write_text(os.path.join(folder, f"{name}_errors.md"), text)
     return {
         "scores": scores,

@@ -38,7 +38,7 @@ class ServedModel:
     """Networks with their weights, and what is known of them.
 
     Attributes:
-        kind: of the task (see `finetune.task.KINDS`), or "pretraining".
+        kind: of the task (see `finetune.kinds`), or "pretraining".
         encoder: the backbone.
         vocabulary: its word pieces and their casing.
         max_seq_length: the most tokens of a row.
@@ -141,7 +141,7 @@ def _load_fine_tuned(model_dir: str, precision: str, max_seq_length: int | None)
     length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     loaded = load_fine_tuned(model_dir, **length)
     return ServedModel(
-        loaded.task.kind,
+        loaded.task.plugin.name,
         loaded.objective.encoder,
         loaded.vocabulary,
         loaded.hparams.max_seq_length,

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from serving.classification import classification, regression
 from serving.embeddings import embeddings
-from serving.load import PRETRAINING, ServedModel
+from serving.load import ServedModel
 from serving.network import Network
 from serving.pretraining import pretraining
 from serving.signature import Signature
-from serving.spans import spans
-from serving.tagging import tagging
-
-_KINDS = {
-    "classification": classification,
-    "regression": regression,
-    "tagging": tagging,
-    "span": spans,
-    PRETRAINING: pretraining,
-}
 
 
 def signatures(model: ServedModel) -> dict[str, Signature]:
@@ -26,4 +15,5 @@ def signatures(model: ServedModel) -> dict[str, Signature]:
     All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
     """
     network = Network(model)
-    return {**_KINDS[model.kind](network), "embeddings": embeddings(network)}
+    of_kind = model.task.plugin.signatures if model.task else pretraining
+    return {**of_kind(network), "embeddings": embeddings(network)}

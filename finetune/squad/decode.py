@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finetune.encoding import Encoded
-from finetune.task import QuestionExample
+from finetune.encoded import Encoded
+from finetune.squad.examples import QuestionExample
 
 
 class Span(NamedTuple):

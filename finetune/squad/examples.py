@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from errors import InputError
 from finetune.readers.lines import read_object
-from finetune.task import QuestionExample
 
 _KINDS = {str: "a text", int: "a whole number", list: "a list"}
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionExample:
+    """A question whose answer is a span of its context.
+
+    Attributes:
+        id: the question's id.
+        question: the question.
+        context: the paragraph that holds the answer.
+        answers: every gold answer text (a development set has several); empty where unanswerable.
+        answer_start: character offset of `answers[0]` in `context`; None for an unlabelled or
+            unanswerable question.
+        is_impossible: whether the context holds no answer (SQuAD 2.0).
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    answer_start: int | None
+    is_impossible: bool
 
 
 def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
@@ -66,6 +88,32 @@ def check_answer_start(text: str, start: int, context: str, where: str) -> None:
     raise InputError(
         f"{where}: the answer {text!r} should stand at character {start} of its context, counted "
         f"from 0 ({hint}). Received: {there!r}"
+    )
+
+
+def question_of_row(row: dict[str, Any], where: str) -> QuestionExample:
+    """The question of a row of tensorflow-datasets.
+
+    Raises:
+        InputError: answers that are not where they should be; begins with `where`.
+    """
+    answers = row["answers"]
+    if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
+        raise InputError(
+            f"{where}: `answers` should hold lists `text` and `answer_start`. "
+            f"Received: {answers!r:.60}"
+        )
+    texts, starts = answers["text"], answers["answer_start"]
+    impossible = bool(row.get("is_impossible", False))
+    for text, start in [] if impossible else zip(texts, starts):
+        check_answer_start(text, start, row["context"], where)
+    return QuestionExample(
+        row["id"],
+        row["question"],
+        row["context"],
+        () if impossible else tuple(texts),
+        None if impossible or not starts else starts[0],
+        impossible,
     )
 
 

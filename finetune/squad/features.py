@@ -10,9 +10,9 @@ import numpy as np
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.squad.alignment import AlignedTokens, align
-from finetune.task import QuestionExample
+from finetune.squad.examples import QuestionExample
 
 SPECIAL_TOKENS_PER_ROW = 3  # [CLS] question [SEP] context [SEP]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import files
-from finetune.squad.decode import SpanAnswer
-from finetune.task import QuestionExample
+from finetune.squad.examples import QuestionExample
+
+if TYPE_CHECKING:
+    from finetune.squad.decode import SpanAnswer
 
 QA_NA_THRESHOLD = -2.75  # the original's, chosen for its answerability classifier
 

@@ -10,7 +10,7 @@ import types
 import numpy as np
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + "éèüÉαβσς−–北京한한"
 WORDS = ("the", "in", "was", "cafe", "café", "who", "what", "city", "born", "19", "##s", "##95")

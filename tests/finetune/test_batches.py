@@ -9,7 +9,7 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from errors import InputError
 from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from training.distribution import own_rows
 from training.loop import Evaluator, Trainer
 from training.objective import Objective

@@ -8,8 +8,9 @@ import pytest
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune import cache
-from finetune.encoding import Encoded, encode
-from finetune.task import TaggedExample
+from finetune.encoded import Encoded
+from finetune.kinds.tagging import TaggedExample
+from tests.finetune.kinds_support import task_of
 
 KEY = {
     "examples": "ab",
@@ -153,12 +154,12 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_real_rows_come_back_as_they_were(tmp_path):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
-    task = types.SimpleNamespace(kind="tagging")
+    task = task_of("tagging")
     hparams = types.SimpleNamespace(max_seq_length=16)
     examples = [TaggedExample("s", ("a", "b", "zz"), (1, 0, 2)), TaggedExample("t", (), ())]
 
     def make():
-        return encode(task, examples, vocabulary, hparams)
+        return task.plugin.encode(task, examples, vocabulary, hparams)
 
     cache.load_or_encode(str(tmp_path), KEY, make)
     assert_equal(cache.load_or_encode(str(tmp_path), KEY, lambda: None), make())

@@ -12,8 +12,9 @@ from data.readers.base import Document
 from data.shards import is_heldout
 from errors import InputError
 from finetune import documentation_order
+from finetune.catalogue import load_task
 from finetune.documentation_order import Options, build_splits, make, passages, sentences
-from finetune.task import load_task, read_split
+from finetune.task_files import read_split
 
 SHARED = "This sentence is inherited by every entry of the package and says nothing about any."
 OPTIONS = Options(num_examples=60, num_dev_examples=20, heldout_fraction=0.3)

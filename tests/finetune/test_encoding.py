@@ -1,24 +1,20 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
-import dataclasses
-import types
-
 import numpy as np
 import pytest
 
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from finetune.encoding import both_orders, encode, encode_tags, encode_texts
-from finetune.task import TaggedExample, TextExample
+from finetune.encoding import encode_tags, encode_texts
+from finetune.hparams import FinetuningHParams
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample, both_orders
+from tests.finetune.kinds_support import task_of
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
 CONTROL_CHARACTER = "\x07"
-
-
-def task_of(kind, **fields):
-    return types.SimpleNamespace(kind=kind, label_range=(0.0, 1.0), **fields)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +82,7 @@ def test_texts_lose_their_ends(tokenizer):
 
 
 def test_regression_labels_are_scaled_by_the_range(tokenizer):
-    task = task_of("regression")
-    task.label_range = (1.0, 5.0)
+    task = task_of("regression", label_range=(1.0, 5.0))
     encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
     assert encoded.rows["label"].dtype == np.float32
     assert encoded.rows["label"].tolist() == [0.0, 0.75]
@@ -188,14 +183,13 @@ def test_both_orders_keeps_labels():
     assert examples == doubled[:2]
 
 
-def test_encode_dispatches_on_the_kind():
-    @dataclasses.dataclass
-    class HParams:
-        max_seq_length: int = 16
+def test_each_kind_encodes_its_examples():
+    def encode(kind, *examples):
+        task = task_of(kind)
+        hparams = FinetuningHParams(max_seq_length=16)
+        return task.plugin.encode(task, examples, VOCABULARY, hparams)
 
-    texts = encode(task_of("classification"), [text("a")], VOCABULARY, HParams())
-    tags = encode(task_of("tagging"), [TaggedExample("s", ("a",), (1,))], VOCABULARY, HParams())
-    assert "label" in texts.rows
-    assert "tags" in tags.tokens
-    assert encode(task_of("regression"), [], VOCABULARY, HParams()).lengths.tolist() == []
-    assert len(encode(task_of("tagging"), [], VOCABULARY, HParams())) == 0
+    assert "label" in encode("classification", text("a")).rows
+    assert "tags" in encode("tagging", TaggedExample("s", ("a",), (1,))).tokens
+    assert encode("regression").lengths.tolist() == []
+    assert len(encode("tagging")) == 0

@@ -10,12 +10,15 @@ import pytest
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from finetune import declaration, metrics
+from finetune import declaration
+from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
-from finetune.task import TaggedExample, Task, load_task
+from finetune.kinds.tagging import TaggedExample
+from finetune.task import Task
 from finetune.task_data import load_task_data
 from model import build_encoder
 from tests import command_support
+from tests.finetune.kinds_support import predicted
 from tests.model_support import TINY
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "extending.md"
@@ -126,11 +129,13 @@ def test_entities_of_each_scheme(tags, entities):
     words = tuple("abcdef")
     gold = tuple(labels.index(tag) for tag in tags)
     found = [TaggedExample("0", words, gold)]
-    assert metrics.score(task, found, [gold]) == {"f1": 100.0}
+    assert task.plugin.score(predicted(task, found, [gold])) == {"f1": 100.0}
     # Without its last entity, one word long in each scheme but the last two.
     last = max(place for place, tag in enumerate(tags) if tag != "O")
     fewer = [*gold]
     fewer[last] = labels.index("O")
     recall = (entities - 1) / entities
     expected = 100 * 2 * recall / (1 + recall)
-    assert metrics.score(task, found, [tuple(fewer)])["f1"] == pytest.approx(expected)
+    assert task.plugin.score(predicted(task, found, [tuple(fewer)]))["f1"] == pytest.approx(
+        expected
+    )

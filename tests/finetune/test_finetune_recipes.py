@@ -6,10 +6,10 @@ import pathlib
 import pytest
 
 from errors import InputError
+from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import check_model_names, resolve_hparams, split_hparams
-from finetune.task import load_task
 from model import named_size
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"

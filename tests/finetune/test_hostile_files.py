@@ -10,10 +10,12 @@ import pytest
 
 from errors import InputError
 from finetune import declaration
+from finetune.catalogue import load_task, load_tasks
+from finetune.declaration import parse
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.tables import read_jsonl, read_table
 from finetune.squad.examples import read_squad
-from finetune.task import load_task, load_tasks, read_split, resolve_labels
+from finetune.task_files import read_split, resolve_labels
 
 COLUMNS = {"text_a": "review", "label": "stars"}
 TABLE = "stars,review\ngood,fine film\nbad,poor film\n"
@@ -236,7 +238,7 @@ def test_a_declared_delimiter(tmp_path, capsys, changes, content):
     first, second = read_split(task, "", "train")
     assert (first.text_a.removeprefix('"'), first.label, second.label) == ("fine film", 1, 0)
     assert capsys.readouterr().err == ""
-    assert type(task).from_json(json.loads(json.dumps(task.to_json()))) == task
+    assert parse(json.loads(json.dumps(task.to_json())), "task") == task
 
 
 def test_a_task_without_a_delimiter_is_described_as_before(tmp_path):

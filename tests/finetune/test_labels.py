@@ -6,9 +6,11 @@ import pytest
 
 from data.vocabulary import Vocabulary
 from errors import InputError
+from finetune.catalogue import load_task
+from finetune.declaration import parse
 from finetune.hparams import resolve_hparams
-from finetune.task import Task, load_task, read_split
 from finetune.task_data import load_task_data
+from finetune.task_files import read_split
 from tests.finetune.test_task_data import TOKENS
 from tests.model_support import TINY
 
@@ -116,7 +118,7 @@ def test_labels_of_a_kind_without_labels_are_rejected(tmp_path):
     with pytest.raises(InputError, match=r"own\.json.*`labels`.*regression.*Received: 0\.5, 1"):
         load_task(path)
     values = json.loads((tmp_path / "own.json").read_text())
-    assert Task.from_json({**values, "name": "own"}).labels  # a finished run's stays readable
+    assert parse({**values, "name": "own"}, "task").labels  # a finished run's stays readable
 
 
 def test_a_constant_regression_label_is_warned_of(tmp_path, capsys):

@@ -1,29 +1,33 @@
 """Answers from predictions, scores against known values, collapsed runs."""
 
 import json
-import types
 
 import numpy as np
 import pytest
 
 from errors import InputError
-from finetune.encoding import Encoded
-from finetune.metrics import METRICS, answers, check_metrics, collapsed, score, undefined
+from finetune import kinds
+from finetune.encoded import Encoded
+from finetune.hparams import FinetuningHParams
 from finetune.squad.decode import SpanAnswer
-from finetune.task import QuestionExample, TaggedExample, TextExample
+from finetune.squad.examples import QuestionExample
+from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 
-def task_of(kind, *metrics, labels=("no", "yes"), **fields):
-    fields = {"label_range": (0.0, 5.0), **fields}
-    return types.SimpleNamespace(name="toy", kind=kind, metrics=metrics, labels=labels, **fields)
+def answers(task, examples, encoded, outputs):
+    return task.plugin.answers(task, examples, encoded, outputs, FinetuningHParams())
 
 
-def texts(labels):
-    return [TextExample(str(i), "a", None, label) for i, label in enumerate(labels)]
+def score(task, examples, given, **hparams):
+    return task.plugin.score(predicted(task, examples, given, **hparams))
 
 
-def sentences(*tags):
-    return [TaggedExample(str(i), ("w",) * len(t), tuple(t)) for i, t in enumerate(tags)]
+def undefined(task, examples, given, scores):
+    return task.plugin.undefined(predicted(task, examples, given), scores)
+
+
+def collapsed(task, given, **hparams):
+    return task.plugin.collapsed(predicted(task, [None] * len(given), given, **hparams))
 
 
 def rows(order):
@@ -35,13 +39,13 @@ def rows(order):
 
 def test_answers_of_classification_and_regression_are_in_the_order_of_the_examples():
     logits = np.array([[0.0, 1.0, 0.5], [3.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    given = answers(task_of("classification"), [], rows([0, 1, 2]), {"logits": logits}, None)
+    given = answers(task_of("classification"), [], rows([0, 1, 2]), {"logits": logits})
     assert given == [1, 0, 2]
-    given = answers(task_of("classification"), [], rows([2, 0, 1]), {"logits": logits}, None)
+    given = answers(task_of("classification"), [], rows([2, 0, 1]), {"logits": logits})
     assert given == [0, 2, 1]
     task = task_of("regression", label_range=(1.0, 5.0))
     scores = np.array([0.0, 0.25, 1.5], np.float32)
-    assert answers(task, [], rows([0, 1, 2]), {"score": scores}, None) == [1.0, 2.0, 7.0]
+    assert answers(task, [], rows([0, 1, 2]), {"score": scores}) == [1.0, 2.0, 7.0]
 
 
 def test_answers_of_tagging_put_the_rows_of_a_sentence_together():
@@ -52,7 +56,7 @@ def test_answers_of_tagging_put_the_rows_of_a_sentence_together():
     encoded = Encoded(
         np.array([0, 5, 8, 10, 13]), {"tag_weight": weight}, {"example": np.array([0, 0, 1, 2])}, 1
     )
-    given = answers(task_of("tagging"), examples, encoded, {"tags": tags}, None)
+    given = answers(task_of("tagging"), examples, encoded, {"tags": tags})
     assert given == [(1, 2, 3), (), (4,)]
 
 
@@ -151,12 +155,14 @@ def test_unlabelled_examples_cannot_be_scored():
 )
 def test_metrics_that_do_not_apply_are_refused(task, message):
     with pytest.raises(InputError, match=message):
-        check_metrics(task)
+        task.plugin.check_metrics(task)
 
 
 def test_every_kind_has_a_metric():
-    kinds = {kind for functions in METRICS.values() for kind in functions}
-    assert kinds == {"classification", "regression", "tagging", "span"}
+    for name in kinds.names():
+        kind = kinds.get(name)
+        assert kind.default_metrics
+        assert set(kind.default_metrics) <= set(kind.metrics)
 
 
 # ---------------------------------------------------------------- collapsed runs
@@ -180,7 +186,7 @@ def test_constant_spans_are_named():
     never = spans(("a", -1.0), ("b", 9.0))
     assert collapsed(unanswerable, never) == "no question is answered"
     assert collapsed(plain, never) is None
-    assert collapsed(unanswerable, never, types.SimpleNamespace(qa_na_threshold=0.0)) is None
+    assert collapsed(unanswerable, never, qa_na_threshold=0.0) is None
     assert collapsed(plain, spans(("a", 0.0), ("a", 1.0))) == "every prediction is 'a'"
     always = spans(("a", -9.0), ("b", -8.0))
     assert collapsed(unanswerable, always) is None
@@ -199,7 +205,7 @@ def test_spans_are_scored_officially_at_the_threshold_asked_for():
     assert scores["exact_match"] == 50.0
     assert scores["HasAns_exact"] == 0.0
     assert scores["NoAns_exact"] == 100.0
-    lenient = score(task, examples, given, types.SimpleNamespace(qa_na_threshold=9.0))
+    lenient = score(task, examples, given, qa_na_threshold=9.0)
     assert lenient["exact_match"] == 0.0
 
 

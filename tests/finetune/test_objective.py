@@ -10,15 +10,16 @@ import tensorflow as tf
 import tf_keras
 
 from finetune.batches import EvaluationBatches, TrainingBatches
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.glue import TASKS
 from finetune.hparams import resolve_hparams
-from finetune.objective import FineTuning, create_head, learning_rate_scales
+from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import Split
 from finetune.trial import predict
 from model import build_encoder, task_heads
 from model.kernels import fusion
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
+from tests.finetune.kinds_support import task_of
 from tests.model_support import TINY, random_features, randomize
 from training.distribution import create_strategy
 from training.loop import Trainer
@@ -88,10 +89,11 @@ def test_a_task_is_learned(kind):
 def test_padding_and_the_order_of_rows_change_no_prediction(kind):
     objective, encoded = objective_of(kind), rows(kind)
     hparams = {"max_seq_length": LONGEST}
-    task = TASKS["cola"]
+    task = task_of(kind)
     found = [
         predict(
             objective,
+            task,
             Split([], encoded),
             batch_size=batch_size,
             hparams=resolve_hparams({**hparams, "length_buckets": buckets}, task, TINY),
@@ -238,7 +240,7 @@ def test_each_kind_has_its_head(name, kind):
     task = dataclasses.replace(TASKS[name], labels=("A", "B") if kind == "tagging" else ())
     lengths = {"max_seq_length": 40, "max_query_length": 8, "doc_stride": 8}
     hparams = resolve_hparams(lengths, task, TINY)
-    head = create_head(task, build_encoder(TINY), hparams)
+    head = task.plugin.head(task, TINY, hparams)
     assert kind in (None, head.name)
     features = random_features(2, 16, [16, 9])
     assert FineTuning(build_encoder(TINY), head).predict(features)

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from errors import InputError
-from finetune.squad.examples import read_squad
-from finetune.task import QuestionExample, Task, read_split
+from finetune.declaration import parse
+from finetune.squad.examples import QuestionExample, read_squad
+from finetune.task_files import read_split
 from tests.finetune.squad_support import question, small_file, write_squad
 
 CONTEXT = "Ada Lovelace was born in London."
@@ -95,13 +96,14 @@ def test_training_wants_an_answer_or_a_mark(tmp_path):
 
 
 def span_task(**fields):
-    return Task.from_json(
+    return parse(
         {
             "name": "own",
             "kind": "span",
             "files": {split: f"{split}.json" for split in ("train", "dev", "test")},
             **fields,
-        }
+        },
+        "task",
     )
 
 

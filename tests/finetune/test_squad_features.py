@@ -8,9 +8,8 @@ import pytest
 from data.tokenization import Tokenizer
 from errors import InputError
 from finetune.squad.alignment import align
-from finetune.squad.examples import read_squad
+from finetune.squad.examples import QuestionExample, read_squad
 from finetune.squad.features import encode_questions
-from finetune.task import QuestionExample
 from tests.finetune.squad_support import CONTEXT, LONG, small_file, vocabulary
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]

@@ -4,16 +4,10 @@ import pytest
 
 from errors import InputError
 from finetune import glue
-from finetune.metrics import check_metrics
-from finetune.task import (
-    Task,
-    TextExample,
-    has_split,
-    load_task,
-    read_split,
-    resolve_labels,
-    split_path,
-)
+from finetune.catalogue import load_task
+from finetune.declaration import parse
+from finetune.kinds.texts import TextExample
+from finetune.task_files import has_split, read_split, resolve_labels, source_of
 
 CSV = 'stars,review,title\n5,"good, really","A ""find"""\n1,"bad\nand long",no\n'
 
@@ -54,7 +48,7 @@ def test_built_in_tasks_by_either_spelling():
 
 def test_built_in_tasks_have_metrics_that_exist():
     for task in glue.TASKS.values():
-        check_metrics(task)
+        task.plugin.check_metrics(task)
     mains = {name: task.metrics[0] for name, task in glue.TASKS.items()}
     assert mains["cola"] == "matthews_corrcoef"
     assert mains["sts"] == "spearman"
@@ -65,7 +59,7 @@ def test_built_in_tasks_have_metrics_that_exist():
 @pytest.mark.parametrize("name", glue.TASKS)
 def test_tasks_survive_json(name):
     task = glue.TASKS[name]
-    assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+    assert parse(json.loads(json.dumps(task.to_json())), "task") == task
 
 
 def test_own_task(reviews):
@@ -77,8 +71,8 @@ def test_own_task(reviews):
         TextExample("1", "bad\nand long", None, 0),
     ]
     assert read_split(task, "", "train") == expected  # beside the declaration
-    assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
-    assert read_split(Task.from_json(task.to_json()), "", "dev") == expected
+    assert parse(json.loads(json.dumps(task.to_json())), "task") == task
+    assert read_split(parse(task.to_json(), "task"), "", "dev") == expected
 
 
 def test_what_a_declaration_may_leave_out(reviews):
@@ -129,7 +123,7 @@ def test_data_dir_comes_before_the_folder_of_the_declaration(reviews):
     other.mkdir()
     (other / "dev.csv").write_text("review,stars\nfine,5\n", encoding="utf-8")
     assert [e.text_a for e in read_split(task, str(other), "dev")] == ["fine"]
-    assert split_path(task, str(other), "train") == str(folder / "train.csv")
+    assert source_of(task, str(other), "train").path == str(folder / "train.csv")
     assert has_split(task, str(other), "test")
     (folder / "test.csv").unlink()
     assert not has_split(task, str(other), "test")
@@ -140,12 +134,14 @@ def test_official_folders_and_flat_ones(tmp_path):
     for place in ("dev_matched.tsv", "MNLI/dev_matched.tsv", "AX/diagnostic.tsv"):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).touch()
-    assert split_path(task, str(tmp_path), "dev_matched").endswith("MNLI/dev_matched.tsv")
-    assert split_path(task, str(tmp_path / "MNLI"), "dev_matched").endswith("MNLI/dev_matched.tsv")
-    assert split_path(task, str(tmp_path), "diagnostic").endswith("AX/diagnostic.tsv")
+    assert source_of(task, str(tmp_path), "dev_matched").path.endswith("MNLI/dev_matched.tsv")
+    assert source_of(task, str(tmp_path / "MNLI"), "dev_matched").path.endswith(
+        "MNLI/dev_matched.tsv"
+    )
+    assert source_of(task, str(tmp_path), "diagnostic").path.endswith("AX/diagnostic.tsv")
     (tmp_path / "MNLI/diagnostic").mkdir()
     (tmp_path / "MNLI/diagnostic/diagnostic.tsv").touch()
-    assert split_path(task, str(tmp_path), "diagnostic").endswith("diagnostic/diagnostic.tsv")
+    assert source_of(task, str(tmp_path), "diagnostic").path.endswith("diagnostic/diagnostic.tsv")
     assert not has_split(task, str(tmp_path), "test_matched")
 
 
@@ -153,7 +149,7 @@ def test_a_pattern_that_matches_two_files(tmp_path):
     for language in ("en", "de"):
         (tmp_path / f"{language}-ud-train.conllu").touch()
     with pytest.raises(InputError, match=r"one file\. Received: de-ud.*, en-ud-train"):
-        split_path(load_task("pos"), str(tmp_path), "train")
+        source_of(load_task("pos"), str(tmp_path), "train")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from data.vocabulary import Vocabulary
 from errors import InputError
-from finetune import task_data
+from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
-from finetune.task import load_task
+from finetune.kinds.texts import TextKind
 from finetune.task_data import load_task_data
 from tests.model_support import TINY
 
@@ -38,13 +38,13 @@ class Loader:
     """Loads with one cache and counts what had to be tokenised."""
 
     def __init__(self, cache_dir, monkeypatch):
-        self.cache_dir, self.encoded, encode = str(cache_dir), [], task_data.encode
+        self.cache_dir, self.encoded, encode = str(cache_dir), [], TextKind.encode
 
         def counting(*arguments):
             self.encoded.append(1)
             return encode(*arguments)
 
-        monkeypatch.setattr(task_data, "encode", counting)
+        monkeypatch.setattr(TextKind, "encode", counting)
 
     def __call__(self, task, vocabulary, values=None, **options):
         """The rows' ids, and how many splits were tokenised for them."""

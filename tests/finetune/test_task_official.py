@@ -10,12 +10,15 @@ from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
 from data.vocabulary import Vocabulary
 from errors import InputError
+from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, UPOS
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample
 from finetune.squad.decode import decode_answers
 from finetune.squad.examples import read_squad
 from finetune.squad.features import encode_questions
 from finetune.squad.score import official_scores
-from finetune.task import TaggedExample, TextExample, load_task, read_split
+from finetune.task_files import read_split
 
 BOM = b"\xef\xbb\xbf"
 # What must not end a line: a lone carriage return, and Unicode's other line ends.

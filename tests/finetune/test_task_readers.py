@@ -3,7 +3,10 @@ import json
 import pytest
 
 from errors import InputError
-from finetune.task import TaggedExample, Task, TextExample, read_split, resolve_labels
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample
+from finetune.task import Task
+from finetune.task_files import read_split, resolve_labels
 
 
 def task_of(kind, file_format, columns, **fields):

@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from finetune.task import (
-    QuestionExample,
-    TaggedExample,
-    Task,
-    TextExample,
-    has_split,
-    load_task,
-    read_split,
-    resolve_labels,
-    split_path,
-)
+from finetune.catalogue import load_task
+from finetune.declaration import parse
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample
+from finetune.squad.examples import QuestionExample
+from finetune.task_files import has_split, read_split, resolve_labels, source_of
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -121,7 +116,7 @@ def test_an_answer_that_is_not_in_its_context(tmp_path):
 def test_the_folder_of_the_environment(datasets, monkeypatch):
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", datasets)
     assert len(read_split(load_task("cola"), "tfds", "train")) == 4
-    path = split_path(load_task("cola"), "tfds", "dev")
+    path = source_of(load_task("cola"), "tfds", "dev").path
     assert path == f"tfds:{datasets}/glue/cola/2.0.0@validation"
 
 
@@ -144,7 +139,7 @@ def own_task(**fields):
         "files": {"train": "train", "dev": "dev[:100%]", "dev_again": "tiny_tags:2.0.0@dev"},
         "columns": {"words": "words", "tags": "tags"},
     }
-    return Task.from_json(declaration | fields)
+    return parse(declaration | fields, "task")
 
 
 def test_own_task(datasets):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from finetune.hparams import resolve_hparams
-from finetune.objective import FineTuning, create_head
+from finetune.objective import FineTuning
 from finetune.task import Task
 from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
@@ -58,7 +58,7 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
     length = {"max_seq_length": 24, "max_query_length": 8, "doc_stride": 6}
     hparams = resolve_hparams({**length, **(hparams or {})}, own, config)
     encoder = build_encoder(config)
-    objective = FineTuning(encoder, create_head(own, encoder, hparams))
+    objective = FineTuning(encoder, own.plugin.head(own, config, hparams))
     randomize(encoder, seed, scale=0.3)
     randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)
     if own.kind in ("classification", "tagging"):

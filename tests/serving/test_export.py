@@ -23,9 +23,8 @@ from tensorflow.core.framework import (
 from tensorflow.core.protobuf import saved_model_pb2
 
 from errors import InputError
-from finetune import metrics
 from finetune.choice import choose_run
-from finetune.encoding import Encoded
+from finetune.encoded import Encoded
 from finetune.load import load_fine_tuned
 from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
@@ -190,7 +189,7 @@ def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
     assert "may lie outside `label_range`" in DOCUMENTATION
     shares = {"score": np.array([9.0], np.float32)}
     encoded = Encoded(np.array([0, 1]), {}, {"example": np.array([0])}, 0)
-    assert metrics.answers(own, [], encoded, shares, None) == [37.0]
+    assert own.plugin.answers(own, [], encoded, shares, None) == [37.0]
 
 
 def write_result(folder, score, setting, trial, init="pretrained", **more):

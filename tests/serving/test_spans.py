@@ -8,12 +8,9 @@ import pytest
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
-from finetune.encoding import encode
-from finetune.metrics import answers as fine_tuning_answers
 from finetune.squad import alignment as eager
-from finetune.squad.examples import read_squad
+from finetune.squad.examples import QuestionExample, read_squad
 from finetune.squad.features import encode_questions
-from finetune.task import QuestionExample
 from finetune.task_data import Split
 from finetune.trial import predict
 from serving import alignment
@@ -94,10 +91,10 @@ def models(tmp_path_factory):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     objective, loaded, own, hparams, words = models[name]
-    encoded = encode(own, examples, words, hparams)
+    encoded = own.plugin.encode(own, examples, words, hparams)
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
-    outputs = predict(objective, split, batch_size=8, hparams=hparams, strategy=strategy)
-    expected = fine_tuning_answers(own, examples, encoded, outputs, hparams)
+    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
+    expected = own.plugin.answers(own, examples, encoded, outputs, hparams)
     found = ask(loaded("serving_default"), examples)
     answered = 0
     for index, (example, answer) in enumerate(zip(examples, expected)):
@@ -189,7 +186,7 @@ def test_no_input_is_too_bad(models):
 
 def test_token_ids_answer_with_the_heads_predictions(models, examples):
     objective, loaded, own, hparams, words = models["joint"]
-    encoded = encode(own, examples[:4], words, hparams)
+    encoded = own.plugin.encode(own, examples[:4], words, hparams)
     features = rows_of(encoded, range(len(encoded)), hparams.max_seq_length)
     found = loaded("token_ids")(*features.values())
     for name, expected in objective.predict(features).items():

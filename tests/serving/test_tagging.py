@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.encoding import encode
-from finetune.metrics import answers as fine_tuning_answers
-from finetune.task import TaggedExample
+from finetune.kinds.tagging import TaggedExample
 from finetune.task_data import Split
 from finetune.trial import predict
 from serving.load import load
@@ -40,10 +38,10 @@ def sentences():
 
 def expected_tags(model, sentences):
     objective, _, own, hparams, words = model
-    encoded = encode(own, sentences, words, hparams)
+    encoded = own.plugin.encode(own, sentences, words, hparams)
     strategy, split = create_strategy("one_device"), Split(sentences, encoded)
-    outputs = predict(objective, split, batch_size=8, hparams=hparams, strategy=strategy)
-    tags = fine_tuning_answers(own, sentences, encoded, outputs, hparams)
+    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
+    tags = own.plugin.answers(own, sentences, encoded, outputs, hparams)
     return [[own.labels[tag] for tag in row] for row in tags], encoded.truncated
 
 
@@ -121,7 +119,7 @@ def test_no_input_is_too_bad(model):
 
 def test_token_ids_have_a_tag_for_every_token(model, sentences):
     objective, asked, own, hparams, words = model
-    encoded = encode(own, sentences[:5], words, hparams)
+    encoded = own.plugin.encode(own, sentences[:5], words, hparams)
     ids = tf.constant(encoded.tokens["input_ids"][: encoded.lengths[0]][None])
     found = asked["token_ids"](ids, tf.ones_like(ids), tf.zeros_like(ids))
     features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune import metrics
-from finetune.encoding import encode
-from finetune.predictions import probabilities as softmax
-from finetune.task import TextExample
+from finetune.kinds.classification import probabilities as softmax
+from finetune.kinds.texts import TextExample
 from finetune.task_data import Split
 from finetune.trial import predict
 from serving.export import export
@@ -66,15 +64,16 @@ def asked(signature, rows):
 def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
     objective, loaded, own, hparams, words = models[kind, pair]
     rows = examples(pair)
-    encoded = encode(own, rows, words, hparams)
+    encoded = own.plugin.encode(own, rows, words, hparams)
     outputs = predict(
         objective,
+        own,
         Split(rows, encoded),
         batch_size=8,
         hparams=hparams,
         strategy=create_strategy("one_device"),
     )
-    expected = metrics.answers(own, rows, encoded, outputs, hparams)
+    expected = own.plugin.answers(own, rows, encoded, outputs, hparams)
     found = asked(loaded.signatures["serving_default"], rows)
     if kind == "classification":
         labels = [own.labels[answer] for answer in expected]
@@ -144,7 +143,7 @@ def test_no_input_is_too_bad(models, kind, pair):
 def test_token_ids_answer_as_text_does(models):
     _, loaded, own, hparams, words = models["classification", True]
     rows = examples(True)
-    encoded = encode(own, rows, words, hparams)
+    encoded = own.plugin.encode(own, rows, words, hparams)
     expected = asked(loaded.signatures["serving_default"], rows)
     for S in (24, 30, 64):
         features = rows_of(encoded, range(len(rows)), S)
@@ -183,7 +182,7 @@ def test_embeddings(models):
     objective, loaded, own, hparams, words = models["classification", False]
     rows = examples(False)
     found = asked(loaded.signatures["embeddings"], rows)
-    encoded = encode(own, rows, words, hparams)
+    encoded = own.plugin.encode(own, rows, words, hparams)
     assert found["num_pieces"].tolist() == encoded.lengths.tolist()
     for index, length in enumerate(encoded.lengths):
         features = rows_of(encoded, [index], length)
@@ -215,9 +214,9 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     rows = examples(False)
-    encoded = encode(own, rows, words, hparams)
+    encoded = own.plugin.encode(own, rows, words, hparams)
     split, strategy = Split(rows, encoded), create_strategy("one_device")
-    outputs = predict(objective, split, batch_size=8, hparams=hparams, strategy=strategy)
+    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
     for row, logits in zip(rows, outputs["logits"]):
         found = asked(loaded.signatures["serving_default"], [row])
         np.testing.assert_allclose(found["scores"][0], logits, rtol=0, atol=1e-5)

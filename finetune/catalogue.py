@@ -1,0 +1,54 @@
+"""Tasks by name: the built-in ones, and those that a user declares in a JSON file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+
+from errors import InputError
+from finetune import declaration, glue
+from finetune.labels import check_declared
+from finetune.task import Task
+
+
+def load_task(name_or_json_path: str) -> Task:
+    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file.
+
+    Raises:
+        InputError: no such built-in task (the nearest is suggested), or a declaration that is
+            missing or wrong.
+    """
+    name = name_or_json_path.strip()
+    if name.endswith(".json") or os.path.isfile(name):
+        task = declaration.read(name)
+        check_declared(task, name)
+        return task
+    key = glue.ALIASES.get(name.lower(), name.lower())
+    if key in glue.TASKS:
+        return glue.TASKS[key]
+    near = difflib.get_close_matches(key, [*glue.TASKS, *glue.ALIASES], n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise InputError(
+        f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
+        f"declares a task{hint}. Received: {name_or_json_path!r}"
+        f"{', a folder' if os.path.isdir(name) else ''}"
+    )
+
+
+def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
+    """`load_task` of each.
+
+    Raises:
+        InputError: as of `load_task`; or two tasks have the same name, and so the same results.
+    """
+    tasks = [load_task(name) for name in names_or_json_paths]
+    first: dict[str, tuple[Task, str]] = {}
+    for task, said in zip(tasks, names_or_json_paths):
+        other, before = first.setdefault(task.name, (task, said))
+        if task != other:
+            raise InputError(
+                f"{said}: each task should have a `name` of its own, which is that of the file if "
+                f"the declaration gives none. Received: {task.name!r}, as {before} has"
+            )
+    return tasks

@@ -1,0 +1,385 @@
+"""What a kind of task is: all that differs between labels, scores, tags and spans of texts.
+
+A kind is a subclass of `Kind`, of which one instance is registered (`finetune.kinds.register`).
+Everything else in this project asks the task for its kind (`task.plugin`), and never which one it
+is. A kind answers, in the order of a run:
+
+    declaration  formats, columns, metrics, `check`
+    examples     `read` or `example`, `label_values`, `check_training`, `training_examples`
+    settings     `defaults`, `check_hparams`
+    network      `encode`, `group_size`, `head`, `answers`
+    scores       `score`, `undefined`, `collapsed`, `constant`
+    files        `gold`, `row`, `error`, `write_files`, `draw`
+    serving      `signatures`, `answer_row`
+
+A declaration is checked before TensorFlow is imported, so a kind names what needs it as text:
+see `lazily`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from errors import InputError
+from finetune.kinds.predicted import Predicted
+
+if TYPE_CHECKING:
+    from data.vocabulary import Vocabulary
+    from finetune.encoded import Encoded
+    from finetune.hparams import FinetuningHParams
+    from finetune.readers.tables import Row
+    from finetune.task import Task
+    from finetune.task_files import Source
+    from model import EncoderConfig
+
+# A metric is a function of (task, gold, answers), both with one item per example; 1 is the best.
+Metric = Callable[["Task", list, Sequence], float]
+# How bad an error is, and what to say of it.
+Error = tuple[float, str]
+
+EPOCHS, LONG_EPOCHS = 3.0, 10.0
+LONG_TASKS = ("rte", "sts")  # small ones of GLUE, which the papers train for longer
+
+
+def lazily(name: str) -> Callable:
+    """The function or class "module:name", imported when it is first called."""
+    module, _, attribute = name.partition(":")
+
+    def call(*args, **kwargs):
+        return getattr(importlib.import_module(module), attribute)(*args, **kwargs)
+
+    return call
+
+
+class Kind:
+    """A kind of task. Everything without a default here has to be given by a subclass.
+
+    Examples are frozen dataclasses with an `id`; where the kind has a `target`, also with a field
+    of that name, None where the example is unlabelled.
+
+    Attributes:
+        name: what declarations and recorded runs say as `kind`.
+        formats: format of files -> ending of their names, None where names do not tell. The readers
+            of tsv, csv, jsonl and tfds are the project's; a kind reads others in `rows`.
+        needed: roles of columns that every split has; the target may be missing in test splits.
+        optional: roles of columns that a split may have.
+        target: the role of the column that is predicted, and the field of examples; None where the
+            files themselves say what it is.
+        has_labels: whether answers are of a list of labels, `Task.labels`, which is collected from
+            the training split where it is not declared.
+        metrics: name -> function; None where `score` computes it in another way.
+        default_metrics: of a declaration without `metrics`.
+        shortened: what happens to examples that are too long, for the log.
+        token_outputs: names of outputs that have a value for each token.
+    """
+
+    name: str
+    formats: ClassVar[Mapping[str, str | None]]
+    needed: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ("id",)
+    target: str | None = None
+    has_labels: bool = False
+    metrics: ClassVar[dict[str, Metric | None]]
+    default_metrics: tuple[str, ...]
+    shortened: str = "cut"
+    token_outputs: tuple[str, ...] = ()
+
+    # ------------------------------------------------------------ declaration
+
+    def needed_columns(self, file_format: str) -> tuple[str, ...]:
+        """The roles of columns that files of a format need: `needed`."""
+        return self.needed
+
+    def check_columns(self, task: Task, split: str) -> None:
+        """Rejects columns that are missing, unknown, or both question and answer.
+
+        Raises:
+            InputError: names the role and the split.
+        """
+        needed, columns = self.needed_columns(task.format), task.columns_of(split)
+        for role in columns:
+            if role not in needed + self.optional:
+                raise InputError(
+                    f"`columns` of a {self.name} task may hold "
+                    f"{', '.join(needed + self.optional)}. Received: {role!r}"
+                )
+        for role in needed + self.optional:
+            compared = role in columns and role not in (self.target, "id")
+            if compared and columns[role] == columns.get(self.target):
+                raise InputError(
+                    f"`columns` should name different columns for `{role}` and `{self.target}` "
+                    f"(split {split!r}). Received: {columns[role]!r} for both"
+                )
+        for role in needed:
+            if role not in columns and not (role == self.target and split in task.test):
+                raise InputError(
+                    f"`columns` should say which column holds `{role}` (split {split!r}). "
+                    f"Received: {columns}"
+                )
+
+    def check(self, task: Task) -> None:
+        """Rejects a declaration that makes no sense for this kind.
+
+        Raises:
+            InputError: names the field.
+        """
+        if task.symmetric:
+            raise InputError(
+                f"`symmetric` should be true only for pairs of texts, `text_a` and `text_b`. "
+                f"Received: a {self.name} task"
+            )
+
+    def check_metrics(self, task: Task) -> None:
+        """Rejects metrics that do not exist or do not apply to the task.
+
+        Raises:
+            InputError: names the metric, and which ones there are.
+        """
+        for name in task.metrics:
+            if name not in self.metrics:
+                raise InputError(
+                    f"{task.name}: `metrics` of a {self.name} task should be among "
+                    f"{', '.join(self.metrics)}. Received: {name!r}"
+                )
+
+    # ------------------------------------------------------------ examples
+
+    def read(self, source: Source) -> list:
+        """The examples of a split: `example` of each row.
+
+        Raises:
+            InputError: names file and line.
+        """
+        return [
+            self.example(source, identity, where, row)
+            for identity, where, row in source.identified_rows()
+        ]
+
+    def example(self, source: Source, identity: str, where: str, row: dict[str, Any]) -> Any:
+        """The example of a row.
+
+        Args:
+            source: the split.
+            identity: the row's id.
+            where: file and line, for errors.
+            row: role -> value.
+
+        Raises:
+            InputError: begins with `where`.
+        """
+        raise NotImplementedError
+
+    def rows(self, source: Source) -> Iterator[Row]:
+        """The rows of a file in a format of this kind's own: (file and line, role -> value)."""
+        raise NotImplementedError
+
+    def check_beginning(self, source: Source) -> None:
+        """Reads the first row, before anything slow begins.
+
+        Raises:
+            InputError: names file and line.
+        """
+        next(source.rows(), None)
+
+    def label_values(self, row: dict[str, Any]) -> Any:
+        """The labels of a row, as a list, from which those of the task are collected."""
+        return [row[self.target]]
+
+    def check_training(self, task: Task, place: str, examples: Sequence) -> None:
+        """Rejects, or warns of, a training split from which the task cannot be learned.
+
+        Args:
+            task: with its labels.
+            place: the file of the training split.
+            examples: its examples, at least one.
+
+        Raises:
+            InputError: names the file.
+        """
+
+    def training_examples(self, task: Task, examples: list, hparams: FinetuningHParams) -> list:
+        """What is trained on, if it is more than the examples of the training split."""
+        return examples
+
+    # ------------------------------------------------------------ settings
+
+    def defaults(self, task: Task) -> dict[str, Any]:
+        """Hyper-parameters where they are not given.
+
+        `max_seq_length` becomes less where the model has fewer positions.
+        """
+        epochs = LONG_EPOCHS if task.name in LONG_TASKS else EPOCHS
+        return {"num_train_epochs": epochs, "max_seq_length": 128}
+
+    def check_hparams(self, hparams: FinetuningHParams) -> None:
+        """Rejects values that this kind cannot work with (see `check_setting`).
+
+        Raises:
+            InputError: names the hyper-parameter.
+        """
+
+    # ------------------------------------------------------------ network
+
+    def encode(
+        self, task: Task, examples: Sequence, vocabulary: Vocabulary, hparams: FinetuningHParams
+    ) -> Encoded:
+        """Token ids of the examples, and the columns that the head's loss needs.
+
+        A column of tokens or sequences arrives in the head's `batch` by its name.
+
+        Args:
+            task: with its labels.
+            examples: as from `read` or `training_examples`.
+            vocabulary: of the encoder.
+            hparams: `max_seq_length`, at least 8, and what the kind has of its own.
+
+        Raises:
+            InputError: some examples have a label and some have none.
+        """
+        raise NotImplementedError
+
+    def group_size(self, task: Task) -> int:
+        """How many sequences, one after another, stay together in a batch, in their order.
+
+        An example that is encoded as a group of sequences (a question and each of its choices, for
+        instance) always has this many. A head may then see [B, ...] as [B / group_size, group_size,
+        ...]. Batch sizes count sequences and are multiples of it on every device.
+        """
+        return 1
+
+    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+        """A new head, see `model.task_heads`.
+
+        Args:
+            task: with its labels.
+            config: of the encoder.
+            hparams: of the run.
+        """
+        raise NotImplementedError
+
+    def answers(
+        self,
+        task: Task,
+        examples: Sequence,
+        encoded: Encoded,
+        outputs: Mapping[str, np.ndarray],
+        hparams: FinetuningHParams,
+    ) -> list:
+        """One answer per example, from what the head predicts for every sequence.
+
+        Args:
+            task: with its labels.
+            examples: of the split.
+            encoded: their sequences.
+            outputs: of the head's `predict`, one item per sequence of `encoded`; `token_outputs`
+                lie along its tokens.
+            hparams: of the run.
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ scores
+
+    def score(self, predicted: Predicted) -> dict[str, float | None]:
+        """The task's metrics, times 100 as the papers print them.
+
+        A score that is not a number, such as the correlation with a constant, is None; `undefined`
+        has the reason. Where a convention makes it 0 (F1 and Matthews' correlation of constants),
+        it is 0.
+
+        Args:
+            predicted: with labelled examples.
+
+        Returns:
+            metric -> score, the main one first.
+
+        Raises:
+            InputError: a metric does not apply to such a task.
+        """
+        task = predicted.task
+        self.check_metrics(task)
+        gold = [getattr(example, self.target) for example in predicted.examples]
+        if any(label is None for label in gold):
+            raise ValueError(f"{task.name}: examples should have labels to be scored")
+        scores = {}
+        for name in task.metrics:
+            with warnings.catch_warnings():  # about what is constant or never predicted
+                warnings.simplefilter("ignore")
+                value = float(self.metrics[name](task, gold, predicted.answers))
+            scores[name] = 100.0 * value if np.isfinite(value) else None
+        return scores
+
+    def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
+        """Why scores have no value: metric -> reason, for those that `score` gave as None."""
+        without = [name for name, value in scores.items() if value is None]
+        if not without:
+            return {}
+        return dict.fromkeys(without, self.collapsed(predicted) or "the score is not a number")
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        """What all answers are, where they are all the same; None where they differ.
+
+        Such a run has learned nothing, and its score (0 for Matthews' and other correlations, the
+        share of the most frequent label for accuracy) should not hide in an average.
+        """
+        return None
+
+    def constant(self, task: Task, examples: Sequence) -> tuple[str, Any, list] | None:
+        """The best answer that ignores its input, from the gold labels of the split itself.
+
+        Returns:
+            (what it is, the answer as files have it, one answer for each example), or None.
+        """
+        return None
+
+    # ------------------------------------------------------------ files
+
+    def gold(self, task: Task, example: Any) -> Any:
+        """The gold label in the form of the prediction in `row`; None where there is none."""
+        raise NotImplementedError
+
+    def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
+        """One example's line in the file of predictions: an object with "prediction"."""
+        raise NotImplementedError
+
+    def error(self, predicted: Predicted, number: int) -> Error | None:
+        """The error in the answer to a labelled example; None where the answer is right."""
+        return None
+
+    def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
+        """Writes what the kind has beside the file of predictions, named SPLIT_....
+
+        Raises:
+            InputError: a file that cannot be written.
+        """
+
+    def draw(self, predicted: Predicted, path: str) -> bool:
+        """Draws the answers to labelled examples as a PNG file; says whether there is a picture.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        return False
+
+    # ------------------------------------------------------------ serving
+
+    def signatures(self, network: Any) -> dict[str, Any]:
+        """What an exported model can be asked: `serving_default`, `token_ids` and others.
+
+        Args:
+            network: a `serving.network.Network`.
+        """
+        raise NotImplementedError
+
+    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+        """An exported model's answer to one text as JSON, in the form of `row` as far as it goes.
+
+        Args:
+            values: the outputs of `serving_default` for this text, as JSON values.
+            labels: of the task.
+        """
+        return values

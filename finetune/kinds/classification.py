@@ -1,0 +1,135 @@
+"""One of L labels for a text or a pair of texts."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from errors import InputError
+from finetune import metrics, pictures
+from finetune.kinds.base import Error, lazily
+from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
+from finetune.kinds.texts import Outputs, TextExample, TextKind
+from finetune.labels import check_counts, label_index, warn_of_rare
+
+if TYPE_CHECKING:
+    from finetune.encoded import Encoded
+    from finetune.hparams import FinetuningHParams
+    from finetune.task import Task
+    from finetune.task_files import Source
+    from model import EncoderConfig
+
+_head = lazily("model.task_heads:ClassificationHead")
+
+
+class Classification(TextKind):
+    """A softmax over the labels; answers are indices into `Task.labels`."""
+
+    name = "classification"
+    has_labels = True
+    metrics: ClassVar = {
+        "accuracy": metrics.accuracy,
+        "f1": metrics.binary_f1,
+        "macro_f1": metrics.macro_f1,
+        "matthews_corrcoef": metrics.matthews_corrcoef,
+    }
+    default_metrics = ("accuracy",)
+    signatures = staticmethod(lazily("serving.classification:classification"))
+
+    def check(self, task: Task) -> None:
+        """See Kind.check: one label is none."""
+        super().check(task)
+        if len(task.labels) == 1:
+            raise InputError(f"`labels` should be at least two. Received: {task.labels[0]!r}")
+
+    def check_metrics(self, task: Task) -> None:
+        """See Kind.check_metrics: f1 is of two labels."""
+        super().check_metrics(task)
+        if "f1" in task.metrics and len(task.labels) > 2:
+            raise InputError(
+                f"{task.name}: the metric f1 is of the second of two labels; of more, use "
+                f"macro_f1. Received: {len(task.labels)} labels"
+            )
+
+    def label(self, source: Source, where: str, value: Any) -> int:
+        """See TextKind.label."""
+        return label_index(source.task, source.split, where, value)
+
+    def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
+        """See Kind.check_training."""
+        counts = collections.Counter(task.labels[example.label] for example in examples)
+        check_counts(task, place, counts)
+        warn_of_rare(task, place, counts, task.labels[examples[0].label])
+
+    def label_column(self, task: Task, labels: Sequence[int]) -> np.ndarray:
+        """See TextKind.label_column: int32."""
+        return np.array(labels, np.int32)
+
+    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+        """See Kind.head."""
+        return _head(len(task.labels))
+
+    def answers(
+        self,
+        task: Task,
+        examples: Sequence[TextExample],
+        encoded: Encoded,
+        outputs: Outputs,
+        hparams: FinetuningHParams,
+    ) -> list[int]:
+        """The labels of highest `logits` [n, L]."""
+        return self.in_order(encoded, np.argmax(outputs["logits"], axis=-1))
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        """See Kind.collapsed."""
+        return constant_label(predicted.task, predicted.answers)
+
+    def constant(self, task: Task, examples: Sequence[TextExample]) -> tuple[str, str, list[int]]:
+        """See Kind.constant."""
+        best = first_most_frequent(collections.Counter(example.label for example in examples))
+        return "most frequent label", task.labels[best], [best] * len(examples)
+
+    def gold(self, task: Task, example: TextExample) -> str | None:
+        """See Kind.gold: the label's name."""
+        return None if example.label is None else task.labels[example.label]
+
+    def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
+        """{"prediction": label name, "probabilities": {label name: p}}."""
+        labels = predicted.task.labels
+        row = {"prediction": labels[predicted.answers[number]]}
+        if "logits" in predicted.outputs:
+            shares = probabilities(predicted.outputs["logits"][number])
+            row["probabilities"] = dict(zip(labels, (round(float(p), 6) for p in shares)))
+        return row
+
+    def error(self, predicted: Predicted, number: int) -> Error | None:
+        """The wrong labels of highest probability are the largest errors."""
+        example, answer = predicted.examples[number], predicted.answers[number]
+        if answer == example.label:
+            return None
+        share, how_sure = 0.0, ""
+        if "logits" in predicted.outputs:
+            share = float(probabilities(predicted.outputs["logits"][number])[answer])
+            how_sure = f" with probability {share:.3f}"
+        labels = predicted.task.labels
+        said = f"Predicted **{labels[answer]}**{how_sure}; it is **{labels[example.label]}**."
+        return share, said + quoted(example.text_a, example.text_b)
+
+    def picture(self, predicted: Predicted, gold: list[int], path: str) -> None:
+        """A confusion matrix."""
+        pictures.confusion_matrix(path, predicted.task.labels, gold, predicted.answers)
+
+    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+        """See Kind.answer_row."""
+        shares = dict(zip(labels, values["probabilities"]))
+        return {"prediction": values["label"], "probabilities": shares}
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """The probabilities that logits stand for, [..., L]."""
+    from scipy.special import softmax
+
+    return softmax(np.asarray(logits, np.float64), axis=-1)

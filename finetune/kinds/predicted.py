@@ -1,0 +1,56 @@
+"""What a run answers to the examples of a split, and how it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from finetune.hparams import FinetuningHParams
+    from finetune.task import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicted:
+    """What a run answers to the examples of a split.
+
+    Attributes:
+        task: with its labels.
+        examples: of the split.
+        answers: one per example, as `Kind.answers` gives.
+        hparams: of the run.
+        outputs: of the network, one item per sequence; {} where they are not at hand.
+    """
+
+    task: Task
+    examples: Sequence
+    answers: Sequence
+    hparams: FinetuningHParams
+    outputs: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.examples) != len(self.answers):
+            raise ValueError(
+                f"there should be one answer per example. Received: {len(self.answers)} answers "
+                f"to {len(self.examples)} examples"
+            )
+
+
+def quoted(*texts: str | None) -> str:
+    """Texts as Markdown quotations, a paragraph each."""
+    return "".join("\n\n> " + " ".join(text.split()) for text in texts if text)
+
+
+def first_most_frequent(counts: Mapping[int, int]) -> int:
+    """The most frequent label; of equally frequent ones, the first of the task's labels."""
+    return max(sorted(counts), key=lambda label: counts[label], default=0)
+
+
+def constant_label(task: Task, answers: Sequence[int]) -> str | None:
+    """What is said of answers that are all one label; None where they differ."""
+    if len(answers) < 2 or len(set(answers)) > 1:
+        return None
+    return f"every prediction is {task.labels[answers[0]]!r}"

@@ -1,0 +1,199 @@
+"""Questions whose answers are spans of their contexts, as SQuAD has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from errors import InputError
+from finetune.kinds.base import Error, Kind, lazily
+from finetune.kinds.predicted import Predicted, quoted
+from finetune.squad import score
+from finetune.squad.examples import QuestionExample, question_of_row, read_squad
+from training.hyperparameters import check_setting
+
+if TYPE_CHECKING:
+    from data.vocabulary import Vocabulary
+    from finetune.encoded import Encoded
+    from finetune.hparams import FinetuningHParams
+    from finetune.squad.decode import SpanAnswer
+    from finetune.task import Task
+    from finetune.task_files import Source
+    from model import EncoderConfig
+
+_encode_questions = lazily("finetune.squad.features:encode_questions")
+_decode_answers = lazily("finetune.squad.decode:decode_answers")
+_span_answer = lazily("finetune.squad.decode:SpanAnswer")
+_head = lazily("model.span_head:SpanHead")
+
+
+class Span(Kind):
+    """The first and the last token of the answer; answers are `SpanAnswer`s."""
+
+    name = "span"
+    formats: ClassVar = {"squad": ".json", "tfds": None}
+    metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
+    default_metrics = ("f1", "exact_match")
+    shortened = "divided into windows that overlap"
+    signatures = staticmethod(lazily("serving.spans:spans"))
+
+    def check_columns(self, task: Task, split: str) -> None:
+        """Files of SQuAD say what their fields are."""
+
+    def read(self, source: Source) -> list[QuestionExample]:
+        """See Kind.read."""
+        task = source.task
+        if task.format == "tfds":
+            names = ("id", "question", "context", "answers")
+            names += ("is_impossible",) if task.version_2 else ()
+            rows = source.rows(columns={name: name for name in names})
+            examples = [question_of_row(row, where) for where, row in rows]
+        else:
+            examples = read_squad(source.path, training=source.split == task.train)
+        for example in examples:
+            where = f"{source.path}, question {example.id}"
+            if example.is_impossible and not task.version_2:
+                raise InputError(
+                    f"{where}: should have an answer unless task {task.name} is declared with "
+                    f'"version_2": true. Received: an unanswerable question'
+                )
+            # Without answers there is nothing to train on, and nothing to measure by.
+            if not (example.answers or example.is_impossible or source.is_test):
+                raise InputError(
+                    f"{where}: should have an answer or be marked `is_impossible`; only in test "
+                    f"splits of task {task.name} may answers be missing. Received: no answers in "
+                    f"the {source.split} split"
+                )
+        return examples
+
+    def check_beginning(self, source: Source) -> None:
+        """A file is one JSON object, which is read whole or not at all."""
+
+    def defaults(self, task: Task) -> dict[str, Any]:
+        """See Kind.defaults."""
+        return {"num_train_epochs": 2.0, "max_seq_length": 512}
+
+    def check_hparams(self, hparams: FinetuningHParams) -> None:
+        """See Kind.check_hparams: a window needs room for a question and some context."""
+        room = hparams.max_seq_length - 3 - hparams.max_query_length
+        for condition, name, expectation in (
+            (hparams.max_query_length >= 1, "max_query_length", "at least 1"),
+            (room >= 1, "max_query_length", f"below {hparams.max_seq_length - 3}"),
+            (hparams.doc_stride <= room, "doc_stride", f"at most {room}, a window's context"),
+        ):
+            check_setting(hparams, condition, name, expectation)
+
+    def encode(
+        self,
+        task: Task,
+        examples: Sequence[QuestionExample],
+        vocabulary: Vocabulary,
+        hparams: FinetuningHParams,
+    ) -> Encoded:
+        """One sequence for each window of a context, see `finetune.squad.features`."""
+        return _encode_questions(
+            examples,
+            vocabulary,
+            max_seq_length=hparams.max_seq_length,
+            max_query_length=hparams.max_query_length,
+            doc_stride=hparams.doc_stride,
+        )
+
+    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+        """See Kind.head."""
+        return _head(config, hparams, version_2=task.version_2)
+
+    def answers(
+        self,
+        task: Task,
+        examples: Sequence[QuestionExample],
+        encoded: Encoded,
+        outputs: Mapping[str, np.ndarray],
+        hparams: FinetuningHParams,
+    ) -> list[SpanAnswer]:
+        """See `finetune.squad.decode`."""
+        return _decode_answers(examples, encoded, outputs, hparams)
+
+    def score(self, predicted: Predicted) -> dict[str, float | None]:
+        """What the official SQuAD scorer gives, the task's metrics first."""
+        scores = score.official_scores(
+            predicted.examples,
+            predicted.answers,
+            version_2=predicted.task.version_2,
+            threshold=predicted.hparams.qa_na_threshold,
+        )
+        first = {name: scores[name] for name in predicted.task.metrics if name in scores}
+        return first | scores
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        """See Kind.collapsed."""
+        answers = predicted.answers
+        if len(answers) < 2:
+            return None
+        threshold = predicted.hparams.qa_na_threshold
+        if predicted.task.version_2 and not any(item.null_score <= threshold for item in answers):
+            return "no question is answered"
+        texts = {answer.text for answer in answers}
+        return f"every prediction is {texts.pop()!r}" if len(texts) == 1 else None
+
+    def constant(
+        self, task: Task, examples: Sequence[QuestionExample]
+    ) -> tuple[str, str, list[SpanAnswer]] | None:
+        """See Kind.constant: SQuAD 1.1 has no such answer."""
+        if not task.version_2:
+            return None
+        nothing = _span_answer("", 0, 0, 0.0, float("inf"), ())
+        return "no answer", "", [nothing] * len(examples)
+
+    def gold(self, task: Task, example: QuestionExample) -> list[str] | None:
+        """See Kind.gold: all gold answers."""
+        return list(example.answers) if example.answers or example.is_impossible else None
+
+    def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
+        """{"prediction": text, "score": log probability, "null_score"}."""
+        answer = predicted.answers[number]
+        scores = {"score": float(answer.score), "null_score": float(answer.null_score)}
+        return {"prediction": _decided(predicted, answer), **scores}
+
+    def error(self, predicted: Predicted, number: int) -> Error | None:
+        """Answers without a word in common with a gold one (F1 of 0), the most probable first.
+
+        "No answer" is among them.
+        """
+        example, answer = predicted.examples[number], predicted.answers[number]
+        settings = {
+            "version_2": predicted.task.version_2,
+            "threshold": predicted.hparams.qa_na_threshold,
+        }
+        if score.official_scores([example], [answer], **settings)["f1"] > 0:
+            return None
+        text = _decided(predicted, answer)
+        # The null score is a logit; its log probability compares with that of a span.
+        sure = answer.score if text else -float(np.logaddexp(0.0, -answer.null_score))
+        gold = ", ".join(dict.fromkeys(example.answers)) or "no answer"
+        said = f"Predicted **{text or 'no answer'}**, {sure:.2f}; it is **{gold}**."
+        return sure, said + quoted(example.question, example.context)
+
+    def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
+        """The files that the official scripts read, see `finetune.squad.score`."""
+        score.write_predictions(
+            folder,
+            split,
+            predicted.examples,
+            predicted.answers,
+            version_2=predicted.task.version_2,
+            threshold=predicted.hparams.qa_na_threshold,
+        )
+
+    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+        """See Kind.answer_row."""
+        places = {name: values[name] for name in ("start", "end", "score", "null_score")}
+        return {"prediction": values["answer"], **places}
+
+
+def _decided(predicted: Predicted, answer: SpanAnswer) -> str:
+    """The answer's text, or "" where the question counts as unanswerable."""
+    unanswerable = answer.null_score > predicted.hparams.qa_na_threshold
+    return "" if predicted.task.version_2 and unanswerable else answer.text

@@ -1,0 +1,184 @@
+"""One tag for every word of a sentence."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from errors import InputError
+from finetune import metrics, pictures
+from finetune.kinds.base import Error, Kind, lazily
+from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
+from finetune.labels import check_counts, label_index
+from finetune.readers import conll
+
+if TYPE_CHECKING:
+    from data.vocabulary import Vocabulary
+    from finetune.encoded import Encoded
+    from finetune.hparams import FinetuningHParams
+    from finetune.readers.tables import Row
+    from finetune.task import Task
+    from finetune.task_files import Source
+    from model import EncoderConfig
+
+_encode_tags = lazily("finetune.encoding:encode_tags")
+_tokenizer = lazily("data.tokenization:Tokenizer")
+_head = lazily("model.task_heads:TaggingHead")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedExample:
+    """A sentence with one tag per word; `tags` are indices into `Task.labels`, None: unknown."""
+
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[int, ...] | None
+
+
+class Tagging(Kind):
+    """A softmax over the labels for each word; answers are tuples of indices into `Task.labels`."""
+
+    name = "tagging"
+    formats: ClassVar = {"conll": ".conll", "conllu": ".conllu", "jsonl": ".jsonl", "tfds": None}
+    needed = ("words", "tags")
+    target = "tags"
+    has_labels = True
+    metrics: ClassVar = {"f1": metrics.entity_f1, "token_accuracy": metrics.token_accuracy}
+    default_metrics = ("token_accuracy",)
+    shortened = "divided between words"
+    token_outputs = ("tags",)
+    signatures = staticmethod(lazily("serving.tagging:tagging"))
+
+    def needed_columns(self, file_format: str) -> tuple[str, ...]:
+        """See Kind.needed_columns: CoNLL-U says where the words are."""
+        return ("tags",) if file_format == "conllu" else self.needed
+
+    def check_metrics(self, task: Task) -> None:
+        """See Kind.check_metrics: f1 is of spans."""
+        super().check_metrics(task)
+        plain = [tag for tag in task.labels if tag != "O" and tag[1:2] != "-"]
+        if "f1" in task.metrics and plain:
+            raise InputError(
+                f"{task.name}: the metric f1 counts spans of tags such as B-PER and I-PER; of "
+                f"other tags, use token_accuracy. Received: {plain[0]!r}"
+            )
+
+    def rows(self, source: Source) -> Iterator[Row]:
+        """See Kind.rows."""
+        if source.task.format == "conllu":
+            return conll.read_conllu(source.path, source.columns["tags"])
+        return conll.read_conll(source.path, source.columns, tagged=not source.is_test)
+
+    def example(self, source: Source, identity: str, where: str, row: dict) -> TaggedExample:
+        """See Kind.example."""
+        task = source.task
+        words, tags = row["words"], row.get("tags")
+        places = row.get("tag_places")
+        if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+            raise InputError(f"{where}: `words` should be a list of words. Received: {words!r:.60}")
+        blank = isinstance(tags, list) and tags and all(tag == "_" for tag in tags)
+        if source.is_test and (tags is None or (blank and "_" not in task.labels)):
+            return TaggedExample(identity, tuple(words), None)  # "_": not annotated, in CoNLL-U
+        if not isinstance(tags, list) or len(tags) != len(words):
+            count = f" ({len(tags)} tags)" if isinstance(tags, list) else ""
+            raise InputError(
+                f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}{count}"
+            )
+        indices = (
+            label_index(task, source.split, places[place] if places else where, tag)
+            for place, tag in enumerate(tags)
+        )
+        return TaggedExample(identity, tuple(words), tuple(indices))
+
+    def label_values(self, row: dict[str, Any]) -> Any:
+        """See Kind.label_values."""
+        return row["tags"]
+
+    def check_training(self, task: Task, place: str, examples: Sequence[TaggedExample]) -> None:
+        """See Kind.check_training."""
+        tags = (task.labels[tag] for example in examples for tag in example.tags)
+        check_counts(task, place, collections.Counter(tags))
+
+    def encode(
+        self,
+        task: Task,
+        examples: Sequence[TaggedExample],
+        vocabulary: Vocabulary,
+        hparams: FinetuningHParams,
+    ) -> Encoded:
+        """One sequence, or several, per sentence; see `finetune.encoding.encode_tags`."""
+        return _encode_tags(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
+
+    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+        """See Kind.head."""
+        return _head(len(task.labels))
+
+    def answers(
+        self,
+        task: Task,
+        examples: Sequence[TaggedExample],
+        encoded: Encoded,
+        outputs: Mapping[str, np.ndarray],
+        hparams: FinetuningHParams,
+    ) -> list[tuple[int, ...]]:
+        """`tags` int [total] of the first piece of each word."""
+        # Sequences are in the order of the sentences and of their words: so are the first pieces.
+        tags = outputs["tags"][encoded.tokens["tag_weight"] > 0].tolist()
+        ends = np.cumsum([0, *(len(example.words) for example in examples)])
+        return [tuple(tags[start:end]) for start, end in itertools.pairwise(ends)]
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        """See Kind.collapsed."""
+        return constant_label(predicted.task, [tag for tags in predicted.answers for tag in tags])
+
+    def constant(
+        self, task: Task, examples: Sequence[TaggedExample]
+    ) -> tuple[str, str, list[tuple[int, ...]]]:
+        """See Kind.constant."""
+        best = first_most_frequent(
+            collections.Counter(tag for example in examples for tag in example.tags)
+        )
+        answers = [(best,) * len(example.tags) for example in examples]
+        return "most frequent tag", task.labels[best], answers
+
+    def gold(self, task: Task, example: TaggedExample) -> list[str] | None:
+        """See Kind.gold."""
+        return None if example.tags is None else [task.labels[tag] for tag in example.tags]
+
+    def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
+        """{"words": [...], "prediction": [tag names]}."""
+        tags = [predicted.task.labels[tag] for tag in predicted.answers[number]]
+        return {"words": list(predicted.examples[number].words), "prediction": tags}
+
+    def error(self, predicted: Predicted, number: int) -> Error | None:
+        """The sentences with most wrong tags are the largest errors."""
+        example, labels = predicted.examples[number], predicted.task.labels
+        words, wrong = [], 0
+        for word, answer, gold in zip(example.words, predicted.answers[number], example.tags):
+            if answer != gold:
+                wrong += 1
+                word = f"**{word}** [{labels[answer]}, not {labels[gold]}]"
+            words.append(word)
+        if not wrong:
+            return None
+        return float(wrong), f"{wrong} of {len(words)} tags wrong." + quoted(" ".join(words))
+
+    def draw(self, predicted: Predicted, path: str) -> bool:
+        """A confusion matrix of the tags."""
+        gold = [example.tags for example in predicted.examples]
+        if any(tags is None for tags in gold):
+            return False
+        flat = [
+            [tag for tags in sentences for tag in tags] for sentences in (gold, predicted.answers)
+        ]
+        pictures.confusion_matrix(path, predicted.task.labels, *flat)
+        return True
+
+    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+        """See Kind.answer_row."""
+        return {"words": values["words"], "prediction": values["tags"]}

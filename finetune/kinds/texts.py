@@ -1,0 +1,135 @@
+"""What classification and regression share: a text, or a pair of texts, with one label."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from errors import InputError
+from finetune.kinds.base import Kind, lazily
+from finetune.kinds.predicted import Predicted
+from finetune.labels import refuse_header
+
+if TYPE_CHECKING:
+    from data.vocabulary import Vocabulary
+    from finetune.encoded import Encoded
+    from finetune.hparams import FinetuningHParams
+    from finetune.task import Task
+    from finetune.task_files import Source
+
+_encode_texts = lazily("finetune.encoding:encode_texts")
+_tokenizer = lazily("data.tokenization:Tokenizer")
+
+Outputs = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextExample:
+    """A text or a pair of texts with a label.
+
+    Attributes:
+        id: the row's identity; for GLUE's test files the index the server wants.
+        text_a: the (first) text.
+        text_b: the second text, or None where the task has single texts.
+        label: classification: index into `Task.labels`; regression: a number within
+            `Task.label_range`; None where the file has no labels.
+    """
+
+    id: str
+    text_a: str
+    text_b: str | None
+    label: int | float | None
+
+
+def both_orders(examples: Sequence[TextExample]) -> list[TextExample]:
+    """The examples, and after them the same with `text_a` and `text_b` exchanged.
+
+    The original's `double_unordered`: tasks such as MRPC and STS-B ask about unordered pairs, so
+    training sees both orders (google-research/electra, finetune/classification).
+    """
+    swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
+    return [*examples, *swapped]
+
+
+class TextKind(Kind):
+    """One label for a text or a pair of texts."""
+
+    formats: ClassVar = {"tsv": ".tsv", "csv": ".csv", "jsonl": ".jsonl", "tfds": None}
+    needed, optional = ("text_a", "label"), ("text_b", "id")
+    target = "label"
+    shortened = "cut (of two texts the longer one first)"
+
+    def check(self, task: Task) -> None:
+        """See Kind.check: only pairs have two orders."""
+        columns = task.columns_of(task.train)
+        if task.symmetric and "text_b" not in columns:
+            raise InputError(
+                f"`symmetric` should be true only for pairs of texts, `text_a` and `text_b`. "
+                f"Received: a {self.name} task with the columns {', '.join(columns) or 'none'}"
+            )
+
+    def label(self, source: Source, where: str, value: Any) -> int | float | None:
+        """The label of a value in a file.
+
+        Raises:
+            InputError: it is none; begins with `where`.
+        """
+        raise NotImplementedError
+
+    def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
+        """See Kind.example."""
+        task = source.task
+        refuse_header(task.columns_of(source.split), where, row)
+        texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
+        for role, text in texts.items():
+            if not isinstance(text, str) or not (text.strip() or task.lenient):
+                wanted = "a text that is not empty" if isinstance(text, str) else "a text"
+                raise InputError(f"{where}: `{role}` should be {wanted}. Received: {text!r:.60}")
+        value = row.get("label")
+        hidden = source.split in task.test and (value is None or value == "")
+        label = None if hidden else self.label(source, where, value)
+        return TextExample(identity, texts["text_a"], texts.get("text_b"), label)
+
+    def training_examples(
+        self, task: Task, examples: list[TextExample], hparams: FinetuningHParams
+    ) -> list[TextExample]:
+        """Both orders of symmetric pairs."""
+        both = task.symmetric and hparams.double_unordered
+        return both_orders(examples) if both else examples
+
+    def encode(
+        self,
+        task: Task,
+        examples: Sequence[TextExample],
+        vocabulary: Vocabulary,
+        hparams: FinetuningHParams,
+    ) -> Encoded:
+        """One sequence per example, see `finetune.encoding.encode_texts`; `label` of each."""
+        return _encode_texts(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
+
+    def in_order(self, encoded: Encoded, values: np.ndarray) -> list:
+        """Values of sequences [n] as a list by example."""
+        return values[np.argsort(encoded.rows["example"], kind="stable")].tolist()
+
+    def gold(self, task: Task, example: TextExample) -> Any:
+        """See Kind.gold."""
+        return example.label
+
+    def draw(self, predicted: Predicted, path: str) -> bool:
+        """See Kind.draw."""
+        gold = [example.label for example in predicted.examples]
+        if any(label is None for label in gold):
+            return False
+        self.picture(predicted, gold, path)
+        return True
+
+    def picture(self, predicted: Predicted, gold: list, path: str) -> None:
+        """Draws gold labels and answers."""
+        raise NotImplementedError
+
+    def label_column(self, task: Task, labels: Sequence) -> np.ndarray:
+        """The labels of examples as the head's loss takes them: [n]."""
+        raise NotImplementedError

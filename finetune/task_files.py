@@ -1,0 +1,353 @@
+"""Where the files of a task are, and their rows, examples and labels."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import difflib
+import glob
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from data.readers.tfds_text import open_dataset
+from errors import InputError
+from finetune.glue import TASKS
+from finetune.kinds.base import lazily
+from finetune.labels import LABELS_SHOWN, label_name
+from finetune.readers import tables
+from finetune.readers.tables import Row
+from finetune.task import Task
+
+_read_dataset = lazily("finetune.readers.tfds_rows:read_dataset")
+
+_DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
+# The names of the texts in tensorflow-datasets; labels and numbers are `label` and `idx` in all.
+_TFDS_TEXTS = {
+    "cola": ("sentence",),
+    "sst": ("sentence",),
+    "mrpc": ("sentence1", "sentence2"),
+    "sts": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"),
+    "mnli": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+    "rte": ("sentence1", "sentence2"),
+    "wnli": ("sentence1", "sentence2"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A split of a task where it lies.
+
+    Attributes:
+        task: the declaration, as it is laid out there.
+        split: one of `task.splits`.
+        path: the file, or "tfds:FOLDER@SPLIT" of a prepared dataset.
+        folder: of tensorflow-datasets; None as the library has it.
+    """
+
+    task: Task
+    split: str
+    path: str
+    folder: str | None = None
+
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """Role -> column."""
+        return self.task.columns_of(self.split)
+
+    @property
+    def is_test(self) -> bool:
+        """Whether labels may be hidden."""
+        return self.split in self.task.test
+
+    def rows(self, columns: dict[str, str | int] | None = None) -> Iterator[Row]:
+        """The rows by the reader of the format: (file and line, role -> value).
+
+        Args:
+            columns: by default, those of the declaration.
+
+        Raises:
+            InputError: names file and line.
+        """
+        task, columns = self.task, self.columns if columns is None else columns
+        optional = (task.plugin.target,) if self.is_test else ()
+        if task.format == _DATASETS:
+            builder, part = _open(task, self.folder, self.split)
+            return _read_dataset(builder, part, columns, task.labels)
+        if task.format == "jsonl":
+            return tables.read_jsonl(self.path, columns, optional=optional)
+        if task.format not in ("tsv", "csv"):
+            return task.plugin.rows(self)
+        return tables.read_table(
+            self.path,
+            task.format == "csv",
+            columns,
+            header=task.has_header(self.split),
+            optional=optional,
+            lenient=task.lenient and not self.is_test,
+            delimiter=task.delimiter,
+        )
+
+    def identified_rows(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Yields (id, file and line, role -> value); without an id it is the number, from 0.
+
+        Raises:
+            InputError: as of `rows`; or two rows have one id.
+        """
+        seen: dict[str, str] = {}
+        for index, (where, row) in enumerate(self.rows()):
+            identity = str(row.get("id", index))
+            if identity in seen:
+                raise InputError(
+                    f"{where}: each row should have an id of its own, and {seen[identity]} has the "
+                    f"same. Received: {identity!r}"
+                )
+            seen[identity] = where
+            yield identity, where, row
+
+
+def source_of(task: Task, data_dir: str, split: str) -> Source:
+    """Finds a split.
+
+    Args:
+        task: the declaration.
+        data_dir: the folder of the task's files or of all tasks' folders; "tfds" or "tfds:FOLDER"
+            for the dataset of the same name from tensorflow-datasets; "" where a declared task's
+            files lie beside its declaration.
+        split: one of `task.splits`.
+
+    Raises:
+        InputError: there is no such file or more than one.
+    """
+    _check_split(task, split)
+    task, folder = _from_datasets(task, data_dir)
+    if task.format == _DATASETS:
+        builder, part = _open(task, folder, split)
+        return Source(task, split, f"{_DATASETS}:{builder.data_path}@{part}", folder)
+    found = _find(task, data_dir, split)
+    if found:
+        return Source(task, split, found)
+    names = task.files[split]
+    names = (names,) if isinstance(names, str) else names
+    places = _places(task, data_dir)
+    raise InputError(
+        f"{' or '.join(names)}: the {split} split of task {task.name} should be in "
+        f"{' or '.join(dict.fromkeys(places))}. Received: {_listing(places, names)}"
+    )
+
+
+def has_split(task: Task, data_dir: str, split: str) -> bool:
+    """Whether the file (or the split of the dataset) of one of `task.splits` is there."""
+    _check_split(task, split)
+    task, folder = _from_datasets(task, data_dir)
+    if task.format == _DATASETS:
+        builder, part = _open(task, folder, split)
+        return part.partition("[")[0] in builder.info.splits
+    return _find(task, data_dir, split) is not None
+
+
+def check_files(task: Task, data_dir: str, *, train: bool = True, test: bool = True) -> None:
+    """Looks for a task's files and at the first row of each table, before anything slow begins.
+
+    Args:
+        task: the declaration.
+        data_dir: see `source_of`.
+        train: whether the training split is wanted.
+        test: whether test splits are, where they are there.
+
+    Raises:
+        InputError: a file is missing, or its columns are not those of the declaration.
+    """
+    laid_out, _ = _from_datasets(task, data_dir)
+    if laid_out.format == _DATASETS:  # which only TensorFlow reads
+        return
+    needed = [*([task.train] if train else []), task.dev[0]]
+    for split in [*needed, *task.dev[1:], *(task.test if test else ())]:
+        if split not in needed and task.name in TASKS and not has_split(task, data_dir, split):
+            continue
+        task.plugin.check_beginning(source_of(task, data_dir, split))
+
+
+def read_split(task: Task, data_dir: str, split: str) -> list:
+    """Reads one split whole.
+
+    Args:
+        task: a task whose `labels` are known (see `resolve_labels`).
+        data_dir: see `source_of`.
+        split: one of `task.splits`.
+
+    Raises:
+        InputError: a file that is missing, empty or not as declared; names file and line.
+    """
+    if task.plugin.has_labels and not task.labels:
+        raise InputError(
+            f"Task {task.name} should know its labels before examples are read: declare `labels` "
+            f"or collect them with resolve_labels. Received: none"
+        )
+    source = source_of(task, data_dir, split)
+    examples = task.plugin.read(source)
+    if not examples:
+        raise _no_examples(source)
+    return examples
+
+
+def _find(task: Task, data_dir: str, split: str) -> str | None:
+    """The file of a split, or None."""
+    names = task.files[split]
+    for folder in _places(task, data_dir):
+        for name in (names,) if isinstance(names, str) else names:
+            # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
+            for candidate in dict.fromkeys((name, os.path.basename(name))):
+                found = _match(os.path.join(folder, candidate))
+                if found:
+                    return found
+    return None
+
+
+def _places(task: Task, data_dir: str) -> list[str]:
+    """The folders in which a task's files may be, in the order in which they are tried."""
+    absolute = [folder for folder in task.folders if os.path.isabs(folder)]
+    if absolute and data_dir and not os.path.isdir(data_dir):  # or it would be passed over
+        what = "a file" if os.path.exists(data_dir) else "no such folder"
+        raise InputError(
+            f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
+            f"Received: {what}"
+        )
+    if data_dir:
+        below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
+        return [*below, data_dir, *absolute]
+    if not absolute:
+        raise InputError(
+            f"--data_dir is missing: it should be the folder of the files of task {task.name}, or"
+            " tfds[:FOLDER] to download them"
+        )
+    return absolute
+
+
+def _match(path: str) -> str | None:
+    """The file of this path, which may be a pattern in its last part."""
+    if os.path.isfile(path):
+        return path
+    folder, name = os.path.split(path)
+    found = sorted(filter(os.path.isfile, glob.glob(os.path.join(glob.escape(folder), name))))
+    if len(found) > 1:
+        names = ", ".join(map(os.path.basename, found))
+        raise InputError(f"{path}: should match one file. Received: {names}")
+    return found[0] if found else None
+
+
+def _listing(folders: list[str], names: tuple[str, ...]) -> str:
+    """What stands in the first of `folders` that exists, for an error message."""
+    for path in (os.path.join(folder, name) for folder in folders for name in names):
+        if os.path.isdir(path):
+            return f"{path}, which is a folder"
+    for folder in filter(os.path.isdir, folders):
+        names = sorted(os.listdir(folder))
+        names = ", ".join([*names[:8], *(["..."] if len(names) > 8 else [])])
+        return f"{folder} with {names or 'no files'}"
+    return "no such folder"
+
+
+def _check_split(task: Task, split: str) -> None:
+    if split not in task.splits:
+        near = difflib.get_close_matches(split, task.splits, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise InputError(
+            f"Task {task.name} has the splits {', '.join(task.splits)}{hint}. Received: {split!r}"
+        )
+
+
+def _from_datasets(task: Task, data_dir: str) -> tuple[Task, str | None]:
+    """The task as it is laid out in tensorflow-datasets if that is asked for, and its folder."""
+    name, _, folder = data_dir.partition(":")
+    if name == _DATASETS:
+        return _as_in_tfds(task), folder or None
+    return task, data_dir or None
+
+
+def _open(task: Task, folder: str | None, split: str) -> tuple[Any, str]:
+    """The builder and the name within it of a split of a task whose format is "tfds"."""
+    name, _, part = task.files[split].rpartition("@")
+    return open_dataset(name or task.tfds, folder), part
+
+
+def _as_in_tfds(task: Task) -> Task:
+    """The task as tensorflow-datasets lays it out: other names of splits and columns."""
+    if task.format == "tfds":
+        return task
+    columns: dict[str, str | int] = {}
+    if task.name in _TFDS_TEXTS:
+        columns = dict(zip(("text_a", "text_b"), _TFDS_TEXTS[task.name]))
+        columns |= {"label": "label", "id": "idx"}
+    if task.tfds is None or not (columns or not task.plugin.needed_columns(_DATASETS)):
+        raise InputError(
+            f"Task {task.name} should be one that tensorflow-datasets is known to have "
+            f"({', '.join([*_TFDS_TEXTS, 'squad', 'squadv1'])}) or a declaration of format "
+            f'"tfds". Received: --data_dir tfds'
+        )
+    files = {split: split.replace("dev", "validation") for split in task.splits}
+    if "diagnostic" in files:
+        files["diagnostic"] = "glue/ax@test"
+    return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})
+
+
+def _no_examples(source: Source) -> InputError:
+    task, split, reason = source.task, source.split, ""
+    if os.path.isfile(source.path):
+        with open(source.path, "rb") as file:
+            beginning = file.read(4096).removeprefix(b"\xef\xbb\xbf").strip()
+        if not beginning:
+            reason = " (the file is empty)"
+        elif task.format in ("tsv", "csv") and task.has_header(split) and not task.lenient:
+            reason = " (nothing follows the line of column names)"
+    return InputError(
+        f"{source.path}: the {split} split should hold examples. Received: none{reason}"
+    )
+
+
+def resolve_labels(task: Task, data_dir: str) -> Task:
+    """The task with its labels, collected (sorted) from the training split if not declared.
+
+    Args:
+        task: the declaration.
+        data_dir: see `source_of`.
+
+    Raises:
+        InputError: a file that is missing, or rows without a label; names file and line.
+    """
+    if task.labels or not task.plugin.has_labels:
+        return task
+    source = source_of(task, data_dir, task.train)
+    found: collections.Counter[str] = collections.Counter()
+    for where, row in source.rows():
+        values = task.plugin.label_values(row)
+        if not isinstance(values, list):
+            raise InputError(
+                f"{where}: `{task.plugin.target}` should be a list. Received: {values!r:.60}"
+            )
+        names = [label_name(value) for value in values]
+        if None in names:
+            number = names.index(None)
+            where, value = row.get("tag_places", {number: where})[number], values[number]
+            wanted = "not be empty" if value in ("", None) else "be a text or a number"
+            raise InputError(f"{where}: the label should {wanted}. Received: {value!r:.60}")
+        found.update(names)
+    if not found:
+        raise _no_examples(source)
+    if len(found) < 2:
+        raise InputError(
+            f"{source.path}: the training split of task {task.name} should have at least two "
+            f"labels. Received: {', '.join(found)}"
+        )
+    # "10" comes after "9".
+    ordered = sorted(
+        found, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)
+    )
+    counted = ", ".join(f"{name} {found[name]:,}" for name in ordered[:LABELS_SHOWN])
+    if len(ordered) > LABELS_SHOWN:
+        counted += f", ... and {len(ordered) - LABELS_SHOWN:,} more"
+    print(f"{task.name} labels, collected from {task.train}: {counted}", file=sys.stderr)
+    return dataclasses.replace(task, labels=tuple(ordered))

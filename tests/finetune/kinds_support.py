@@ -1,0 +1,42 @@
+"""Tasks of each kind without files, and what is answered to their examples."""
+
+from __future__ import annotations
+
+from finetune.hparams import FinetuningHParams
+from finetune.kinds.predicted import Predicted
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample
+from finetune.task import Task
+
+_LAYOUT = {
+    "classification": ("tsv", {"text_a": 0, "label": 1}),
+    "regression": ("tsv", {"text_a": 0, "label": 1}),
+    "tagging": ("conll", {"words": 0, "tags": 1}),
+    "span": ("squad", {}),
+}
+
+
+def task_of(kind, *metrics, labels=("no", "yes"), **fields):
+    """A declared task."""
+    file_format, columns = _LAYOUT[kind]
+    fields = {"label_range": (0.0, 5.0), "test": (), **fields}
+    files = {"train": "a", "dev": "b"}
+    labels = labels if kind in ("classification", "tagging") else ()
+    return Task(
+        "toy", kind, files, file_format, columns, metrics or ("m",), labels=labels, **fields
+    )
+
+
+def predicted(task, examples, answers, outputs=None, **hparams):
+    """Answers to examples."""
+    return Predicted(task, examples, answers, FinetuningHParams(**hparams), outputs or {})
+
+
+def texts(labels):
+    """An example of each label."""
+    return [TextExample(str(i), "a", None, label) for i, label in enumerate(labels)]
+
+
+def sentences(*tags):
+    """A sentence of each tuple of tags."""
+    return [TaggedExample(str(i), ("w",) * len(t), tuple(t)) for i, t in enumerate(tags)]
