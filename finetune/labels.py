@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import collections
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from errors import InputError
+from errors import InputError, warn
 
 if TYPE_CHECKING:
     from finetune.task import Example, Task
@@ -71,7 +70,7 @@ def check_training(task: Task, place: str, examples: Sequence[Example]) -> None:
     if task.kind == "regression":
         found = {example.label for example in examples}
         if len(found) == 1 and len(examples) > 1:
-            _warn(f"{place}: every label is {found.pop():g}; there is nothing to learn")
+            warn(f"{place}: every label is {found.pop():g}; there is nothing to learn")
         return
     if task.kind == "tagging":
         tags = (tag for example in examples for tag in example.tags)
@@ -89,7 +88,7 @@ def check_training(task: Task, place: str, examples: Sequence[Example]) -> None:
             f"Received: {_counted(names, counts)}"
         )
     for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
-        _warn(f"{place}: labels that differ by case only: {_counted(names, counts)}")
+        warn(f"{place}: labels that differ by case only: {_counted(names, counts)}")
     if task.kind == "classification":
         _warn_of_rare(task, place, counts, task.labels[examples[0].label])
 
@@ -112,12 +111,12 @@ def _warn_of_rare(task: Task, place: str, counts: collections.Counter[str], firs
     if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
         numbers = sum(map(_is_number, once)) > len(once) / 2
         advice = "numbers to predict need `kind` regression" if numbers else "is it that column?"
-        _warn(
+        warn(
             f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
             f"{advice}"
         )
     elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
-        _warn(
+        warn(
             f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
             f"names? (`header` of task {task.name})"
         )
@@ -129,7 +128,3 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
