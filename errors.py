@@ -31,6 +31,11 @@ class LossNotFinite(TrainingStopped):
     """The loss or its gradient is NaN or infinite."""
 
 
+def warn(text: str) -> None:
+    """Prints one line to standard error: what the user may want to change, while work goes on."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
 def reason(error: Exception) -> str:
     """What an error of a library says, in one line, to be quoted in an error of ours.
 

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from typing import Any
 
 import files
@@ -24,7 +23,7 @@ from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS
 from data.text_checks import warn_of_stripped_marks
 from data.vocabulary import VOCABULARY_FILE, Vocabulary, learn_vocabulary
-from errors import InputError
+from errors import InputError, warn
 from locks import locked
 
 UNFINISHED = "unfinished_build"
@@ -327,7 +326,7 @@ def _refuse_undecodable(
                 f"{named if path != unit[0] else ''}"
             )
     if named:
-        _warn(f"{judged[0][1]:,} bytes are not UTF-8 and were replaced{named}")
+        warn(f"{judged[0][1]:,} bytes are not UTF-8 and were replaced{named}")
 
 
 def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> None:
@@ -335,11 +334,7 @@ def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> Non
     held_out = splits.get("heldout", {}).get("tokens", 0)
     share = held_out / sum(counts["tokens"] for counts in splits.values())
     if held_out and abs(share - wanted) > 0.01 and not wanted / 2 <= share <= wanted * 2:
-        _warn(
+        warn(
             f"{share:.1%} of the tokens are held out, where --heldout_fraction asks for "
             f"{wanted:.1%}: documents are drawn, not tokens. Another --seed draws others"
         )
-
-
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass, field
 
 from data.examples import MIN_TARGET
-from errors import InputError
+from settings import at_least, check_fields, within
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BuildOptions:
     """What to build.
 
@@ -38,21 +38,13 @@ class BuildOptions:
     vocab_size: int = 30522
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    max_seq_length: int = 128
-    heldout_fraction: float = 0.01
+    max_seq_length: int = field(default=128, metadata=at_least(MIN_TARGET))
+    heldout_fraction: float = field(default=0.01, metadata=within(0, 1))
     seed: int = 0
-    num_shards: int | None = None
+    num_shards: int | None = field(default=None, metadata=at_least(1))
     strict: bool = False
-    max_undecodable_share: float = 0.1
-    num_processes: int | None = None
+    max_undecodable_share: float = field(default=0.1, metadata=at_least(0))
+    num_processes: int | None = field(default=None, metadata=at_least(1))
 
     def __post_init__(self) -> None:
-        for name, valid, expected in (
-            ("max_seq_length", self.max_seq_length >= MIN_TARGET, f"at least {MIN_TARGET}"),
-            ("heldout_fraction", 0 <= self.heldout_fraction < 1, "in [0, 1)"),
-            ("max_undecodable_share", self.max_undecodable_share >= 0, "at least 0"),
-            ("num_shards", self.num_shards is None or self.num_shards > 0, "positive"),
-            ("num_processes", self.num_processes is None or self.num_processes > 0, "positive"),
-        ):
-            if not valid:
-                raise InputError(f"{name} should be {expected}. Received: {getattr(self, name)}")
+        check_fields(self)

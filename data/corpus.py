@@ -8,7 +8,6 @@ installed documentation is in `data.documentation`.
 from __future__ import annotations
 
 import collections
-import difflib
 from collections.abc import Callable
 
 from data.documentation import InstalledDocumentation
@@ -18,6 +17,7 @@ from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.tfds_text import TfdsCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
+from settings import did_you_mean
 
 __all__ = ["CORPUS_FORMATS", "Corpus", "Document", "Unit", "open_corpus"]
 
@@ -47,11 +47,9 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             to its first document only; later faults are raised by `Corpus.documents`.
     """
     if corpus_format not in _READERS:
-        nearest = difflib.get_close_matches(corpus_format, CORPUS_FORMATS, n=1, cutoff=0.4)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise InputError(
             f"The corpus format must be one of {', '.join(CORPUS_FORMATS)}. "
-            f"Received: {corpus_format!r}.{hint}"
+            f"Received: {corpus_format!r}.{did_you_mean(corpus_format, CORPUS_FORMATS)}"
         )
     corpus = _READERS[corpus_format](path, strict=strict)
     corpus.divides = True

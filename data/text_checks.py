@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-import sys
 import unicodedata
 
 from data.corpus import Corpus
+from errors import warn
 
 _SAMPLED_UNITS = 8
 _CHARACTERS_PER_UNIT = 64 << 10
@@ -39,11 +39,10 @@ def warn_of_stripped_marks(corpus: Corpus) -> None:
         marks.update(c for c in unicodedata.normalize("NFD", text) if _is_needed(c))
     share = marks.total() / max(1, characters)
     if share >= _NOTICED_SHARE:
-        print(
-            f"warning: accents are stripped, and with them {marks.total():,} combining marks of "
+        warn(
+            f"accents are stripped, and with them {marks.total():,} combining marks of "
             f"{_script(marks)} in the {characters:,} characters looked at, which are no accents "
-            "there but vowels, tones or letters: build with --nostrip_accents",
-            file=sys.stderr,
+            "there but vowels, tones or letters: build with --nostrip_accents"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from errors import InputError
 from finetune.hparams import FinetuningHParams
-from training.hyperparameters import field_names, refuse_unknown
+from settings import field_names, refuse_unknown
 
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {

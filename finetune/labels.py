@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import collections
 import difflib
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from errors import InputError
+from errors import InputError, warn
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -79,7 +78,7 @@ def check_counts(task: Task, place: str, counts: collections.Counter[str]) -> No
             f"Received: {_counted(names, counts)}"
         )
     for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
-        _warn(f"{place}: labels that differ by case only: {_counted(names, counts)}")
+        warn(f"{place}: labels that differ by case only: {_counted(names, counts)}")
 
 
 def label_name(value: Any) -> str | None:
@@ -137,12 +136,12 @@ def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first
     if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
         numbers = sum(map(_is_number, once)) > len(once) / 2
         advice = "numbers to predict need `kind` regression" if numbers else "is it that column?"
-        _warn(
+        warn(
             f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
             f"{advice}"
         )
     elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
-        _warn(
+        warn(
             f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
             f"names? (`header` of task {task.name})"
         )
@@ -154,7 +153,3 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)

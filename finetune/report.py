@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from files import write_text
 from finetune import baselines, pictures
 from finetune.glue import GLUE_TASKS
 from finetune.published import published_rows, published_score
-from finetune.report_csv import runs_csv, summary_csv
 from finetune.results import (
     AVERAGED_METRICS,
     Group,
@@ -58,13 +57,15 @@ def write_report(output_dir: str) -> str:
     results, unfinished = read_results(output_dir)
     groups = group_results(results)
     best = best_settings(groups)
-    write_text(os.path.join(output_dir, "runs.csv"), runs_csv(groups, output_dir))
-    write_text(os.path.join(output_dir, "report.csv"), summary_csv(groups, best))
-    pictures.runs_per_task(os.path.join(output_dir, "report.png"), _columns(best))
     unfinished = [os.path.relpath(folder, output_dir) for folder in unfinished]
-    path = os.path.join(output_dir, REPORT_FILE)
-    write_text(path, report_text(groups, unfinished))
-    return path
+    pictures.runs_per_task(os.path.join(output_dir, "report.png"), _columns(best))
+    for name, text in (
+        ("runs.csv", _csv(_run_row(group, run, output_dir) for group, run in _runs(groups))),
+        ("report.csv", _csv(_score_rows(groups, best))),
+        (REPORT_FILE, report_text(groups, unfinished)),
+    ):
+        write_text(os.path.join(output_dir, name), text)
+    return os.path.join(output_dir, REPORT_FILE)
 
 
 def summary_line(results: Iterable[dict[str, Any]]) -> str:
@@ -74,30 +75,31 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
         results: contents of `result.json`.
     """
     groups = group_results(results)
+    best = best_settings(groups)
     parts = []
-    for group in best_settings(groups):
+    for group in best:
         headline = group.headline
         runs = ("median of " if headline.runs > 1 else "") + _count(headline.runs, "run")
         origin = ", random weights" if group.init == "random" else ""
         found = baselines.compare(group, group.split, group.metric)
         beside = f"; {found.words()}" if found else ""
-        what = f"{group.metric}, {runs}{origin}{beside}"
-        parts.append(f"{group.task} {_number(headline.median)} ({what})")
-    line = "; ".join(parts) or "no runs"
-    average, missing = glue_average(best_settings(groups))
-    if average is not None and not missing and len(_models(groups)) == 1:
-        line += f"; average of the eight tasks {_number(average)}"
-    collapsed = [name for group in groups for name in _collapsed_names(group)]
-    if collapsed:
-        total = sum(len(group.results) for group in groups)
-        line += f"; {len(collapsed)} of {total} runs collapsed: {', '.join(collapsed)}"
-    reasons = [f"{group.task} {why}" for group in groups for why in _undefined_reasons(group)]
-    if reasons:
-        line += f"; undefined scores: {'; '.join(dict.fromkeys(reasons))}"
-    single = baselines.single_trials(best_settings(groups))
-    if single:
-        line += f"; one trial decides nothing, use --num_trials: {', '.join(single)}"
-    return line
+        score = _number(headline.median)
+        parts.append(f"{group.task} {score} ({group.metric}, {runs}{origin}{beside})")
+    average, _ = glue_average(best)
+    if average is not None and len(_models(best)) == 1:
+        parts.append(f"average of the eight tasks {_number(average)}")
+    if collapsed := [(group, run) for group, run in _runs(groups) if run.get("collapsed")]:
+        names = ", ".join(
+            f"{group.task} trial {run['trial']}"
+            + (" from random weights" if group.init == "random" else "")
+            for group, run in collapsed
+        )
+        parts.append(f"{len(collapsed)} of {len(list(_runs(groups)))} runs collapsed: {names}")
+    if reasons := [f"{group.task} {why}" for group in groups for why in _undefined_reasons(group)]:
+        parts.append(f"undefined scores: {'; '.join(dict.fromkeys(reasons))}")
+    if single := baselines.single_trials(best):
+        parts.append(f"one trial decides nothing, use --num_trials: {', '.join(single)}")
+    return "; ".join(parts) or "no runs"
 
 
 def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
@@ -108,7 +110,7 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
         unfinished: folders of runs that are not finished.
     """
     best = best_settings(groups)
-    runs = _count(sum(len(group.results) for group in groups), "finished run")
+    runs = _count(len(list(_runs(groups))), "finished run")
     tasks = _count(len({group.task for group in groups}), "task")
     sections = [
         "# Fine-tuning results",
@@ -129,7 +131,7 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-# ---------------------------------------------------------------- sections
+# ---------------------------------------------------------------- sections of report.md
 
 
 def _unfinished(folders: Sequence[str]) -> str:
@@ -140,125 +142,24 @@ def _unfinished(folders: Sequence[str]) -> str:
 
 
 def _best_table(best: Sequence[Group]) -> str:
-    head = ["task", "score", "model", "weights", "setting", *_CELLS, "published"]
     rows, sources = [], {}
     for group in best:
-        found = None
-        if group.init == "pretrained":
-            found = published_score(group.model_size, group.task)
+        found = published_score(group.model_size, group.task)
         published = "-"
-        if found:
+        if found and group.init == "pretrained":
             score, row = found
             mark = sources.setdefault(_source(row), len(sources) + 1)
             metric = row.metrics.get(group.task)
             published = f"{_number(score)} [{mark}]" + (f" ({metric})" if metric else "")
-        rows.append([*_who(group), _setting(group), *_cells(group), published])
-    notes = [f"[{mark}] {source}" for source, mark in sources.items()]
-    text = "## Best setting of each task\n\nChosen by the median of the score on the split named."
-    if notes:
+        rows.append({**_cells(group, group.split, group.metric), "published": published})
+    text = "Chosen by the median of the score on the split named."
+    if sources:
         text += (
             " Published figures are of the same architecture, pre-trained as the note says, in the "
             "task's score unless another is named."
         )
-    return "\n\n".join([text, _table(head, rows), *notes])
-
-
-def _average(best: Sequence[Group]) -> str:
-    lines = []
-    for model, size, init in _models(best):
-        mine = [g for g in best if (g.model, g.model_size, g.init) == (model, size, init)]
-        if not any(group.task in GLUE_TASKS for group in mine):
-            continue
-        average, missing = glue_average(mine)
-        name = f"{model or 'model'}, {init} weights"
-        if average is None:
-            run = {group.task for group in mine}
-            without = [task for task in missing if task not in run]
-            reasons = [f"{', '.join(without)} not run"] if without else []
-            reasons += [f"{task} undefined" for task in missing if task in run]
-            lines.append(f"- {name}: not given, {'; '.join(reasons)}")
-        else:
-            lines.append(f"- {name}: **{_number(average)}**")
-        if init == "pretrained":
-            for row in published_rows(size):
-                lines.append(f"  - published: {_number(row.average)}, {_source(row)}")
-    if not lines:
-        return ""
-    metrics = ", ".join(
-        f"{task} {metric}" for task, metric in AVERAGED_METRICS.items() if metric != "accuracy"
-    )
-    return (
-        "## Average of the eight GLUE tasks\n\nOf the medians above, as the papers do it: "
-        f"{metrics}, the others accuracy (mnli matched; wnli left out).\n\n" + "\n".join(lines)
-    )
-
-
-def _comparison(best: Sequence[Group]) -> str:
-    pairs = []
-    for group in best:
-        if group.init == "pretrained":
-            same = [
-                other
-                for other in best
-                if other.init == "random"
-                and (other.task, other.model, other.model_size)
-                == (group.task, group.model, group.model_size)
-            ]
-            both = [other for other in same[:1] if None not in _medians(group, other)]
-            pairs += [(group, other) for other in both]
-    if not pairs:
-        return ""
-    rows, clear = [], 0
-    for pretrained, random in pairs:
-        ours, theirs = pretrained.headline, random.headline
-        apart = ours.worst > theirs.best
-        clear += apart
-        gain = ours.median - theirs.median
-        row = [pretrained.task, _score_name(pretrained), _spread(theirs), _spread(ours)]
-        rows.append([*row, f"{gain:+.1f}", "yes" if apart else "no"])
-    head = ["task", "score", "random weights", "pre-trained", "gain", "every run better"]
-    return (
-        "## Pre-trained against random weights\n\nMedian (worst to best of n runs), best setting "
-        "of each. The last column says whether the worst pre-trained run beats the best one from "
-        f"random weights: so in {clear} of {len(pairs)}.\n\n" + _table(head, rows)
-    )
-
-
-def _collapsed(groups: Sequence[Group]) -> str:
-    lines = []
-    for group in groups:
-        for result in group.collapsed:
-            reasons = collapse(result)
-            seed = result.get("seed", "unknown")
-            lines.append(
-                f"- {group.task}, {group.init} weights, {_setting(group)}, trial "
-                f"{result['trial']} (seed {seed}): {reasons}"
-            )
-    if not lines:
-        return ""
-    return (
-        "## Collapsed runs\n\nThese give the same prediction for every example. They are counted "
-        "in all figures above.\n\n" + "\n".join(lines)
-    )
-
-
-def _undefined(groups: Sequence[Group]) -> str:
-    lines = [
-        f"- {group.task}, {group.init} weights, {_setting(group)}: {reason}, {_count(runs, 'run')}"
-        for group in groups
-        for reason, runs in _undefined_reasons(group).items()
-    ]
-    if not lines:
-        return ""
-    return (
-        "## Undefined scores\n\nThe correlation with a constant is undefined. Such a run counts as "
-        "0 beside runs that have a score.\n\n" + "\n".join(lines)
-    )
-
-
-def _undefined_reasons(group: Group) -> collections.Counter[str]:
-    """Why scores are undefined, and of how many runs."""
-    return collections.Counter(why for result in group.results for why in undefined(result))
+    notes = [f"[{mark}] {source}" for source, mark in sources.items()]
+    return _section("Best setting of each task", text, "\n\n".join([_table(rows), *notes]))
 
 
 def _single_trials(best: Sequence[Group]) -> str:
@@ -271,70 +172,137 @@ def _single_trials(best: Sequence[Group]) -> str:
     )
 
 
+def _average(best: Sequence[Group]) -> str:
+    lines = []
+    for model, size, init in _models(best):
+        mine = [g for g in best if (g.model, g.model_size, g.init) == (model, size, init)]
+        run = {group.task for group in mine}
+        if run.isdisjoint(GLUE_TASKS):
+            continue
+        average, missing = glue_average(mine)
+        name = f"{model or 'model'}, {init} weights"
+        if average is None:
+            without = ", ".join(task for task in missing if task not in run)
+            reasons = [f"{without} not run"] if without else []
+            reasons += [f"{task} undefined" for task in missing if task in run]
+            lines.append(f"- {name}: not given, {'; '.join(reasons)}")
+        else:
+            lines.append(f"- {name}: **{_number(average)}**")
+        for row in published_rows(size) if init == "pretrained" else ():
+            lines.append(f"  - published: {_number(row.average)}, {_source(row)}")
+    metrics = ", ".join(
+        f"{task} {metric}" for task, metric in AVERAGED_METRICS.items() if metric != "accuracy"
+    )
+    text = f"Of the medians above, as the papers do it: {metrics}, the others accuracy (mnli"
+    text += " matched; wnli left out)."
+    return _section("Average of the eight GLUE tasks", text, "\n".join(lines))
+
+
+def _comparison(best: Sequence[Group]) -> str:
+    random = {(g.task, g.model, g.model_size): g for g in best if g.init == "random"}
+    rows, clear = [], 0
+    for group in best:
+        other = random.get((group.task, group.model, group.model_size))
+        if group.init != "pretrained" or other is None:
+            continue
+        ours, theirs = group.headline, other.headline
+        if None in (ours.median, theirs.median):
+            continue
+        apart = ours.worst > theirs.best
+        clear += apart
+        rows.append(
+            {
+                "task": group.task,
+                "score": f"{group.split} {group.metric}",
+                "random weights": _spread(theirs),
+                "pre-trained": _spread(ours),
+                "gain": f"{ours.median - theirs.median:+.1f}",
+                "every run better": "yes" if apart else "no",
+            }
+        )
+    text = (
+        "Median (worst to best of n runs), best setting of each. The last column says whether the "
+        "worst pre-trained run beats the best one from random weights: so in "
+        f"{clear} of {len(rows)}."
+    )
+    return _section("Pre-trained against random weights", text, _table(rows))
+
+
+def _collapsed(groups: Sequence[Group]) -> str:
+    lines = [
+        f"- {group.task}, {group.init} weights, {_setting(group)}, trial {run['trial']} "
+        f"(seed {run.get('seed', 'unknown')}): {collapse(run)}"
+        for group, run in _runs(groups)
+        if run.get("collapsed")
+    ]
+    text = (
+        "These give the same prediction for every example. They are counted in all figures above."
+    )
+    return _section("Collapsed runs", text, "\n".join(lines))
+
+
+def _undefined(groups: Sequence[Group]) -> str:
+    lines = [
+        f"- {group.task}, {group.init} weights, {_setting(group)}: {reason}, {_count(runs, 'run')}"
+        for group in groups
+        for reason, runs in _undefined_reasons(group).items()
+    ]
+    text = "The correlation with a constant is undefined. Such a run counts as 0 beside runs that"
+    return _section("Undefined scores", text + " have a score.", "\n".join(lines))
+
+
 def _settings_table(groups: Sequence[Group], best: Sequence[Group]) -> str:
     if len(groups) == len(best):
         return ""
-    rows = []
-    for group in groups:
-        name = _setting(group)
-        name = f"{name} (best)" if any(group is chosen for chosen in best) else name
-        rows.append([*_who(group), name, *_cells(group)])
-    head = ["task", "score", "model", "weights", "setting", *_CELLS]
-    return "## All settings\n\n" + _table(head, rows)
+    rows = [_cells(group, group.split, group.metric) for group in groups]
+    for group, row in zip(groups, rows):
+        row["setting"] += " (best)" * any(group is chosen for chosen in best)
+    return _section("All settings", "", _table(rows))
 
 
 def _other_scores(best: Sequence[Group]) -> str:
-    rows = []
-    for group in best:
-        for split, metric in group.scored()[1:]:
-            task, _, *who = _who(group)
-            statistics = _statistics(group.summary(split, metric))
-            beside = _baseline(group, split, metric)
-            rows.append([task, f"{split} {metric}", *who, *statistics, beside])
-    if not rows:
-        return ""
-    head = ["task", "score", "model", "weights", *_STATISTICS, "baseline"]
-    return "## Other scores of the best settings\n\n" + _table(head, rows)
+    rows = [_cells(group, *pair) for group in best for pair in group.scored()[1:]]
+    for row in rows:  # those of the setting, which the first table has
+        del row["setting"], row["collapsed"]
+    return _section("Other scores of the best settings", "", _table(rows))
 
 
-# ---------------------------------------------------------------- cells
-
-_STATISTICS = ["runs", "median", "mean", "std. error", "best", "worst"]
-_CELLS = [*_STATISTICS, "collapsed", "baseline"]
+# ---------------------------------------------------------------- parts of sections
 
 
-def _statistics(summary: Summary) -> list[str]:
-    error = summary.standard_error
-    return [
-        str(summary.runs),
-        f"**{_number(summary.median)}**",
-        _number(summary.mean),
-        "-" if error is None else _number(error),
-        _number(summary.best),
-        _number(summary.worst),
-    ]
+def _section(title: str, text: str, body: str) -> str:
+    """A section of Markdown; "" where there is nothing in it."""
+    return "\n\n".join(part for part in (f"## {title}", text, body) if part) if body else ""
 
 
-def _cells(group: Group) -> list[str]:
-    beside = _baseline(group, group.split, group.metric)
-    return [*_statistics(group.headline), str(len(group.collapsed) or "-"), beside]
+def _table(rows: Sequence[dict[str, str]]) -> str:
+    """Rows of equal columns as a table in Markdown."""
+    import pandas
+
+    frame = pandas.DataFrame(rows).replace(r"\|", r"\\|", regex=True)
+    return frame.to_markdown(index=False, disable_numparse=True) if rows else ""
 
 
-def _baseline(group: Group, split: str, metric: str) -> str:
+def _cells(group: Group, split: str, metric: str) -> dict[str, str]:
+    """A row of a table: one score of a group."""
+    summary = group.summary(split, metric)
     found = baselines.compare(group, split, metric)
-    return found.cell() if found else "-"
-
-
-def _who(group: Group) -> list[str]:
-    return [group.task, _score_name(group), group.model or "-", group.init]
-
-
-def _score_name(group: Group) -> str:
-    return f"{group.split} {group.metric}"
-
-
-def _medians(*groups: Group) -> list[float | None]:
-    return [group.headline.median for group in groups]
+    error = summary.standard_error
+    return {
+        "task": group.task,
+        "score": f"{split} {metric}",
+        "model": group.model or "-",
+        "weights": group.init,
+        "setting": _setting(group),
+        "runs": str(summary.runs),
+        "median": f"**{_number(summary.median)}**",
+        "mean": _number(summary.mean),
+        "std. error": "-" if error is None else _number(error),
+        "best": _number(summary.best),
+        "worst": _number(summary.worst),
+        "collapsed": str(len(group.collapsed) or "-"),
+        "baseline": found.cell() if found else "-",
+    }
 
 
 def _spread(summary: Summary) -> str:
@@ -351,14 +319,18 @@ def _setting(group: Group) -> str:
     )
 
 
-def _source(row) -> str:
+def _source(row: Any) -> str:
     details = "; ".join(part for part in (row.statistic, row.pretraining) if part)
     return f"{row.source} ({details})"
 
 
-def _collapsed_names(group: Group) -> list[str]:
-    origin = " from random weights" if group.init == "random" else ""
-    return [f"{group.task} trial {result['trial']}{origin}" for result in group.collapsed]
+def _undefined_reasons(group: Group) -> collections.Counter[str]:
+    """Why scores are undefined, and of how many runs."""
+    return collections.Counter(why for result in group.results for why in undefined(result))
+
+
+def _runs(groups: Iterable[Group]) -> Iterator[tuple[Group, dict[str, Any]]]:
+    return ((group, result) for group in groups for result in group.results)
 
 
 def _models(groups: Sequence[Group]) -> list[tuple]:
@@ -366,22 +338,60 @@ def _models(groups: Sequence[Group]) -> list[tuple]:
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
+    return "undefined" if value is None else f"{value + 0.0:.1f}".replace("-0.0", "0.0")
 
 
 def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+# ---------------------------------------------------------------- CSV and picture
 
 
-# ---------------------------------------------------------------- picture
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    """Rows as CSV; the columns are those of all rows, empty where a row has none."""
+    import pandas
+
+    return pandas.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
+
+
+def _identity(group: Group) -> dict[str, Any]:
+    names = ("task", "model", "model_size", "init")
+    return {name: getattr(group, name) for name in names} | group.setting
+
+
+def _score_rows(groups: Sequence[Group], best: Sequence[Group]) -> Iterator[dict[str, Any]]:
+    """Statistics of every setting, split and metric, beside the baseline."""
+    for group in groups:
+        for split, metric in group.scored():
+            found = baselines.compare(group, split, metric)
+            above = found.above if found else None
+            yield {
+                **_identity(group),
+                "best_setting": int(any(group is chosen for chosen in best)),
+                "split": split,
+                "metric": metric,
+                **vars(group.summary(split, metric)),
+                "collapsed_runs": len(group.collapsed),
+                "baseline": found.score if found and not found.undefined else None,
+                "baseline_answer": found.name if found else None,
+                "above_baseline": None if above is None else int(above),
+            }
+
+
+def _run_row(group: Group, run: dict[str, Any], output_dir: str) -> dict[str, Any]:
+    return {
+        **_identity(group),
+        **{name: run.get(name) for name in ("trial", "seed", "steps", "seconds")},
+        "collapsed": collapse(run) if run.get("collapsed") else "",
+        "undefined": "; ".join(undefined(run)),
+        "folder": os.path.relpath(run["folder"], output_dir),
+        **{
+            f"{split} {metric}": value
+            for split, scores in run["scores"].items()
+            for metric, value in scores.items()
+        },
+    }
 
 
 def _columns(best: Sequence[Group]) -> list[pictures.RunColumn]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from data.vocabulary import Vocabulary
-from errors import InputError, LossNotFinite
+from errors import InputError, LossNotFinite, warn
 from finetune.grid import folder_name, setting_of
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.report import summary_line, write_report
@@ -149,10 +149,9 @@ def check_batch_sizes(
 def warn_about_compiling(run: RunSettings) -> None:
     """Says what --xla costs where it saves nothing."""
     if run.xla and not tf.config.list_physical_devices("GPU"):
-        print(
-            "warning: XLA on a CPU compiles the training step anew for every length of batch, for"
-            ' minutes each; do without --xla, or set "length_buckets" to false for one length',
-            file=sys.stderr,
+        warn(
+            "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
+            ' each; do without --xla, or set "length_buckets" to false for one length'
         )
 
 

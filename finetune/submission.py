@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-from errors import InputError
+from errors import InputError, warn
 from files import replacing
 from finetune import predictions
 from finetune.results import (
@@ -156,10 +155,9 @@ def _say_chosen(file: ServerFile, run: dict[str, Any], runs: Sequence[dict[str, 
     number = f"trial {run['trial']}, {split} {metric} {score}"
     print(f"{file.name}: {run['folder']} ({number}; {len(runs)} considered)")
     if run.get("collapsed"):
-        print(
-            f"warning: {file.name}: trial {run['trial']} is collapsed, {collapse(run)}, and so is "
-            f"every run of {file.task} that predicted the test set",
-            file=sys.stderr,
+        warn(
+            f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, and so is "
+            f"every run of {file.task} that predicted the test set"
         )
         return
     for better in runs[: runs.index(run)]:  # they come first, but for this

@@ -17,6 +17,7 @@ import tqdm
 
 import stopping
 from data.vocabulary import Vocabulary
+from errors import warn
 from files import read_json, write_json, write_text
 from finetune import predictions
 from finetune.baselines import baseline
@@ -280,10 +281,7 @@ def _forget_useless(trial: Trial) -> None:
     elif checkpointing.has_checkpoint(trial.folder):
         readable, damaged = newest_readable(folder)
         if readable is None:
-            print(
-                f"warning: {'; '.join(damaged)}; this run begins again from its first step",
-                file=sys.stderr,
-            )
+            warn(f"{'; '.join(damaged)}; this run begins again from its first step")
             shutil.rmtree(folder)
 
 

@@ -19,7 +19,7 @@ from data.input_pipeline import (
 )
 from data.manifest import read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
-from errors import InputError
+from errors import InputError, warn
 from pretrain.hparams import PretrainingHParams, RunSettings, resolve_hparams
 from pretrain.load import load_objective
 from pretrain.saved_settings import load_hparams
@@ -120,10 +120,9 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     if None in (trained_on, held_out_of):
         return "of which it is not known whether the model was trained on it"
     if trained_on == held_out_of:
-        print(
-            f"warning: {data_dir} was built from the corpus that {model_dir} was trained on, with"
-            " other settings: the model may have been trained on its held-out text",
-            file=sys.stderr,
+        warn(
+            f"{data_dir} was built from the corpus that {model_dir} was trained on, with other"
+            " settings: the model may have been trained on its held-out text"
         )
         return "of the corpus that the model was trained on"
     if run.get("continue_from") or record["hparams"].get("continue_optimizer"):

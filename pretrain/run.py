@@ -16,7 +16,7 @@ import stopping
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
 from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError
+from errors import InputError, warn
 from model import EncoderConfig
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate
@@ -103,11 +103,9 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
     """Says when the learning rate never reaches its peak."""
     steps = hparams.num_train_steps - hparams.schedule_from_step
     if hparams.num_warmup_steps >= steps:
-        print(
-            f"warning: `num_warmup_steps` ({hparams.num_warmup_steps}) is not less than the {steps}"
-            " steps of training: the learning rate never comes near its peak of"
-            f" {hparams.learning_rate:g}",
-            file=sys.stderr,
+        warn(
+            f"`num_warmup_steps` ({hparams.num_warmup_steps}) is not less than the {steps} steps of"
+            f" training: the learning rate never comes near its peak of {hparams.learning_rate:g}"
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.vocabulary import VOCABULARY_FILE
-from errors import InputError, reason
+from errors import InputError, reason, warn
 from files import new_folder, write_json
 from serving.load import ServedModel
 from serving.signature import Signature, Tensors
@@ -46,11 +45,10 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
         InputError: the folder holds something or cannot be written.
     """
     if model.precision != "float32" and _cpu_lacks_bfloat16():
-        print(
-            "warning: this CPU has no bfloat16 arithmetic (no avx512_bf16 or amx_bf16 among its"
-            f" flags in {_CPU_INFO}); on such a CPU {model.precision} was measured to take twice"
-            " the time of float32",
-            file=sys.stderr,
+        warn(
+            "this CPU has no bfloat16 arithmetic (no avx512_bf16 or amx_bf16 among its flags in"
+            f" {_CPU_INFO}); on such a CPU {model.precision} was measured to take twice the time"
+            " of float32"
         )
     asked = signatures(model)
     description = describe(model, asked, source)

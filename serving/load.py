@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from data.vocabulary import Vocabulary
-from errors import InputError, reason
+from errors import InputError, reason, warn
 from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams
 from finetune.load import load_fine_tuned
@@ -116,7 +115,7 @@ def load(
         choice = choose_run(model_dir)
         print("\n".join(choice.lines()))
         for warning in choice.warnings():
-            print(f"warning: {warning}", file=sys.stderr)
+            warn(warning)
         model_dir, run = choice.run["folder"], choice.record()
     else:
         run = _own_record(model_dir)

@@ -6,14 +6,13 @@ import functools
 import importlib.metadata
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 import files
-from errors import InputError, TrainingStopped, reason
+from errors import InputError, TrainingStopped, reason, warn
 from training import checkpoint_files
 from training.hyperparameters import differences
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
@@ -114,7 +113,7 @@ def latest_checkpoint(model_dir: str) -> str:
     reasons = "; ".join(damaged)
     if path is not None:
         if damaged:
-            _warn(f"{reasons}; {path} is taken")
+            _warn_once(f"{reasons}; {path} is taken")
         return path
     if damaged:
         raise InputError(
@@ -124,10 +123,7 @@ def latest_checkpoint(model_dir: str) -> str:
     raise InputError(f"{folder}: there is no checkpoint")
 
 
-@functools.cache
-def _warn(text: str) -> None:
-    """Prints a warning, once per process."""
-    print(f"warning: {text}", file=sys.stderr)
+_warn_once = functools.cache(warn)  # in each process
 
 
 def restore(

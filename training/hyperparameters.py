@@ -1,98 +1,21 @@
-"""Frozen dataclasses from JSON: unknown names and wrong types are refused, never swallowed."""
+"""The names of `settings`, where they were before; import them from there."""
 
-from __future__ import annotations
+from settings import (
+    check_setting,
+    checked_bool,
+    differences,
+    field_names,
+    read_json_object,
+    refuse_unknown,
+    replace_checked,
+)
 
-import dataclasses
-import difflib
-import os
-import types
-import typing
-from typing import Any, TypeVar
-
-import files
-from errors import InputError
-
-T = TypeVar("T")
-
-
-def read_json_object(text_or_path: str) -> dict[str, Any]:
-    """A JSON object given as text or as the path of a file; "" is the empty object."""
-    text = text_or_path.strip()
-    if not text:
-        return {}
-    if text.startswith("{"):
-        return files.parse_json(text, "--hparams")
-    if not os.path.isfile(text):
-        raise InputError(f"{text}: neither a JSON object nor a readable file")
-    return files.read_json(text)
-
-
-def field_names(*classes: type) -> list[str]:
-    """The field names of some dataclasses."""
-    return [field.name for cls in classes for field in dataclasses.fields(cls)]
-
-
-def refuse_unknown(names: typing.Iterable[str], known: list[str]) -> None:
-    """Raises InputError, with the nearest valid name, when a name is not among `known`."""
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise InputError(f"Unknown hyper-parameter `{name}`.{hint}")
-
-
-def replace_checked(instance: T, values: dict[str, Any]) -> T:
-    """`dataclasses.replace` that checks names and types.
-
-    Args:
-        instance: a dataclass instance with annotated fields.
-        values: the new values; an int is accepted where a float is annotated.
-
-    Raises:
-        InputError: an unknown name (the nearest valid one is suggested) or a value of another type.
-    """
-    refuse_unknown(values, field_names(type(instance)))
-    hints = typing.get_type_hints(type(instance))
-    checked = {name: _checked(name, value, hints[name]) for name, value in values.items()}
-    return dataclasses.replace(instance, **checked)
-
-
-def _checked(name: str, value: Any, annotation: Any) -> Any:
-    allowed = (
-        typing.get_args(annotation)
-        if isinstance(annotation, types.UnionType)
-        else (typing.get_origin(annotation) or annotation,)
-    )
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and float in allowed:
-        return float(value)
-    if is_number and int in allowed and float(value).is_integer():
-        return int(value)  # 1e5 is a float in JSON and a step count to its writer
-    if isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool)):
-        return value
-    expected = " or ".join("null" if t is types.NoneType else t.__name__ for t in allowed)
-    raise InputError(f"`{name}` should be {expected}. Received: {value!r}")
-
-
-def check_setting(settings: Any, condition: bool, name: str, expectation: str) -> None:
-    """Raises InputError, "`name` should be ...", unless `condition` holds of `settings`."""
-    if not condition:
-        received = getattr(settings, name)
-        raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
-
-
-def checked_bool(name: str, value: Any) -> bool:
-    """`value` if it is true or false; InputError otherwise, for "false" would count as true."""
-    if isinstance(value, bool):
-        return value
-    raise InputError(f"`{name}` should be true or false. Received: {value!r}")
-
-
-def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
-    """Human-readable lines for every key whose value differs between two JSON objects."""
-    missing = "not set"
-    return [
-        f"{key}: {saved.get(key, missing)!r} there, {current.get(key, missing)!r} now"
-        for key in sorted({*saved, *current})
-        if saved.get(key, missing) != current.get(key, missing)
-    ]
+__all__ = [
+    "check_setting",
+    "checked_bool",
+    "differences",
+    "field_names",
+    "read_json_object",
+    "refuse_unknown",
+    "replace_checked",
+]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from errors import InputError, warn
 from finetune import metrics, pictures
 from finetune.kinds.base import Error, lazily
 from finetune.kinds.predicted import Predicted, quoted
@@ -62,10 +61,7 @@ class Regression(TextKind):
         """See Kind.check_training."""
         found = {example.label for example in examples}
         if len(found) == 1 and len(examples) > 1:
-            print(
-                f"warning: {place}: every label is {found.pop():g}; there is nothing to learn",
-                file=sys.stderr,
-            )
+            warn(f"{place}: every label is {found.pop():g}; there is nothing to learn")
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
         """See TextKind.label_column: float32, scaled to [0, 1]."""

@@ -7,13 +7,12 @@ import difflib
 import functools
 import itertools
 import json
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from absl import logging
 
-from errors import InputError
+from errors import InputError, warn
 from finetune.readers.lines import read_lines
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("path, line 3"), and its values by role
@@ -157,10 +156,9 @@ def _detect(
 @functools.cache
 def _say_once(path: str, delimiter: str) -> None:
     """A training split is read twice where its labels are collected."""
-    print(
-        f"warning: {path}: read as separated by {_called(delimiter)}, as its first line is; "
-        f'"delimiter": {json.dumps(delimiter)} in a task\'s declaration says so',
-        file=sys.stderr,
+    warn(
+        f"{path}: read as separated by {_called(delimiter)}, as its first line is; "
+        f'"delimiter": {json.dumps(delimiter)} in a task\'s declaration says so'
     )
 
 

@@ -1,0 +1,36 @@
+"""Dataclasses that check themselves by annotations and metadata."""
+
+import dataclasses
+
+import pytest
+
+from errors import InputError
+from settings import at_least, check_fields, within
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    name: str
+    count: int | None = dataclasses.field(default=None, metadata=at_least(1))
+    share: float = dataclasses.field(default=0.5, metadata=within(0, 1))
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"count": 1}, {"share": 0}, {"count": None, "share": 0.99, "quiet": True}]
+)
+def test_what_fits(fields):
+    assert dataclasses.asdict(Options("a", **fields)).items() >= fields.items()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", None), ("name", 1), ("count", 0), ("count", 1.5), ("count", True), ("count", "1"),
+     ("share", 1.0), ("share", -0.1), ("share", None), ("quiet", 1), ("quiet", "false")],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(field, value):
+    with pytest.raises(InputError, match=f"`{field}` .*Received: {value!r}"):
+        Options(**{"name": "a", field: value})
