@@ -1,0 +1,159 @@
+"""The quickstart's task: balanced, held out, without give-aways, the same every time."""
+
+import collections
+import json
+import os
+import random
+
+import pytest
+
+from data.readers.base import Document
+from data.shards import is_heldout
+from errors import InputError
+from examples.quickstart import word_order
+from examples.quickstart.word_order import labelled, make, passages, sentences, split_passages
+from finetune.task import load_task, read_split
+
+SHARED = "This sentence is inherited by every entry of the package and says nothing about any."
+HELDOUT = {"heldout_fraction": 0.3, "seed": 0}
+SIZES = {"train": 60, "dev": 20}
+
+
+def entry(package, number, count=8):
+    """An entry of `count` sentences of ten words each that no other entry has."""
+    lines = [
+        f"Sentence {i} of entry {number} in {package} tells topic{number} and detail{i}."
+        for i in range(count)
+    ]
+    return Document(f"{package}/module.py:{number}", [*lines[:3], SHARED, *lines[3:]])
+
+
+ENTRIES = [entry(package, n) for package in ("alpha", "beta") for n in range(30)]
+
+
+def build_splits(seed=0):
+    found = split_passages(ENTRIES, HELDOUT["heldout_fraction"], HELDOUT["seed"])
+    generator = random.Random(seed)
+    return {split: labelled(found[split], size, generator) for split, size in SIZES.items()}
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return build_splits()
+
+
+def intact(rows):
+    return [row["passage"] for row in rows if row["label"] == "intact"]
+
+
+def origin(passage):
+    """(package, entry) of an intact passage, from its words."""
+    words = passage.split()
+    return words[words.index("in") + 1], words[words.index("entry") + 1]
+
+
+def test_every_passage_is_there_in_both_forms(splits):
+    for rows in splits.values():
+        forms = collections.defaultdict(dict)
+        for row in rows:
+            words = row["passage"].split()
+            forms[" ".join(sorted(words))][row["label"]] = words
+        assert 2 * len(forms) == len(rows)
+        for by_label in forms.values():
+            assert set(by_label) == {"disturbed", "intact"}
+            places = [a != b for a, b in zip(by_label["intact"], by_label["disturbed"])]
+            assert sum(places) == 2 * word_order.EXCHANGES
+
+
+def test_no_sentence_is_in_two_passages(splits):
+    texts = [passage for rows in splits.values() for passage in intact(rows)]
+    found = collections.Counter(sentence for text in texts for sentence in sentences([text]))
+    assert set(found.values()) == {1}
+    assert SHARED not in found
+
+
+def test_development_entries_are_those_that_pretraining_holds_out(splits):
+    heldout = {
+        origin(document.lines[0])
+        for document in ENTRIES
+        if is_heldout(document, HELDOUT["heldout_fraction"], HELDOUT["seed"])
+    }
+    assert {origin(passage) for passage in intact(splits["dev"])} <= heldout
+    assert not {origin(passage) for passage in intact(splits["train"])} & heldout
+
+
+def test_as_many_as_asked_for_and_mixed(splits):
+    assert {split: len(rows) for split, rows in splits.items()} == SIZES
+    labels = "".join(row["label"][0] for row in splits["train"])
+    assert labels.count("di") > 5
+    assert labels.count("ii") > 5  # not in turn: intact, disturbed, intact, ...
+
+
+def test_seed_decides(splits):
+    assert build_splits() == splits
+    assert build_splits(seed=1) != splits
+
+
+def test_words_are_exchanged_with_different_neighbours():
+    generator = random.Random(0)
+    assert word_order.exchange_words("a a A a a a a b", generator) is None
+    found = {word_order.exchange_words("a b c d e f", generator) for _ in range(20)}
+    assert found - {None} == {"b a d c f e"}
+
+
+def test_passages_end_with_sentences():
+    ten = " ".join(["word"] * 9) + " end."
+    assert passages([ten, ten, ten]) == [f"{ten} {ten}"]
+    (long,) = passages([" ".join(["word"] * 70)])
+    assert len(long.split()) == word_order.MAX_WORDS
+    assert passages([ten]) == []
+    assert sentences(["One is. Two  is", "One is.", "i.e. this"]) == [
+        "One is.",
+        "Two is",
+        "i.e. this",
+    ]
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A folder with two packages of functions with docstrings."""
+    for name in ("alpha", "beta"):
+        folder = tmp_path / "packages" / name
+        os.makedirs(folder)
+        source = ""
+        for number in range(40):
+            lines = [
+                f"It is said that sentence {i} of entry {number} in {name} is of topic{number}."
+                for i in range(6)
+            ]
+            text = "\n\n    ".join(lines)
+            source += f'def f{number}():\n    """{text}\n    """\n\n\n'
+        (folder / "module.py").write_text(source)
+    return str(tmp_path / "packages")
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": HELDOUT}))
+    return str(tmp_path)
+
+
+def test_the_task_can_be_loaded_and_read(packages, data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(word_order, "EXAMPLES", {"train": 40, "dev": 10})
+    make(data_dir, packages, str(tmp_path / "task"))
+    task = load_task(str(tmp_path / "task" / "task.json"))
+    assert (task.kind, task.labels) == ("classification", ("disturbed", "intact"))
+    for split, count in (("train", 40), ("dev", 10)):
+        examples = read_split(task, "", split)
+        assert len(examples) == len({example.id for example in examples}) == count
+        assert sum(example.label for example in examples) == count // 2
+
+
+def test_without_data_or_passages(packages, data_dir, tmp_path):
+    with pytest.raises(InputError, match="absent"):
+        make(str(tmp_path / "absent"), packages, str(tmp_path / "task"))
+    (tmp_path / "empty" / "alpha").mkdir(parents=True)
+    (tmp_path / "empty" / "alpha" / "a.py").write_text("")
+    with pytest.raises(InputError, match="empty"):
+        make(data_dir, str(tmp_path / "empty"), str(tmp_path / "task"))
+    assert not (tmp_path / "task").exists()
