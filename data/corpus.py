@@ -1,16 +1,16 @@
 """Where raw text comes from: one function opens any corpus, whatever its format.
 
 A corpus is a list of units, each readable by itself, and a unit is a stream of documents. See
-`data.readers.base` for the three types; each format has its own file beside that one, and the
-installed documentation is in `data.documentation`.
+`data.readers.base` for the three types; each format has its own file beside that one. A
+reader may also be named as "module:Class", which is imported when the format is asked for.
 """
 
 from __future__ import annotations
 
 import collections
+import importlib
 from collections.abc import Callable
 
-from data.documentation import InstalledDocumentation
 from data.readers.base import Corpus, Document, Unit
 from data.readers.openwebtext import OpenWebTextCorpus
 from data.readers.text import TextCorpus, TextPerFileCorpus
@@ -21,13 +21,13 @@ from settings import did_you_mean
 
 __all__ = ["CORPUS_FORMATS", "Corpus", "Document", "Unit", "open_corpus"]
 
-_READERS: dict[str, Callable[..., Corpus]] = {
+_READERS: dict[str, Callable[..., Corpus] | str] = {
     "text": TextCorpus,
     "text_per_file": TextPerFileCorpus,
     "wikiextractor": WikiExtractorCorpus,
     "openwebtext": OpenWebTextCorpus,
     "tfds": TfdsCorpus,
-    "installed_documentation": InstalledDocumentation,
+    "installed_documentation": "examples.quickstart.corpus:InstalledDocumentation",
 }
 
 CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
@@ -38,7 +38,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
 
     Args:
         path: a file or folder; for "tfds" NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for
-            "installed_documentation" empty, or a folder of packages.
+            "installed_documentation" empty, names of packages, or a folder of packages.
         corpus_format: one of `CORPUS_FORMATS`.
         strict: refuse bytes that are not UTF-8 instead of replacing and counting them.
 
@@ -51,7 +51,11 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             f"The corpus format must be one of {', '.join(CORPUS_FORMATS)}. "
             f"Received: {corpus_format!r}.{did_you_mean(corpus_format, CORPUS_FORMATS)}"
         )
-    corpus = _READERS[corpus_format](path, strict=strict)
+    reader = _READERS[corpus_format]
+    if isinstance(reader, str):
+        module, name = reader.split(":")
+        reader = getattr(importlib.import_module(module), name)
+    corpus = reader(path, strict=strict)
     corpus.divides = True
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:

@@ -1,4 +1,4 @@
-"""docs/extending.md: its declarations and their example files are read and trained on."""
+"""docs/tasks.md: its declarations and their example files are read and trained on."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ from tests import command_support
 from tests.finetune.kinds_support import predicted
 from tests.model_support import TINY
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "extending.md"
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "tasks.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}

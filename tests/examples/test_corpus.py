@@ -5,8 +5,8 @@ import collections
 import pytest
 
 from data.corpus import open_corpus
-from data.documentation import InstalledDocumentation, is_prose, prose_lines
 from errors import InputError
+from examples.quickstart.corpus import InstalledDocumentation, is_prose, prose_lines
 
 DOCSTRING = """Summary of what it does,
     wrapped over two lines.
@@ -127,15 +127,16 @@ def test_duplicates_within_a_unit_are_dropped(tmp_path):
 
 
 def test_the_running_environment_is_the_default():
-    corpus = open_corpus("", "installed_documentation")
-    by_name = {unit.name: unit for unit in corpus.units}
+    by_name = {unit.name: unit for unit in open_corpus("", "installed_documentation").units}
+    corpus = open_corpus("scipy,numpy", "installed_documentation")
+    assert {unit.name.split("@")[0] for unit in corpus.units} == {"numpy", "scipy"}
+    assert set(corpus.units) < set(by_name.values())
     document = next(corpus.documents(by_name["numpy@0"], collections.Counter()))
     assert document.name.startswith("numpy/")
     assert is_prose(document.lines)
 
 
-def test_a_folder_without_packages_is_refused(tmp_path):
-    with pytest.raises(InputError, match="must hold Python packages"):
-        open_corpus(str(tmp_path), "installed_documentation")
-    with pytest.raises(InputError, match=r"must be in a folder.*nowhere"):
-        open_corpus(str(tmp_path / "nowhere"), "installed_documentation")
+def test_packages_that_are_not_there_are_rejected(tmp_path):
+    for path, named in ((str(tmp_path), str(tmp_path)), ("numpy,no_such", "no_such")):
+        with pytest.raises(InputError, match=named):
+            open_corpus(path, "installed_documentation")

@@ -1,6 +1,6 @@
 """What a pre-trained model has learned, beside n-gram baselines that need no network.
 
-    python -m analysis.learned --data_dir DATA --model_dir MODEL
+    python -m examples.quickstart.learned --data_dir DATA --model_dir MODEL
 
 The model and the baselines predict the same hidden tokens of DATA's held-out records: those of the
 model's own evaluation (`run_pretraining.py --do_eval`), masked the same way. DATA need not be what
@@ -23,9 +23,10 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags
 
-from analysis.guesses import BigramGuesser, hidden_weights, score_guesses
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
 from errors import InputError, main_with_clear_errors, require_flags
+from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
+from files import write_json
 from pretrain.evaluation import HeldoutBatches, check_vocabulary, describe_data, read_settings
 from pretrain.load import load_objective
 from training import checkpointing, metrics
@@ -37,10 +38,12 @@ from training.tracing import plain_function
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Data folder, of the model's vocabulary.")
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
+flags.DEFINE_string("output", None, "JSON file for the figures.")
 NEEDED_FLAGS = {
     "data_dir": "a folder that build_pretraining_data.py wrote",
     "model_dir": "a model directory of run_pretraining.py",
 }
+_WIDTH = 34  # of a name in the table
 
 
 def masked_heldout_batches(
@@ -50,7 +53,6 @@ def masked_heldout_batches(
 
     @plain_function
     def prepare(features, number):
-        """The masks that evaluation draws for this batch."""
         return objective.prepare(features, evaluation_seed(seed, number))
 
     return [
@@ -62,18 +64,16 @@ def masked_heldout_batches(
 def score_model(
     objective: Objective, batches: list[dict[str, np.ndarray]], mask_id: int
 ) -> dict[str, float]:
-    """The metrics of evaluation; those of the masked LM over the hidden tokens alone.
-
-    Args:
-        objective: of the model.
-        batches: from `masked_heldout_batches`.
-        mask_id: of [MASK].
-    """
+    """The metrics of evaluation; those of the masked LM over the hidden tokens alone."""
 
     @plain_function
     def measure(batch):
+<<<<<<< HEAD:analysis/learned.py
         """Sums of the metrics of a batch."""
         return objective.loss(batch, objective.normalizers(batch), training=False)[1]
+=======
+        return objective.loss(batch, objective.normalizers(batch), None)[1]
+>>>>>>> he:examples/quickstart/learned.py
 
     totals = {}
     for batch in batches:
@@ -82,24 +82,6 @@ def score_model(
         for name, value in sums.items():
             totals[name] = totals.get(name, 0.0) + value.numpy().astype(np.float64)
     return metrics.summarize(totals)
-
-
-def count_training_text(data_dir: str, vocab_size: int, max_seq_length: int) -> BigramGuesser:
-    """Counts tokens and pairs of the training records."""
-    files = record_files(data_dir, "train")
-    dataset = pretraining_dataset(
-        files,
-        batch_size=1024,
-        max_seq_length=max_seq_length,
-        vocab_size=vocab_size,
-        seed=0,
-        shuffle=False,
-        repeat=False,
-        drop_remainder=False,
-    )
-    arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
-    with clear_read_errors(files, max_seq_length, vocab_size):
-        return BigramGuesser(vocab_size, arrays)
 
 
 def main(argv: list[str]) -> None:
@@ -118,31 +100,56 @@ def main(argv: list[str]) -> None:
     heldout = HeldoutBatches(data_dir, hparams, run.eval_batch_size)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     objective = load_objective(model_dir)
-    with clear_read_errors(heldout.files, hparams.max_seq_length, hparams.vocab_size):
+    length, size, mask_id = hparams.max_seq_length, hparams.vocab_size, vocabulary.mask_id
+    with clear_read_errors(heldout.files, length, size):
         batches = masked_heldout_batches(objective, heldout, hparams.seed, run.num_eval_steps)
-    guesser = count_training_text(data_dir, vocabulary.size, hparams.max_seq_length)
     never_masked = [vocabulary.ids[t] for t in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
-    baselines = score_guesses(guesser, batches, vocabulary.mask_id, never_masked)
+    bigrams = count_training_text(data_dir, vocabulary.size, length, never_masked)
+    result = {
+        "step": step,
+        "chosen": sum(int(batch["masked_lm_weights"].sum()) for batch in batches),
+        "hidden": sum(int(hidden_weights(batch, mask_id).sum()) for batch in batches),
+        "baselines": baseline_accuracies(bigrams, batches, mask_id),
+        "model": score_model(objective, batches, mask_id),
+    }
     print(f"\nHeld-out text of {data_dir}, {describe_data(data_dir, model_dir)}, step {step}")
-    chosen = sum(int(batch["masked_lm_weights"].sum()) for batch in batches)
-    hidden = sum(int(hidden_weights(b, vocabulary.mask_id).sum()) for b in batches)
-    print_table(score_model(objective, batches, vocabulary.mask_id), baselines, hidden, chosen)
+    print(table(result))
+    if FLAGS.output:
+        write_json(FLAGS.output, result)
 
 
-def print_table(
-    model: dict[str, float], baselines: dict[str, float], hidden: int, chosen: int
-) -> None:
-    """The table of `make quickstart`: what was predicted of the hidden tokens, and how well."""
+def count_training_text(
+    data_dir: str, vocab_size: int, max_seq_length: int, never_masked: list[int]
+) -> BigramModel:
+    """Counts tokens and pairs of the training records."""
+    files = record_files(data_dir, "train")
+    dataset = pretraining_dataset(
+        files,
+        batch_size=1024,
+        max_seq_length=max_seq_length,
+        vocab_size=vocab_size,
+        seed=0,
+        shuffle=False,
+        repeat=False,
+        drop_remainder=False,
+    )
+    arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
+    with clear_read_errors(files, max_seq_length, vocab_size):
+        return BigramModel(vocab_size, arrays, never_masked)
+
+
+def table(result: dict) -> str:
+    """What was predicted of the hidden tokens, and how well."""
+    hidden, chosen, model = result["hidden"], result["chosen"], result["model"]
     shown = f"{chosen - hidden:,} of the {chosen:,} chosen tokens are shown and not counted"
-    print(f"Predicting {hidden:,} hidden tokens ({shown})")
-    width = 34
-    for name, accuracy in baselines.items():
-        print(f"  {name:{width}} {accuracy:7.1%}")
-    print(f"  {'this model':{width}} {model['masked_lm_accuracy']:7.1%}")
+    lines = [f"Predicting {hidden:,} hidden tokens ({shown})"]
+    accuracies = {**result["baselines"], "this model": model["masked_lm_accuracy"]}
+    lines += [f"  {name:{_WIDTH}} {value:7.1%}" for name, value in accuracies.items()]
     if "disc_auc" in model:
-        print("Telling replaced from original tokens (area under the ROC curve)")
-        print(f"  {'chance':{width}} {0.5:7.3f}")
-        print(f"  {'this model':{width}} {model['disc_auc']:7.3f}")
+        lines.append("Telling replaced from original tokens (area under the ROC curve)")
+        lines.append(f"  {'chance':{_WIDTH}} {0.5:7.3f}")
+        lines.append(f"  {'this model':{_WIDTH}} {model['disc_auc']:7.3f}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

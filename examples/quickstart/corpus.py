@@ -1,4 +1,7 @@
-"""The English text every machine with this project already has: the docstrings of its packages."""
+"""A corpus that every machine with this project already has: the docstrings of its packages.
+
+`--corpus_format installed_documentation` of build_pretraining_data.py reads it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _MIN_FUNCTION_WORDS = 0.15  # their share among the words of a document
 
 
 class InstalledDocumentation(Corpus):
-    """Docstrings of the modules, classes and functions of the installed packages.
+    """Docstrings of the modules, classes and functions of installed packages.
 
     The source files are parsed, never imported. One docstring is one document, reduced to its
     prose: code, doctests, tables and section headings go, a paragraph's wrapped lines are joined.
@@ -51,20 +54,25 @@ class InstalledDocumentation(Corpus):
         """Lists the packages' source files.
 
         Args:
-            path: a folder of packages; empty means those of the running environment.
-            strict: without effect: files that are not valid Python are counted, never refused,
-                as nobody can mend an installed package.
+            path: installed packages with commas between ("numpy,scipy"), or a folder of packages;
+                empty means every package of the running environment.
+            strict: without effect, as nobody can correct an installed package: files that are not
+                valid Python are counted.
         """
-        super().__init__(path or sysconfig.get_paths()["purelib"], strict=strict)
+        is_folder = os.path.isdir(path)
+        self._names = None if is_folder or not path else frozenset(path.split(","))
+        super().__init__(path if is_folder else sysconfig.get_paths()["purelib"], strict=strict)
 
     def _find_units(self) -> Iterator[Unit]:
-        if not os.path.isdir(self.path):
-            raise InputError(f"The packages must be in a folder. Received: {self.path!r}")
         by_package = collections.defaultdict(list)
-        for member in _source_files(self.path):
+        for member in _source_files(self.path, self._names):
             by_package[member.split("/")[0]].append(member)
-        if not by_package:
-            raise InputError(f"The folder must hold Python packages. Received: {self.path!r}")
+        missing = sorted((self._names or set()) - set(by_package))
+        if missing or not by_package:
+            raise InputError(
+                "The corpus should be installed packages or a folder of packages, with Python"
+                f" files. Received: {', '.join(missing) or self.path!r} without any"
+            )
         for package, members in sorted(by_package.items()):
             for start in range(0, len(members), self.files_per_unit):
                 part = tuple(members[start : start + self.files_per_unit])
@@ -78,17 +86,15 @@ class InstalledDocumentation(Corpus):
                 lines = prose_lines(docstring)
                 if not is_prose(lines):
                     problems["short_documents"] += 1
-                    continue
-                identity = tuple(lines)
-                if identity in seen:
+                elif tuple(lines) in seen:
                     problems["duplicate_documents"] += 1
-                    continue
-                seen.add(identity)
-                yield Document(f"{member}:{line}", lines)
+                else:
+                    seen.add(tuple(lines))
+                    yield Document(f"{member}:{line}", lines)
 
 
-def _source_files(root: str) -> list[str]:
-    """Lists the Python files below `root` as sorted relative names with forward slashes."""
+def _source_files(root: str, packages: frozenset[str] | None) -> list[str]:
+    """Lists the Python files of packages below `root`: sorted names with forward slashes."""
     found = []
     for folder, subfolders, files in os.walk(root):
         place = os.path.relpath(folder, root).replace(os.sep, "/")
@@ -96,7 +102,9 @@ def _source_files(root: str) -> list[str]:
         subfolders[:] = [
             name
             for name in subfolders
-            if not _SKIPPED_FOLDER.fullmatch(name) and prefix + name not in _SKIPPED_PACKAGES
+            if not _SKIPPED_FOLDER.fullmatch(name)
+            and prefix + name not in _SKIPPED_PACKAGES
+            and (prefix or packages is None or name in packages)
         ]
         found += [
             prefix + name
@@ -104,6 +112,7 @@ def _source_files(root: str) -> list[str]:
             if name.endswith(".py")
             and not name.startswith("test_")
             and not name.endswith("_test.py")
+            and (prefix or packages is None)
         ]
     return sorted(found)
 

@@ -3,37 +3,47 @@
 import numpy as np
 import pytest
 
-from analysis.guesses import BigramGuesser, hidden_weights, score_guesses
+from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, D = range(9)
 TEXT = np.array(
     [[CLS, A, B, C, SEP], [CLS, A, B, D, SEP], [CLS, A, C, D, SEP], [CLS, C, C, SEP, PAD]]
 )
-ALLOWED = np.array([0, 1, 0, 0, 0, 1, 1, 1, 1], bool)
 
 
 @pytest.fixture
-def guesser():
+def model():
     halves = [TEXT[:2], TEXT[2:]]
-    return BigramGuesser(9, [(half, (half != PAD).astype(int)) for half in halves])
+    batches = [(half, (half != PAD).astype(int)) for half in halves]
+    return BigramModel(9, batches, [PAD, CLS, SEP, MASK])
 
 
-def test_counts(guesser):
-    assert guesser.unigrams.tolist() == [0, 0, 4, 4, 0, 3, 2, 4, 2]
-    assert guesser.count(np.array([A, A, B, D]), np.array([B, C, A, SEP])).tolist() == [2, 1, 0, 2]
+def test_counts(model):
+    assert model.unigrams.tolist() == [0, 0, 4, 4, 0, 3, 2, 4, 2]
+    assert [model.after[left, right] for left, right in ((A, B), (A, C), (B, A), (D, SEP))] == [
+        2,
+        1,
+        0,
+        2,
+    ]
 
 
-def test_guesses(guesser):
-    assert guesser.from_left(A, ALLOWED) == B
-    assert guesser.from_left(MASK, ALLOWED) is None
-    assert guesser.from_left(D, ALLOWED) is None  # only [SEP] follows, which is never hidden
-    # After A came B twice and C once; before D came B once of 2 and C once of 4.
-    assert guesser.from_both(A, D, ALLOWED) == B
-    assert guesser.from_both(A, C, ALLOWED) == B
-    assert guesser.from_both(C, MASK, ALLOWED) is None
+@pytest.mark.parametrize(
+    ("left", "right", "by_left", "by_both"),
+    [
+        # After A came B twice and C once; before D came B once of 2 and C once of 4.
+        (A, D, B, B),
+        (A, C, B, B),
+        (C, MASK, C, C),  # nothing was seen before [MASK]; after C came C, D and [SEP], once each
+        (MASK, A, C, C),  # nor after it: the most frequent token
+        (D, A, C, C),  # only [SEP] follows, which is never hidden
+    ],
+)
+def test_predictions(model, left, right, by_left, by_both):
+    assert model.predict(left, right) == (C, by_left, by_both)
 
 
-def test_only_hidden_tokens_are_scored(guesser):
+def test_only_hidden_tokens_are_scored(model):
     """D is chosen and shown, in the first row unchanged, in the second replaced: neither counts."""
     batch = {
         "masked_input_ids": np.array([[CLS, A, MASK, D, SEP], [CLS, MASK, C, A, SEP]]),
@@ -42,7 +52,7 @@ def test_only_hidden_tokens_are_scored(guesser):
         "masked_lm_weights": np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]]),
     }
     assert hidden_weights(batch, MASK).tolist() == [[1, 0, 0], [1, 0, 0]]
-    scores = score_guesses(guesser, [batch], MASK, [PAD, CLS, SEP, MASK])
+    scores = baseline_accuracies(model, [batch], MASK)
     # B came most often after A; the most frequent token is C; A came most often after [CLS], but
     # between [CLS] and C, both A (3 of 4, then 1 of 3) and C (1 of 4, then 1 of 4) did.
     assert scores == pytest.approx(

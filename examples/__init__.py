@@ -1,0 +1,1 @@
+"""Complete small projects that use the commands; nothing else imports them."""
