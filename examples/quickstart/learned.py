@@ -68,12 +68,8 @@ def score_model(
 
     @plain_function
     def measure(batch):
-<<<<<<< HEAD:analysis/learned.py
         """Sums of the metrics of a batch."""
         return objective.loss(batch, objective.normalizers(batch), training=False)[1]
-=======
-        return objective.loss(batch, objective.normalizers(batch), None)[1]
->>>>>>> he:examples/quickstart/learned.py
 
     totals = {}
     for batch in batches:

@@ -10,16 +10,10 @@ import pytest
 from data.readers.base import Document
 from data.shards import is_heldout
 from errors import InputError
-<<<<<<< HEAD:tests/finetune/test_documentation_order.py
-from finetune import documentation_order
-from finetune.catalogue import load_task
-from finetune.documentation_order import Options, build_splits, make, passages, sentences
-from finetune.task_files import read_split
-=======
 from examples.quickstart import word_order
 from examples.quickstart.word_order import labelled, make, passages, sentences, split_passages
-from finetune.task import load_task, read_split
->>>>>>> he:tests/examples/test_word_order.py
+from finetune.catalogue import load_task
+from finetune.task_files import read_split
 
 SHARED = "This sentence is inherited by every entry of the package and says nothing about any."
 HELDOUT = {"heldout_fraction": 0.3, "seed": 0}
