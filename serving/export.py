@@ -82,10 +82,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
             "strip_accents": model.vocabulary.strip_accents,
             "sha256": model.vocabulary.digest,
         },
-        "signatures": {
-            name: {"about": item.about, "inputs": item.inputs, "outputs": item.outputs}
-            for name, item in asked.items()
-        },
+        "signatures": {name: item.to_json() for name, item in asked.items()},
         "task": task,
         "encoder": dataclasses.asdict(model.config),
         "source": os.path.abspath(source),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from serving.classification import classification, regression
+import importlib
+
 from serving.embeddings import embeddings
 from serving.load import PRETRAINING, ServedModel
 from serving.network import Network
-from serving.pretraining import pretraining
 from serving.signature import Signature
-from serving.spans import spans
-from serving.tagging import tagging
 
+# Kind -> "module:function", from a Network to its signatures but for `embeddings`.
 _KINDS = {
-    "classification": classification,
-    "regression": regression,
-    "tagging": tagging,
-    "span": spans,
-    PRETRAINING: pretraining,
+    "classification": "serving.classification:signatures",
+    "regression": "serving.regression:signatures",
+    "tagging": "serving.tagging:signatures",
+    "span": "serving.spans:signatures",
+    PRETRAINING: "serving.pretraining:signatures",
 }
 
 
@@ -26,4 +25,6 @@ def signatures(model: ServedModel) -> dict[str, Signature]:
     All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
     """
     network = Network(model)
-    return {**_KINDS[model.kind](network), "embeddings": embeddings(network)}
+    module, function = _KINDS[model.kind].split(":")
+    of_kind = getattr(importlib.import_module(module), function)
+    return {**of_kind(network), "embeddings": embeddings(network)}
