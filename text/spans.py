@@ -83,6 +83,7 @@ def ranked_spans(
         tf.gather_nd(predictions["end_log_probs"], chosen),
     )
     score = spans.start_log_prob + spans.end_log_prob
+    score = tf.where(tf.math.is_nan(score), score.dtype.min, score)  # or the order is undefined
     order = tf.argsort(score, direction="DESCENDING", stable=True)
     order = tf.gather(order, tf.argsort(tf.gather(spans.example, order), stable=True))
     return Spans(*(tf.gather(field, order) for field in spans))

@@ -17,6 +17,8 @@ from text.alignment import covering
 from text.layout import TextLayout
 from text.windows import SPECIAL_TOKENS, Windows, context_windows
 
+_PLACES = ("char_start", "char_end", "max_context")
+
 
 def encode_questions(
     examples: Sequence[QuestionExample],
@@ -77,9 +79,6 @@ def encode_questions(
             file=sys.stderr,
         )
     return encoded
-
-
-_PLACES = ("char_start", "char_end", "max_context")
 
 
 def _check_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:

@@ -23,14 +23,6 @@ VARIANTS = {  # thresholds near the median: some questions are answered, some ar
     "joint": (True, {"qa_na_threshold": -2.86}),
     "version 1": (False, {"max_seq_length": 64, "max_query_length": 8, "doc_stride": 50}),
     "without a classifier": (True, {"answerable_classifier": False, "qa_na_threshold": -0.377}),
-    "independent ends": (
-        True,
-        {"joint_prediction": False, "max_answer_length": 2, "qa_na_threshold": -1.12},
-    ),
-    "small beam": (
-        True,
-        {"beam_size": 5, "answerable_uses_start_logits": False, "qa_na_threshold": 0.2705},
-    ),
 }
 
 

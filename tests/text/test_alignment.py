@@ -12,7 +12,16 @@ from text.alignment import align, covering
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 EVERY = "".join(chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000)
-TEXTS = [CONTEXT, "", LONG, "   ", "ΟΔΟΣ ΟΔΟΣ. İİ", "a\u0301\u0300 e\u0301", EVERY]
+TEXTS = [
+    CONTEXT,
+    "",
+    LONG,
+    "   ",
+    "\ufeff a\ufeff",
+    "ΟΔΟΣ ΟΔΟΣ. İİ",
+    "a\u0301\u0300 e\u0301",
+    EVERY,
+]
 TEXTS.append("".join(f"a{c}b\u0301{c} " for c in EVERY[:0x3000]))
 
 
