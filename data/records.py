@@ -100,18 +100,18 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _delimited(field: int, size: int) -> bytes:
+def delimited(field: int, size: int) -> bytes:
     """Tag and length that precede `size` bytes of a length-delimited field."""
     return _varint(field << 3 | 2) + _varint(size)
 
 
 def _entry(name: str, size: int) -> tuple[bytes, int]:
     """Head of one map entry of `Features` whose packed int64 list takes `size` bytes; full size."""
-    int64_list = _delimited(1, size)  # Int64List.value
-    feature = _delimited(3, len(int64_list) + size) + int64_list  # Feature.int64_list
-    key = _delimited(1, len(name)) + name.encode()
-    body = key + _delimited(2, len(feature) + size) + feature
-    head = _delimited(1, len(body) + size) + body  # Features.feature
+    int64_list = delimited(1, size)  # Int64List.value
+    feature = delimited(3, len(int64_list) + size) + int64_list  # Feature.int64_list
+    key = delimited(1, len(name)) + name.encode()
+    body = key + delimited(2, len(feature) + size) + feature
+    head = delimited(1, len(body) + size) + body  # Features.feature
     return head, len(head) + size
 
 
@@ -123,7 +123,7 @@ def _entry_head(name: str, size: int) -> np.ndarray:
 @functools.lru_cache(maxsize=65536)
 def _example_head(input_ids_size: int, tail_size: int) -> bytes:
     head, size = _entry("input_ids", input_ids_size)
-    return _delimited(1, size + tail_size) + head  # Example.features
+    return delimited(1, size + tail_size) + head  # Example.features
 
 
 def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, int]:

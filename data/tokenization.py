@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -37,6 +38,8 @@ _CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many 
 # for nothing: they become one that is no token.
 _FIRST_MARK, _MARKS, _NO_MARK = 0xF0000, r"[\x{F0000}-\x{FFFFD}]", "\ue000"
 
+T = TypeVar("T")
+
 
 def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> tf.Tensor:
     """Cleans text, and lower-cases it and removes its accents where asked to.
@@ -69,15 +72,15 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     return lines
 
 
-def _batches(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+def batches(lines: Sequence[T], characters: Callable[[T], int] = len) -> Iterator[Sequence[T]]:
     """Parts of `lines`, of lines and characters in bounds; a line is never divided."""
     start = size = 0
     for index, line in enumerate(lines):
-        size += len(line)
+        size += characters(line)
         full = size > _CHARACTERS_PER_BATCH and index > start
         if full or index - start == _LINES_PER_BATCH:
             yield lines[start:index]
-            start, size = index, len(line)
+            start, size = index, characters(line)
     if start < len(lines):
         yield lines[start:]
 
@@ -117,7 +120,7 @@ class Tokenizer:
         """
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
-        for part in _batches(lines):
+        for part in batches(lines):
             ragged = self.tokenize_ragged(tf.constant(part, tf.string))
             ids.append(ragged.values.numpy())
             lengths.append(np.diff(ragged.row_splits.numpy()))
@@ -155,7 +158,8 @@ class Tokenizer:
         """Tokenizes string [B] that went through `normalize` already; also inside a graph.
 
         Returns:
-            (ids int32, starts int64, ends int64), [B, None] each; see `tokenize_with_offsets`.
+            (ids int32, starts int64, ends int64), [B, None] each. Starts and ends count bytes of
+            the line in UTF-8; the end is exclusive.
 
         Raises:
             InputError: the vocabulary has added tokens.
@@ -170,26 +174,3 @@ class Tokenizer:
             do_lower_case=self.vocabulary.do_lower_case,
             strip_accents=self.vocabulary.strip_accents,
         )
-
-    def tokenize_with_offsets(
-        self, normalized: Sequence[str]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Tokenizes lines that went through `normalize` already, and says where each piece stands.
-
-        Args:
-            normalized: the text, any number of lines.
-
-        Returns:
-            (ids int32 [total], starts int64 [total], ends int64 [total], row_splits int64
-            [len(normalized) + 1]). `starts` and `ends` count bytes of the line in UTF-8; the end is
-            exclusive.
-        """
-        columns = [[np.zeros(0, dtype)] for dtype in (np.int32, np.int64, np.int64)]
-        lengths = [np.zeros(1, np.int64)]
-        for part in _batches(normalized):
-            ragged = self.tokenize_ragged_with_offsets(tf.constant(part, tf.string))
-            for column, values in zip(columns, ragged):
-                column.append(values.values.numpy())
-            lengths.append(np.diff(ragged[0].row_splits.numpy()))
-        ids, starts, ends = (np.concatenate(column) for column in columns)
-        return ids, starts, ends, np.cumsum(np.concatenate(lengths))

@@ -1,22 +1,27 @@
-"""Texts and pairs of texts to labels or scores."""
+"""Texts and pairs of texts to labels."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from serving.network import Network, token_ids
 from serving.signature import TEXT, TRUNCATED, Signature, Tensors
+from serving.tensors import Tensor
 
-_PAIR_TRUNCATED = TRUNCATED.replace("the text was", "the texts were").replace("so was", "so were")
+PAIR_TRUNCATED = Tensor(
+    "bool", ("B",), "whether the texts were too long for one row, and so were cut"
+)
 
 
-def classification(network: Network) -> dict[str, Signature]:
+def signatures(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a classification task."""
     labels = network.model.task.labels
     outputs = {
-        "label": "string [B], the most probable label",
-        "scores": "float32 [B, L], logits of the labels: " + ", ".join(labels),
-        "probabilities": "float32 [B, L], their softmax",
+        "label": Tensor("string", ("B",), "the most probable label"),
+        "scores": Tensor("float32", ("B", "L"), f"logits of the labels: {', '.join(labels)}"),
+        "probabilities": Tensor("float32", ("B", "L"), "their softmax"),
     }
     names = tf.constant(labels)
 
@@ -28,48 +33,40 @@ def classification(network: Network) -> dict[str, Signature]:
             "probabilities": tf.nn.softmax(logits),
         }
 
-    return _signatures(network, "to its label", answer, outputs)
+    return text_signatures(network, "to its label", answer, outputs)
 
 
-def regression(network: Network) -> dict[str, Signature]:
-    """`serving_default` and `token_ids` of a regression task."""
-    low, high = network.model.task.label_range
-    unit = f"in the unit of the labels, which lie from {low:g} to {high:g}; it may lie outside"
-    outputs = {"score": f"float32 [B], {unit}"}
+def text_signatures(
+    network: Network,
+    what: str,
+    answer: Callable[[Tensors], Tensors],
+    outputs: dict[str, Tensor],
+) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a task of texts, or of pairs of them.
 
-    def answer(predictions: Tensors) -> Tensors:
-        share = tf.cast(predictions["score"], tf.float64)
-        return {"score": tf.cast(low + (high - low) * share, tf.float32)}
+    Args:
+        network: the network.
+        what: becomes of a text.
+        answer: from what the head predicts to the outputs.
+        outputs: their descriptions.
+    """
+    pairs = "text_b" in network.model.task.columns
+    lay_out = network.layout.pair if pairs else network.layout.single
 
-    return _signatures(network, "to its score", answer, outputs)
-
-
-def _signatures(network: Network, what: str, answer, outputs: dict[str, str]):
-    task = network.model.task
-
-    def of_text(text):
-        return of_rows(network.layout.single(text))
-
-    def of_pair(text, text_pair):
-        return of_rows(network.layout.pair(text, text_pair))
-
-    def of_rows(rows):
-        predictions = network.predict(rows.features, network.lengths(rows.features))
-        return {**answer(predictions), "truncated": rows.truncated}
+    def of_texts(*texts):
+        sequences = lay_out(*texts)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        predictions = network.predict(features, network.lengths(features))
+        return {**answer(predictions), "truncated": sequences.truncated}
 
     def of_ids(features):
         return answer(network.predict(features))
 
-    if "text_b" in task.columns:
-        default = Signature(
-            f"a pair of texts {what}",
-            of_pair,
-            {"text": TEXT, "text_pair": TEXT},
-            {**outputs, "truncated": _PAIR_TRUNCATED},
-        )
-    else:
-        default = Signature(
-            f"a text {what}", of_text, {"text": TEXT}, {**outputs, "truncated": TRUNCATED}
-        )
+    default = Signature(
+        f"a {'pair of texts' if pairs else 'text'} {what}",
+        of_texts,
+        {"text": TEXT, "text_pair": TEXT} if pairs else {"text": TEXT},
+        {**outputs, "truncated": PAIR_TRUNCATED if pairs else TRUNCATED},
+    )
     raw = token_ids(network, f"a row of token ids {what}", of_ids, outputs)
     return {"serving_default": default, "token_ids": raw}

@@ -10,9 +10,10 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 from errors import InputError, reason
+from finetune import kinds
 from serving.description import inputs_of, read_description
 from serving.records import WORD_LIST, Record
-from serving.signature import described
+from serving.tensors import tensors_of
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # how long a row is on an axis
@@ -36,7 +37,11 @@ class Client:
     def __init__(self, folder: str, signature: str = "serving_default"):
         self.description = read_description(folder)
         self.inputs = inputs_of(self.description, signature)
-        self._outputs = self.description["signatures"][signature]["outputs"]
+        self._outputs = tensors_of(self.description["signatures"][signature], "outputs")
+        kind, self._answer_row = self.description["kind"], None
+        # Of a kind that is registered elsewhere, the outputs are written as they are.
+        if signature in ("serving_default", WORD_LIST) and kind in kinds.names():
+            self._answer_row = kinds.get(kind).answer_row
         try:
             self._model = tf.saved_model.load(folder)
         except (OSError, tf.errors.OpError) as error:
@@ -80,22 +85,13 @@ class Client:
     def _row(self, values: dict[str, np.ndarray]) -> dict[str, Any]:
         """The outputs of one record, in the form of finetune/predictions.py where it has one."""
         found = {
-            name: _plain(_without_padding(value, described(self._outputs[name])[1][1:], values))
+            name: _plain(_without_padding(value, self._outputs[name].axes[1:], values))
             for name, value in values.items()
             if name not in _LEFT_OUT
         }
-        if "label" in found:
-            shares = dict(zip(self.description["labels"], found["probabilities"]))
-            row = {"prediction": found["label"], "probabilities": shares}
-        elif "tags" in found:
-            row = {"words": found["words"], "prediction": found["tags"]}
-        elif "answer" in found:
-            places = {name: found[name] for name in ("start", "end", "score", "null_score")}
-            row = {"prediction": found["answer"], **places}
-        elif "score" in found:
-            row = {"prediction": found["score"]}
-        else:
-            row = found
+        row = found
+        if self._answer_row is not None:
+            row = self._answer_row(found, self.description["labels"])
         return {**row, "truncated": found["truncated"]}
 
 

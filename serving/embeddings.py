@@ -7,11 +7,12 @@ import tensorflow as tf
 from serving.network import Network
 from serving.parts import InParts
 from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
+from serving.tensors import Tensor
 
 TOKEN_VECTORS = {
-    "pooled": "float32 [B, D], the hidden state of [CLS]",
-    "mean": "float32 [B, D], the mean of `tokens`, [CLS] and [SEP] among them",
-    "tokens": "float32 [B, S, D], the last layer's hidden states; 0 at padding",
+    "pooled": Tensor("float32", ("B", "D"), "the hidden state of [CLS]"),
+    "mean": Tensor("float32", ("B", "D"), "the mean of `tokens`, [CLS] and [SEP] among them"),
+    "tokens": Tensor("float32", ("B", "S", "D"), "the last layer's hidden states; 0 at padding"),
 }
 
 
@@ -21,13 +22,12 @@ def embeddings(network: Network) -> Signature:
     vectors_of = InParts(lambda part: vectors(network, part))
 
     def function(text):
-        rows = network.layout.single(text)
-        S = tf.shape(rows.features["input_ids"])[1]
+        sequences = network.layout.single(text)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        S = tf.shape(features["input_ids"])[1]
         return {
-            **vectors_of(rows.features, network.lengths(rows.features), {"tokens": S}),
-            "pieces": network.layout.pieces(rows),
-            "num_pieces": rows.lengths,
-            "truncated": rows.truncated,
+            **vectors_of(features, network.lengths(features), {"tokens": S}),
+            **network.pieces(sequences, features),
         }
 
     outputs = {**TOKEN_VECTORS, "pieces": PIECES, "num_pieces": NUM_PIECES, "truncated": TRUNCATED}

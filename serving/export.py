@@ -79,10 +79,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
             "strip_accents": model.vocabulary.strip_accents,
             "sha256": model.vocabulary.digest,
         },
-        "signatures": {
-            name: {"about": item.about, "inputs": item.inputs, "outputs": item.outputs}
-            for name, item in asked.items()
-        },
+        "signatures": {name: item.to_json() for name, item in asked.items()},
         "task": task,
         "encoder": model.config.to_json(),
         "source": os.path.abspath(source),

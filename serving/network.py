@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from data.tokenization import Tokenizer
 from model import Backbone, EncoderOutput
 from serving.load import ServedModel
 from serving.parts import FEATURES, InParts
-from serving.signature import Signature, Tensors, described
-from serving.text import TextLayout
+from serving.signature import Signature, Tensors
+from serving.tensors import Tensor
+from text.layout import Sequences, TextLayout
 from training.tracing import plain_function
 
 
@@ -32,15 +34,43 @@ class Network:
 
     Attributes:
         model: what is served.
-        layout: how texts become rows.
+        layout: how texts become sequences.
     """
 
     def __init__(self, model: ServedModel):
         self.model = model
-        self.layout = TextLayout(
-            model.vocabulary, model.max_seq_length, padding=model.visible_padding
-        )
+        self.layout = TextLayout(Tokenizer(model.vocabulary), model.max_seq_length)
+        self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
         self._encode = encoder_in_graph(model.encoder)
+
+    def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
+        """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
+
+        S is the longest sequence and what padding shows in outputs; at least 1 even where there
+        are no sequences.
+        """
+        lengths = ids.row_lengths()
+        longest = tf.reduce_max(tf.concat([tf.ones([1], tf.int64), lengths], 0))
+        S = tf.minimum(longest + self.model.visible_padding, self.model.max_seq_length)
+        shape = tf.stack([ids.nrows(), S])
+        return {
+            "input_ids": ids.to_tensor(shape=shape),
+            "input_mask": tf.sequence_mask(lengths, S, tf.int32),
+            "segment_ids": segment_ids.to_tensor(shape=shape),
+        }
+
+    def pieces(self, sequences: Sequences, features: Tensors) -> Tensors:
+        """The outputs `pieces`, `num_pieces` and `truncated` of sequences and their features."""
+        names = self.piece_names(features["input_ids"])
+        return {
+            "pieces": tf.where(features["input_mask"] > 0, names, ""),
+            "num_pieces": tf.cast(sequences.ids.row_lengths(), tf.int32),
+            "truncated": sequences.truncated,
+        }
+
+    def piece_names(self, ids: tf.Tensor) -> tf.Tensor:
+        """The word pieces of ids of any shape."""
+        return tf.gather(self._pieces, ids)
 
     def encode(self, features: Tensors) -> EncoderOutput:
         """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
@@ -50,13 +80,13 @@ class Network:
         """How many tokens of each sequence its answer depends on.
 
         Args:
-            features: int32 [B, S] each, as the layout made them.
+            features: int32 [B, S] each, of `self.features`.
 
         Returns:
             int32 [B].
         """
         S = tf.shape(features["input_ids"])[1]
-        return tf.minimum(tf.reduce_sum(features["input_mask"], 1) + self.layout.padding, S)
+        return tf.minimum(tf.reduce_sum(features["input_mask"], 1) + self.model.visible_padding, S)
 
     @functools.cached_property
     def predict(self) -> InParts:
@@ -66,7 +96,7 @@ class Network:
 
 
 def token_ids(
-    network: Network, about: str, answer: Callable[[Tensors], Tensors], outputs: dict[str, str]
+    network: Network, about: str, answer: Callable[[Tensors], Tensors], outputs: dict[str, Tensor]
 ) -> Signature:
     """The signature for those who tokenise themselves.
 
@@ -90,16 +120,16 @@ def token_ids(
         features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
         answers = answer(features)
         return {
-            name: value[:, :S] if described(outputs[name])[1][1:2] == ["S"] else value
+            name: value[:, :S] if outputs[name].axes[1:2] == ("S",) else value
             for name, value in answers.items()
         }
 
-    ids = "int32 [B, S]"
-    inputs = {
-        "input_ids": f"{ids}, word pieces by their lines in vocab.txt from 0",
-        "input_mask": f"{ids}, 1 for tokens, 0 for padding",
-        "segment_ids": f"{ids}, 0, and 1 for the second text and its [SEP]",
-    }
+    meanings = (
+        "word pieces by their lines in vocab.txt from 0",
+        "1 for tokens, 0 for padding",
+        "0, and 1 for the second text and its [SEP]",
+    )
+    inputs = {name: Tensor("int32", ("B", "S"), about) for name, about in zip(FEATURES, meanings)}
     return Signature(about, function, inputs, outputs)
 
 

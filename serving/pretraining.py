@@ -8,20 +8,22 @@ from serving.embeddings import TOKEN_VECTORS, embeddings, vectors
 from serving.network import Network, encoder_in_graph, token_ids
 from serving.parts import TOKENS_PER_PART, InParts
 from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
-from serving.text import take, valid_utf8
+from serving.tensors import Tensor
+from text.ragged import take
 
 MASK = "[MASK]"
 NUM_CANDIDATES = 10
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 
 
-def pretraining(network: Network) -> dict[str, Signature]:
+def signatures(network: Network) -> dict[str, Signature]:
     """The signatures that the model has the heads for; `serving_default` is `embeddings`."""
     found = {"serving_default": embeddings(network)}
     outputs, replaced = dict(TOKEN_VECTORS), network.model.discriminator_head is not None
     if replaced:
         found["replaced_tokens"] = replaced_tokens(network)
-        outputs["replaced"] = "float32 [B, S], the probability that a token was replaced"
+        about = "the probability that a token was replaced"
+        outputs["replaced"] = Tensor("float32", ("B", "S"), about)
     if network.model.masked_lm is not None:
         found["masked_tokens"] = masked_tokens(network)
 
@@ -43,20 +45,16 @@ def replaced_tokens(network: Network) -> Signature:
     probabilities_of = InParts(lambda part: {"shares": _probabilities(network, part)})
 
     def function(text):
-        rows = network.layout.single(text)
-        mask = tf.cast(rows.features["input_mask"], tf.float32)  # [B, S]
-        lengths, widths = network.lengths(rows.features), {"shares": tf.shape(mask)[1]}
-        probabilities = probabilities_of(rows.features, lengths, widths)["shares"]
-        return {
-            "pieces": network.layout.pieces(rows),
-            "probabilities": probabilities * mask,
-            "num_pieces": rows.lengths,
-            "truncated": rows.truncated,
-        }
+        sequences = network.layout.single(text)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        mask = tf.cast(features["input_mask"], tf.float32)  # [B, S]
+        lengths, widths = network.lengths(features), {"shares": tf.shape(mask)[1]}
+        probabilities = probabilities_of(features, lengths, widths)["shares"]
+        return {"probabilities": probabilities * mask, **network.pieces(sequences, features)}
 
     outputs = {
         "pieces": PIECES,
-        "probabilities": "float32 [B, S], that the piece was replaced; 0 at padding",
+        "probabilities": Tensor("float32", ("B", "S"), "that the piece was replaced; 0 at padding"),
         "num_pieces": NUM_PIECES,
         "truncated": TRUNCATED,
     }
@@ -92,33 +90,37 @@ def masked_tokens(network: Network) -> Signature:
     in_parts = InParts(candidates_of, min(TOKENS_PER_PART, _LOGITS_PER_PART // V))
 
     def function(text):
-        rows = layout.single_row(masked_pieces(text))
-        masks = places(rows.features["input_ids"]).row_lengths()
+        sequences = layout.single_ids(masked_pieces(text))
+        features = network.features(sequences.ids, sequences.segment_ids)
+        masks = places(features["input_ids"]).row_lengths()
         M = tf.reduce_max(tf.concat([[0], tf.cast(masks, tf.int32)], 0))
         widths = {"shares": M, "candidates": M}
-        found = in_parts(rows.features, network.lengths(rows.features), widths)
+        found = in_parts(features, network.lengths(features), widths)
         is_mask = tf.sequence_mask(masks, M)[..., None]  # [B, M, 1]
         return {
-            "candidates": tf.where(is_mask, layout.piece_names(found["candidates"]), ""),
+            "candidates": tf.where(is_mask, network.piece_names(found["candidates"]), ""),
             "probabilities": tf.where(is_mask, found["shares"], 0.0),
             "num_masks": tf.cast(masks, tf.int32),
-            "truncated": rows.truncated,
+            "truncated": sequences.truncated,
         }
 
     def masked_pieces(text):
         """Word pieces of texts, int32 [B, (n)], in which [MASK] is a piece of its own."""
-        parts = tf.strings.split(valid_utf8(text), MASK)  # [B, (parts)], one more than masks
+        parts = tf.strings.split(text, MASK)  # [B, (parts)], one more than masks
         pieces = layout.tokenizer.tokenize_ragged(parts.values)
         mask = tf.fill([pieces.nrows(), 1], mask_id)
         joined = parts.with_values(tf.concat([pieces, mask], 1)).merge_dims(1, 2)
         return take(joined, joined.row_lengths() - 1)
 
     outputs = {
-        "candidates": f"string [B, M, K], the {K} most probable pieces for each {MASK}, best first;"
-        ' "" after the last mask',
-        "probabilities": "float32 [B, M, K], theirs",
-        "num_masks": f"int32 [B], how many {MASK} there are",
-        "truncated": TRUNCATED + "; what was cut off may have held masks",
+        "candidates": Tensor(
+            "string",
+            ("B", "M", "K"),
+            f'the {K} most probable pieces for each {MASK}, best first; "" after the last mask',
+        ),
+        "probabilities": Tensor("float32", ("B", "M", "K"), "theirs"),
+        "num_masks": Tensor("int32", ("B",), f"how many {MASK} there are"),
+        "truncated": TRUNCATED.but("; what was cut off may have held masks"),
     }
     about = f"what may stand in the places of a text that are marked {MASK}"
-    return Signature(about, function, {"text": f"{TEXT}, with {MASK} in it"}, outputs)
+    return Signature(about, function, {"text": TEXT.but(f", with {MASK} in it")}, outputs)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
+from serving.tensors import Tensor
 from training.tracing import plain_function
 
 Tensors = dict[str, tf.Tensor]
 
-# How inputs and outputs of several signatures are described: dtype, shape, meaning. Axis letters: B
-# batch, S tokens, D hidden, L labels, W words, M masked places, K candidates or beam.
-TEXT = "string [B], UTF-8; bytes that are not are left out"
-TRUNCATED = "bool [B], whether the text was too long for one row, and so was cut"
-PIECES = 'string [B, S], word pieces with [CLS] and [SEP]; "" after the last'
-NUM_PIECES = "int32 [B], the number of `pieces`"
-
-_DESCRIPTION = re.compile(r"(\w+) \[([A-Z](?:, [A-Z])*)\], ")
+# Inputs and outputs of several signatures.
+TEXT = Tensor("string", ("B",), "UTF-8; bytes that are not are left out")
+TRUNCATED = Tensor("bool", ("B",), "whether the text was too long for one row, and so was cut")
+PIECES = Tensor("string", ("B", "S"), 'word pieces with [CLS] and [SEP]; "" after the last')
+NUM_PIECES = Tensor("int32", ("B",), "the number of `pieces`")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +26,29 @@ class Signature:
 
     Attributes:
         about: what it does, in one line.
-        function: from the inputs, by position, to the outputs by name. Every output has the batch
-            as its first axis, as rows of TensorFlow Serving's REST interface need it.
-        inputs: name -> description, such as `TEXT`.
-        outputs: name -> description.
+        function: from the inputs, by position, to the outputs by name. Strings reach it as valid
+            UTF-8. Every output has the batch as its first axis, as TensorFlow Serving's REST
+            interface needs it.
+        inputs: by name.
+        outputs: by name.
     """
 
     about: str
     function: Callable[..., Tensors]
-    inputs: dict[str, str]
-    outputs: dict[str, str]
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+
+    def to_json(self) -> dict[str, Any]:
+        """The description: in the form that people read, and again under `tensors` by fields."""
+        sides = {"inputs": self.inputs, "outputs": self.outputs}
+
+        def described(form: Callable[[Tensor], Any]) -> dict[str, dict[str, Any]]:
+            return {
+                side: {name: form(tensor) for name, tensor in tensors.items()}
+                for side, tensors in sides.items()
+            }
+
+        return {"about": self.about, **described(str), "tensors": described(Tensor.to_json)}
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """The graph for any batch size and lengths.
@@ -45,19 +56,16 @@ class Signature:
         Raises:
             ValueError: the outputs are not as described.
         """
-        specs = []
-        for name, description in self.inputs.items():
-            dtype, axes = described(description)
-            specs.append(tf.TensorSpec([None] * len(axes), dtype, name))
+        specs = [
+            tf.TensorSpec([None] * len(item.axes), item.dtype, name)
+            for name, item in self.inputs.items()
+        ]
         traced = plain_function(self._checked, input_signature=specs).get_concrete_function()
         found = {
             name: (value.dtype.name, value.shape.rank)
             for name, value in traced.structured_outputs.items()
         }
-        expected = {}
-        for name, description in self.outputs.items():
-            dtype, axes = described(description)
-            expected[name] = (dtype, len(axes))
+        expected = {name: (item.dtype, len(item.axes)) for name, item in self.outputs.items()}
         if found != expected:
             raise ValueError(f"outputs should be {expected}. Received: {found}")
         return traced
@@ -65,17 +73,27 @@ class Signature:
     def _checked(self, *inputs: tf.Tensor) -> Tensors:
         """The function, of inputs that are rejected by name for their rank or for their batch."""
         inputs = [
-            _of_declared_rank(value, name, described(description)[1])
-            for value, (name, description) in zip(inputs, self.inputs.items())
+            _of_declared_rank(value, name, item.axes)
+            for value, (name, item) in zip(inputs, self.inputs.items())
         ]
         rows = [tf.shape(value)[0] for value in inputs]
         expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
         same = [tf.debugging.assert_equal(count, rows[0], expected) for count in rows[1:]]
         with tf.control_dependencies(same):
-            return self.function(*(tf.identity(value) for value in inputs))
+            return self.function(
+                *(valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in inputs)
+            )
 
 
-def _of_declared_rank(value: tf.Tensor, name: str, axes: list[str]) -> tf.Tensor:
+def valid_utf8(text: tf.Tensor) -> tf.Tensor:
+    """The text with U+FFFD in place of bytes that are not UTF-8, as Python's "replace" has it.
+
+    The ops that follow are undefined on such bytes. U+FFFD is removed before tokenisation.
+    """
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
+def _of_declared_rank(value: tf.Tensor, name: str, axes: tuple[str, ...]) -> tf.Tensor:
     """An input of the rank that its signature declares; a scalar is a batch of one text.
 
     Nothing between a request and the graph compares ranks, and the tokenizer's kernel reads past
@@ -96,9 +114,3 @@ def _of_declared_rank(value: tf.Tensor, name: str, axes: list[str]) -> tf.Tensor
         value = tf.reshape(value, tf.concat([missing, shape], 0))
     value.set_shape([None] * len(axes))
     return value
-
-
-def described(description: str) -> tuple[str, list[str]]:
-    """The dtype and the axis letters that a description begins with."""
-    dtype, axes = _DESCRIPTION.match(description).groups()
-    return dtype, axes.split(", ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serving.embeddings import embeddings
 from serving.load import ServedModel
 from serving.network import Network
-from serving.pretraining import pretraining
+from serving.pretraining import signatures as pretraining
 from serving.signature import Signature
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from data.records import delimited
 from data.vocabulary import Vocabulary
 from serving.parts import FEATURES
-from serving.signature import Signature, described
+from serving.signature import Signature
 
 WARMUP_FILE = "tf_serving_warmup_requests"  # in assets.extra
 _TEXT = "A short text with a [MASK] in it."
@@ -33,10 +34,9 @@ def _inputs(signature: Signature, vocabulary: Vocabulary) -> dict[str, tf.Tensor
     """A batch of one: a text, its words, or no more than [CLS] [SEP]."""
     ids = ([[vocabulary.cls_id, vocabulary.sep_id]], [[1, 1]], [[0, 0]])
     found = {name: tf.constant(value, tf.int32) for name, value in zip(FEATURES, ids)}
-    for name, description in signature.inputs.items():
+    for name, item in signature.inputs.items():
         if name not in found:
-            _, axes = described(description)
-            found[name] = tf.constant([_TEXT] if len(axes) == 1 else [_TEXT.split()])
+            found[name] = tf.constant([_TEXT] if len(item.axes) == 1 else [_TEXT.split()])
     return {name: found[name] for name in signature.inputs}
 
 
@@ -50,9 +50,4 @@ def _message(signature: str, inputs: dict[str, tf.Tensor]) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field of a protocol buffer that has a length: its key, its length, its content."""
-    length, size = b"", len(content)
-    while size >= 0x80:
-        length += bytes([size & 0x7F | 0x80])
-        size >>= 7
-    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+    return delimited(number, len(content)) + content

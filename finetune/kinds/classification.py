@@ -37,7 +37,7 @@ class Classification(TextKind):
         "matthews_corrcoef": metrics.matthews_corrcoef,
     }
     default_metrics = ("accuracy",)
-    signatures = staticmethod(lazily("serving.classification:classification"))
+    signatures = staticmethod(lazily("serving.classification:signatures"))
 
     def check(self, task: Task) -> None:
         """See Kind.check: one label is none."""

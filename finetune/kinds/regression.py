@@ -36,7 +36,7 @@ class Regression(TextKind):
     name = "regression"
     metrics: ClassVar = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     default_metrics = ("spearman", "pearson")
-    signatures = staticmethod(lazily("serving.classification:regression"))
+    signatures = staticmethod(lazily("serving.regression:signatures"))
 
     def label(self, source: Source, where: str, value: Any) -> float | None:
         """See TextKind.label."""

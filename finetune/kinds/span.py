@@ -37,7 +37,7 @@ class Span(Kind):
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
     shortened = "divided into windows that overlap"
-    signatures = staticmethod(lazily("serving.spans:spans"))
+    signatures = staticmethod(lazily("serving.spans:signatures"))
 
     def check_columns(self, task: Task, split: str) -> None:
         """Files of SQuAD say what their fields are."""

@@ -52,7 +52,7 @@ class Tagging(Kind):
     default_metrics = ("token_accuracy",)
     shortened = "divided between words"
     token_outputs = ("tags",)
-    signatures = staticmethod(lazily("serving.tagging:tagging"))
+    signatures = staticmethod(lazily("serving.tagging:signatures"))
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
         """See Kind.needed_columns: CoNLL-U says where the words are."""

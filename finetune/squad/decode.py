@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from finetune.encoded import Encoded
 from finetune.squad.examples import QuestionExample
+from text.spans import best_answers, ranked_spans
+from text.windows import Places
+
+_EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 
 
 class Span(NamedTuple):
@@ -51,29 +56,13 @@ class SpanAnswer(NamedTuple):
     nbest: tuple[Span, ...]
 
 
-class _Candidates(NamedTuple):
-    """Possible spans, sorted by question and falling score; each field [candidates]."""
-
-    example: np.ndarray
-    char_start: np.ndarray
-    char_end: np.ndarray
-    start_log_prob: np.ndarray
-    end_log_prob: np.ndarray
-
-
 def decode_answers(
     examples: Sequence[QuestionExample],
     encoded: Encoded,
     predictions: dict[str, np.ndarray],
     hparams: Any,
 ) -> list[SpanAnswer]:
-    """Chooses every question's answer among the spans of all its windows.
-
-    A span begins at a token that its window shows best (`max_context`), ends in the context, not
-    before its beginning, and has at most `max_answer_length` tokens. Scores of different windows
-    are compared as they are.
-
-    Source: `write_predictions` in finetune/qa/qa_metrics.py of ELECTRA.
+    """Chooses every question's answer among the spans of all its windows, see `text.spans`.
 
     Args:
         examples: the questions.
@@ -87,58 +76,57 @@ def decode_answers(
         One answer per question. `null_score` is the least `answerable_logit` of the question's
         windows, less the best answer's score if there is no answerability classifier.
     """
-    candidates = _possible_spans(encoded, predictions, hparams.max_answer_length)
-    bounds = np.searchsorted(candidates.example, np.arange(len(examples) + 1))
-    nulls = np.full(len(examples), np.inf)
-    np.minimum.at(nulls, encoded.rows["example"], predictions["answerable_logit"])
-    answers = []
-    for index, example in enumerate(examples):
-        own = _Candidates(*(field[bounds[index] : bounds[index + 1]] for field in candidates))
-        nbest = _distinct(example.context, own, hparams.n_best_size)
-        best = nbest[0] if nbest else Span("", 0, 0, 0.0, 0.0, 1.0)
-        score = best.start_log_prob + best.end_log_prob
-        null = float(nulls[index]) - (0.0 if hparams.answerable_classifier else score)
-        answers.append(SpanAnswer(best.text, best.start, best.end, score, null, nbest))
+    answers: list[SpanAnswer] = []
+    with tf.device("CPU:0"):
+        for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
+            chunk = range(start, min(start + _EXAMPLES_PER_CHUNK, len(examples)))
+            answers += _decode_chunk(examples, encoded, predictions, hparams, chunk)
     return answers
 
 
-def _possible_spans(
-    encoded: Encoded, predictions: dict[str, np.ndarray], max_answer_length: int
-) -> _Candidates:
-    first, last = predictions["start_index"][:, :, None], predictions["end_index"]  # [n, K, K]
-    offsets, lengths = encoded.row_splits[:-1, None, None], encoded.lengths[:, None, None]
-    in_context = encoded.tokens["char_end"] > encoded.tokens["char_start"]  # [total]
+def _decode_chunk(
+    examples: Sequence[QuestionExample],
+    encoded: Encoded,
+    predictions: dict[str, np.ndarray],
+    hparams: Any,
+    chunk: range,
+) -> Iterator[SpanAnswer]:
+    """The answers of some consecutive questions."""
+    rows = slice(*np.searchsorted(encoded.rows["example"], (chunk.start, chunk.stop)))
+    splits = encoded.row_splits[rows.start : rows.stop + 1]
 
-    def token(index: np.ndarray) -> np.ndarray:
-        """Of an index within a row, the one within `encoded`; padding counts as the last [SEP]."""
-        return offsets + np.minimum(index, lengths - 1)
+    def column(name: str) -> tf.RaggedTensor:
+        values = encoded.tokens[name][splits[0] : splits[-1]]
+        return tf.RaggedTensor.from_row_splits(values, splits - splits[0])
 
-    possible = (last >= first) & (last - first < max_answer_length)
-    possible &= in_context[token(last)]
-    possible &= encoded.tokens["max_context"][token(first)] == 1
-    row, i, j = np.nonzero(possible)
-    start_log_prob = predictions["start_log_probs"][row, i]
-    end_log_prob = predictions["end_log_probs"][row, i, j]
-    example = encoded.rows["example"][row]
-    order = np.lexsort((-(start_log_prob + end_log_prob), example))
-    fields = (
-        example,
-        encoded.tokens["char_start"][encoded.row_splits[row] + first[row, i, 0]],
-        encoded.tokens["char_end"][encoded.row_splits[row] + last[row, i, j]],
-        start_log_prob,
-        end_log_prob,
+    example = tf.constant(encoded.rows["example"][rows] - chunk.start, tf.int64)
+    places = Places(example, column("char_start"), column("char_end"), column("max_context"))
+    predicted = {name: tf.constant(values[rows]) for name, values in predictions.items()}
+    spans = ranked_spans(places, predicted, hparams.max_answer_length)
+    best = best_answers(
+        spans,
+        places,
+        predicted["answerable_logit"],
+        len(chunk),
+        answerable_classifier=hparams.answerable_classifier,
     )
-    return _Candidates(*(field[order] for field in fields))
+    bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
+    columns = [field.numpy().tolist() for field in spans[1:]]
+    best = zip(*(field.numpy().tolist() for field in best[1:]))
+    for index, (start, end, score, null_score) in enumerate(best):
+        context = examples[chunk[index]].context
+        own = (column[bounds[index] : bounds[index + 1]] for column in columns)
+        nbest = _distinct(context, zip(*own), hparams.n_best_size)
+        yield SpanAnswer(context[start:end], start, end, score, null_score, nbest)
 
 
-def _distinct(context: str, candidates: _Candidates, n_best_size: int) -> tuple[Span, ...]:
+def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[Span, ...]:
     """The first `n_best_size` spans of different text, with their probabilities."""
     chosen: dict[str, tuple] = {}
-    for _, start, end, start_log_prob, end_log_prob in zip(*candidates):
+    for start, end, start_log_prob, end_log_prob in spans:
         if len(chosen) == n_best_size:
             break
-        span = (int(start), int(end), float(start_log_prob), float(end_log_prob))
-        chosen.setdefault(context[start:end], span)
+        chosen.setdefault(context[start:end], (start, end, start_log_prob, end_log_prob))
     scores = np.array([span[2] + span[3] for span in chosen.values()])
     weights = np.exp(scores - scores.max(initial=-np.inf)) if chosen else scores
     probabilities = (weights / weights.sum()).tolist() if chosen else []

@@ -123,7 +123,7 @@ def test_very_long_words_are_cut_not_lost():
     assert np.flatnonzero(ids == vocabulary.unk_id).tolist() == [3401, 3402]
     normalized = [line.decode() for line in tokenizer.normalize(tf.constant(lines)).numpy()]
     for others in (
-        tokenizer.tokenize_with_offsets(normalized)[0],  # of question answering
+        tokenizer.tokenize_ragged_with_offsets(tf.constant(normalized))[0].values,
         tf.function(tokenizer.tokenize_ragged)(tf.constant(lines)).values,  # of SavedModels
     ):
         np.testing.assert_array_equal(others, ids)

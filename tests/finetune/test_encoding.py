@@ -1,8 +1,11 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
+import functools
+
 import numpy as np
 import pytest
 
+from data import tokenization
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
@@ -10,7 +13,10 @@ from finetune.encoding import encode_tags, encode_texts
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample, both_orders
+from finetune.squad.examples import read_squad
+from finetune.squad.features import encode_questions
 from tests.finetune.kinds_support import task_of
+from tests.finetune.squad_support import small_file, vocabulary
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -173,6 +179,32 @@ def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
         assert column(encoded, "input_ids", i)[1:-1] == ids
         assert column(encoded, "tags", i)[1:-1] == tags
         assert column(encoded, "tag_weight", i)[1:-1] == [float(tag > 0) for tag in tags]
+
+
+@pytest.mark.parametrize("kind", ["texts", "tags", "questions"])
+def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
+    """Encoded a few examples at once, the result is the same."""
+    if kind == "texts":
+        examples = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
+        call = functools.partial(encode_texts, examples, task_of("classification"))
+    elif kind == "tags":
+        examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
+        call = functools.partial(encode_tags, examples, task_of("tagging"))
+    else:
+        examples = read_squad(small_file(tmp_path / "dev.json"), training=True)
+        lengths = {"max_seq_length": 48, "max_query_length": 8, "doc_stride": 6}
+        call = functools.partial(encode_questions, examples, vocabulary(), **lengths)
+    arguments = () if kind == "questions" else (Tokenizer(VOCABULARY), 10)
+    whole = call(*arguments)
+    monkeypatch.setattr(tokenization, "_LINES_PER_BATCH", 4)
+    parts = call(*arguments)
+    assert parts.truncated == whole.truncated > 0
+    np.testing.assert_array_equal(parts.row_splits, whole.row_splits)
+    for columns, expected in ((parts.tokens, whole.tokens), (parts.rows, whole.rows)):
+        assert list(columns) == list(expected)
+        for name, values in expected.items():
+            assert columns[name].dtype == values.dtype
+            np.testing.assert_array_equal(columns[name], values)
 
 
 def test_both_orders_keeps_labels():

@@ -1,16 +1,14 @@
-"""Alignment of word pieces with the original text, windows and labels."""
+"""Windows of contexts and labels of answers."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from data.tokenization import Tokenizer
 from errors import InputError
-from finetune.squad.alignment import align
 from finetune.squad.examples import QuestionExample, read_squad
 from finetune.squad.features import encode_questions
-from tests.finetune.squad_support import CONTEXT, LONG, small_file, vocabulary
+from tests.finetune.squad_support import LONG, small_file, vocabulary
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 
@@ -36,36 +34,6 @@ def labelled_text(encoded, index, context):
     columns = row(encoded, index)
     first, last = (encoded.rows[f"{name}_position"][index] for name in ("start", "end"))
     return context[columns["char_start"][first] : columns["char_end"][last]]
-
-
-@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
-def test_ids_are_the_tokenizers(lower, strip):
-    tokenizer = Tokenizer(vocabulary(do_lower_case=lower, strip_accents=strip))
-    every = "".join(f"{chr(c)} " for c in range(1, 0x3000)) + "\U00020000 \U0001f600"
-    texts = [CONTEXT, "", LONG, "   ", "ΟΔΟΣ ΟΔΟΣ. İİ", every, "a\u0301\u0300 e\u0301"]
-    ids, splits = tokenizer.tokenize(texts)
-    for index, aligned in enumerate(align(texts, tokenizer)):
-        np.testing.assert_array_equal(aligned.ids, ids[splits[index] : splits[index + 1]])
-        assert (aligned.char_end > aligned.char_start).all()
-        assert (np.diff(aligned.char_start) >= 0).all()
-        assert (np.diff(aligned.char_end) >= 0).all()
-        assert aligned.char_end.max(initial=0) <= len(texts[index])
-    assert align([], tokenizer) == []
-
-
-def test_places_of_pieces():
-    tokenizer = Tokenizer(vocabulary())
-    texts = ["A Cafe\u0301 1995s", "\u200bé\u00adé\u200b 北京한", "x\ufffdy Zürich"]
-    found = [
-        [text[start:end] for start, end in zip(item.char_start, item.char_end)]
-        for text, item in zip(texts, align(texts, tokenizer))
-    ]
-    assert found[0] == ["A", "Cafe\u0301", "19", "95", "s"]
-    # What is one character in the text and several when normalised is in each of its pieces; what
-    # is removed is in none, but for accents.
-    assert found[1][:4] == ["é", "é", "北", "京"]
-    assert set(found[1][4:]) == {"한"}
-    assert found[2] == ["x", "y", "Z", "ü", "r", "i", "c", "h"]
 
 
 @pytest.mark.parametrize(("lower", "strip"), SWITCHES)

@@ -30,7 +30,7 @@ from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
 from serving.export import export, size_on_disk
 from serving.load import load
-from serving.signature import described
+from serving.tensors import Tensor, tensors_of
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
 
@@ -140,11 +140,16 @@ def test_what_travels_with_it(exported):
     assert set(description["signatures"]) == set(loaded.signatures)
     for name, item in description["signatures"].items():
         outputs = loaded.signatures[name].structured_outputs
-        assert {key: described(about)[0] for key, about in item["outputs"].items()} == {
+        assert {key: tensor.dtype for key, tensor in tensors_of(item, "outputs").items()} == {
             key: value.dtype.name for key, value in outputs.items()
         }
         inputs = loaded.signatures[name].structured_input_signature[1]
         assert set(inputs) == set(item["inputs"])
+        for side in ("inputs", "outputs"):
+            # The descriptions of models exported earlier have the text alone.
+            tensors = tensors_of({side: item[side]}, side)
+            assert tensors == tensors_of(item, side)
+            assert {key: str(tensor) for key, tensor in tensors.items()} == item[side]
 
 
 def test_bfloat16_is_what_the_network_computes_at_half_the_size(exported):
@@ -488,10 +493,11 @@ def test_the_command(tmp_path):
 
 
 def test_descriptions_that_lie_are_noticed():
-    signature = exporting.Signature(
-        "", lambda text: {"length": tf.strings.length(text)}, {"text": "string [B], "}, {}
-    )
-    for outputs in ({}, {"length": "int64 [B], "}, {"length": "int32 [B, S], "}):
+    text = {"text": Tensor("string", ("B",), "")}
+    signature = exporting.Signature("", lambda text: {"length": tf.strings.length(text)}, text, {})
+    length = Tensor("int32", ("B",), "")
+    for wrong in ({"dtype": "int64"}, {"axes": ("B", "S")}, None):
+        outputs = {} if wrong is None else {"length": dataclasses.replace(length, **wrong)}
         with pytest.raises(ValueError, match="outputs should be"):
             dataclasses.replace(signature, outputs=outputs).trace()
-    dataclasses.replace(signature, outputs={"length": "int32 [B], "}).trace()
+    dataclasses.replace(signature, outputs={"length": length}).trace()

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from serving.export import export
 from serving.load import load
-from serving.signature import described
+from serving.tensors import tensors_of
 from tests.serving.support import fine_tuned, task
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
@@ -57,7 +57,7 @@ IDS = {
 
 def requests(inputs):
     """Name -> (tensors by input, whether they should be answered)."""
-    axes = {name: described(about)[1] for name, about in inputs.items()}
+    axes = {name: tensor.axes for name, tensor in inputs.items()}
     if "input_ids" in axes:
         for name, ids in IDS.items():
             ids = np.asarray(ids, np.int32)
@@ -67,7 +67,7 @@ def requests(inputs):
         return
     for name, texts in TEXTS.items():
         texts = np.asarray(texts, object)
-        if axes == {"words": ["B", "W"]}:  # each text is a word; and again, all are of one sentence
+        if axes == {"words": ("B", "W")}:  # each text is a word; and again, all are of one sentence
             yield name, {"words": texts[..., None]}, name not in ("scalar", "rank 2")
             if texts.ndim == 1:
                 yield f"{name}, one sentence", {"words": texts[None]}, True
@@ -104,9 +104,11 @@ def test_every_signature_answers_or_says_why(saved, kind):
     described_as = json.loads((folder / "assets.extra/model.json").read_text())["signatures"]
     wrong = []
     for signature, item in described_as.items():
-        for name, inputs, answered in requests(item["inputs"]):
-            dtypes = {key: tf.as_dtype(described(item["inputs"][key])[0]) for key in inputs}
-            tensors = {key: tf.constant(value, dtypes[key]) for key, value in inputs.items()}
+        described = tensors_of(item, "inputs")
+        for name, inputs, answered in requests(described):
+            tensors = {
+                key: tf.constant(value, described[key].dtype) for key, value in inputs.items()
+            }
             pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
             before, start = memory("VmRSS"), time.monotonic()
             found = outcome(loaded.signatures[signature], tensors)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from serving.parts import FEATURES, TOKENS_PER_PART, InParts
-from serving.signature import described
+from serving.tensors import tensors_of
 from tests import command_support
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
@@ -21,7 +21,7 @@ def signatures_of(folder):
     """Name -> the axes of each of its inputs."""
     path = pathlib.Path(folder, "assets.extra", "model.json")
     return {
-        name: {key: described(about)[1] for key, about in item["inputs"].items()}
+        name: {key: tensor.axes for key, tensor in tensors_of(item, "inputs").items()}
         for name, item in json.loads(path.read_text())["signatures"].items()
     }
 

@@ -1,41 +1,25 @@
 """Question answering in the graph: the answers of finetune/squad, to the character."""
 
 import functools
-import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
-from finetune.squad import alignment as eager
 from finetune.squad.examples import QuestionExample, read_squad
-from finetune.squad.features import encode_questions
 from finetune.task_data import Split
 from finetune.trial import predict
-from serving import alignment
 from serving.load import load
 from serving.signatures import signatures
-from serving.spans import layout_windows
-from serving.text import TextLayout
-from tests.finetune.squad_support import CONTEXT, LONG, small_file, vocabulary
+from tests.finetune.squad_support import CONTEXT, LONG, small_file
 from tests.serving.support import fine_tuned, rows_of, task
 from training.distribution import create_strategy
 
-SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
 VARIANTS = {  # thresholds near the median: some questions are answered, some are not
     "joint": (True, {"qa_na_threshold": -2.86}),
     "version 1": (False, {"max_seq_length": 64, "max_query_length": 8, "doc_stride": 50}),
     "without a classifier": (True, {"answerable_classifier": False, "qa_na_threshold": -0.377}),
-    "independent ends": (
-        True,
-        {"joint_prediction": False, "max_answer_length": 2, "qa_na_threshold": -1.12},
-    ),
-    "small beam": (
-        True,
-        {"beam_size": 5, "answerable_uses_start_logits": False, "qa_na_threshold": 0.2705},
-    ),
 }
 
 
@@ -55,21 +39,6 @@ def ask(signature, rows):
         name: tf.constant([getattr(row, name) for row in rows]) for name in ("question", "context")
     }
     return {name: value.numpy() for name, value in signature(**inputs).items()}
-
-
-@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
-def test_places_of_pieces(lower, strip):
-    """Against the tables by code point: every character of Unicode beside every kind."""
-    tokenizer = Tokenizer(vocabulary(do_lower_case=lower, strip_accents=strip))
-    characters = "".join(chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000)
-    texts = [CONTEXT, "", LONG, "   ", "ΟΔΟΣ ΟΔΟΣ. İİ", "a\u0301\u0300 e\u0301", characters]
-    texts.append("".join(f"a{c}b\u0301{c} " for c in characters[:0x3000]))
-    expected = eager.align(texts, tokenizer)
-    found = tf.function(lambda text: alignment.align(text, tokenizer))(tf.constant(texts))
-    assert found.ids.row_lengths().numpy().tolist() == [len(item.ids) for item in expected]
-    for name in ("ids", "char_start", "char_end"):
-        values = np.concatenate([getattr(item, name) for item in expected])
-        np.testing.assert_array_equal(getattr(found, name).values, values)
 
 
 @pytest.fixture(scope="module")
@@ -112,35 +81,6 @@ def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     assert found["truncated"].sum() == encoded.truncated
     assert answered == 23 if name == "version 1" else 5 < answered < 23
     assert len(set(found["answer"].tolist())) > 2
-
-
-def test_windows(models, examples):
-    """Rows, places and the best window of each token, as finetune/squad/features.py has them."""
-    *_, hparams, words = models["joint"]
-    lengths = {name: getattr(hparams, name) for name in LENGTHS}
-    longer = QuestionExample("", "who?", "the " * 500, (), None, False)
-    rows = [*examples, longer]
-    expected = encode_questions(rows, words, **lengths)
-    network = types.SimpleNamespace(
-        layout=TextLayout(words, hparams.max_seq_length),
-        model=types.SimpleNamespace(hparams=hparams),
-    )
-    questions = tf.constant([row.question for row in rows])
-    contexts = tf.constant([row.context for row in rows])
-    windows = layout_windows(network, questions, contexts)
-    np.testing.assert_array_equal(windows.example, expected.rows["example"])
-    mask = windows.features["input_mask"].numpy() > 0
-    np.testing.assert_array_equal(mask.sum(1), expected.lengths)
-    columns = {
-        "input_ids": windows.features["input_ids"],
-        "segment_ids": windows.features["segment_ids"],
-        "char_start": windows.char_start,
-        "char_end": windows.char_end,
-        "max_context": windows.max_context,
-    }
-    for name, values in columns.items():
-        np.testing.assert_array_equal(values.numpy()[mask], expected.tokens[name], name)
-        assert not values.numpy()[~mask].any()
 
 
 @pytest.mark.parametrize("name", ["joint", "without a classifier"])

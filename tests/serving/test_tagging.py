@@ -1,4 +1,4 @@
-"""Tagging in the graph: the words, rows and tags of fine-tuning."""
+"""Tagging in the graph: the words and tags of fine-tuning."""
 
 import collections
 
@@ -11,7 +11,6 @@ from finetune.task_data import Split
 from finetune.trial import predict
 from serving.load import load
 from serving.signatures import signatures
-from serving.tagging import split_words
 from tests.serving.support import fine_tuned, task
 from training.distribution import create_strategy
 
@@ -83,13 +82,6 @@ def test_tags_do_not_depend_on_the_batch(model, sentences):
     together = rows_of_answer(asked(tf.constant(texts)))
     for index in range(0, len(texts), 4):
         assert rows_of_answer(asked(tf.constant([texts[index]])))[0] == together[index]
-
-
-def test_words_stand_between_what_python_splits_at():
-    characters = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
-    text = "".join(f" a{c}b " for c in characters)
-    found = split_words(tf.constant([text]))
-    assert [word.decode() for word in found.values.numpy()] == text.split()
 
 
 def test_no_input_is_too_bad(model):

@@ -1,0 +1,56 @@
+"""What an input or an output of a signature is. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+_TEXT_FORM = re.compile(r"(\w+) \[([A-Z](?:, [A-Z])*)\], (.*)", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """The description of a tensor; `str` gives the form that people read.
+
+    Attributes:
+        dtype: its name.
+        axes: a letter each: B batch, S tokens, D hidden, L labels, W words, M masked places, K
+            candidates or beam.
+        about: the meaning.
+    """
+
+    dtype: str
+    axes: tuple[str, ...]
+    about: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} [{', '.join(self.axes)}], {self.about}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {"dtype": self.dtype, "axes": list(self.axes), "about": self.about}
+
+    def but(self, addition: str) -> Tensor:
+        """The same with more to its meaning."""
+        return dataclasses.replace(self, about=self.about + addition)
+
+
+def tensors_of(signature: dict[str, Any], side: str) -> dict[str, Tensor]:
+    """The inputs or outputs of a signature in a description, by name.
+
+    Args:
+        signature: an item of `signatures` in model.json. Before it had `tensors`, there was
+            nothing but the text.
+        side: "inputs" or "outputs".
+    """
+    if "tensors" in signature:
+        return {
+            name: Tensor(item["dtype"], tuple(item["axes"]), item["about"])
+            for name, item in signature["tensors"][side].items()
+        }
+    found = {}
+    for name, text in signature[side].items():
+        dtype, axes, about = _TEXT_FORM.match(text).groups()
+        found[name] = Tensor(dtype, tuple(axes.split(", ")), about)
+    return found

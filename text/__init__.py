@@ -1,0 +1,1 @@
+"""From text to the sequences that models see and back, in TensorFlow: eagerly and in graphs."""

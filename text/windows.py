@@ -1,0 +1,152 @@
+"""Questions with windows of their contexts: [CLS] question [SEP] window [SEP]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from text.alignment import AlignedTokens, align
+from text.layout import TextLayout
+from text.ragged import row_ids, take
+
+SPECIAL_TOKENS = 3  # of [CLS] question [SEP] context [SEP]
+
+
+class Places(NamedTuple):
+    """What the tokens of n windows are to their contexts; all 0 outside of a window.
+
+    Attributes:
+        example: int64 [n], the question of each window; never falls.
+        char_start: int32 [n, (tokens)], first character of the context that the token covers.
+        char_end: int32 [n, (tokens)], one past its last.
+        max_context: int32 [n, (tokens)], 1 where no other window shows more on both sides.
+    """
+
+    example: tf.Tensor
+    char_start: tf.RaggedTensor
+    char_end: tf.RaggedTensor
+    max_context: tf.RaggedTensor
+
+
+class Windows(NamedTuple):
+    """The n sequences of B questions; each question has one or several.
+
+    Attributes:
+        ids, segment_ids: int32 [n, (tokens)].
+        places: of their tokens.
+        start: int64 [n], the first token of the context that the window shows.
+        first: int64 [n], its position in the sequence.
+        end: int64 [n], one past the last token of the context that it shows.
+        contexts: the tokens of the different contexts.
+        context: int64 [B], the context of each question among them.
+        divided: bool [B], whether the context has several windows.
+        cut: bool [B], whether the question lost its end.
+    """
+
+    ids: tf.RaggedTensor
+    segment_ids: tf.RaggedTensor
+    places: Places
+    start: tf.Tensor
+    first: tf.Tensor
+    end: tf.Tensor
+    contexts: AlignedTokens
+    context: tf.Tensor
+    divided: tf.Tensor
+    cut: tf.Tensor
+
+
+def context_windows(
+    layout: TextLayout,
+    question: tf.Tensor,
+    context: tf.Tensor,
+    *,
+    max_query_length: int,
+    doc_stride: int,
+) -> Windows:
+    """Lays out questions, one sequence for each window of the context.
+
+    A context that does not fit has windows that begin `doc_stride` tokens apart, or as many as a
+    window has where those are fewer. A context of no tokens has one window, which is empty.
+
+    Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA; where a piece stands in the context
+    is known here (see `align`), and guessed there.
+
+    Args:
+        layout: of the model.
+        question: string [B], valid UTF-8.
+        context: string [B], valid UTF-8.
+        max_query_length: maximum of a question's tokens; what is beyond is cut.
+        doc_stride: tokens, at least 1.
+    """
+    asked = layout.tokenize(question)
+    query = take(asked, tf.minimum(asked.row_lengths(), max_query_length))
+    distinct, which = tf.unique(context, tf.int64)
+    contexts = align(distinct, layout.tokenizer)
+    total = tf.gather(contexts.ids.row_lengths(), which)  # [B]
+    room = layout.max_seq_length - query.row_lengths() - SPECIAL_TOKENS
+    stride = tf.minimum(tf.constant(doc_stride, tf.int64), room)
+    count = 1 + -(-tf.maximum(total - room, 0) // stride)  # [B] windows
+
+    windows = tf.ragged.range(count)  # [B, (windows)]
+    example, number = row_ids(windows), windows.values  # [n]
+    start = number * tf.gather(stride, example)
+    end = tf.minimum(start + tf.gather(room, example), tf.gather(total, example))
+    base = tf.gather(tf.gather(contexts.ids.row_starts(), which), example)  # [n]
+    tokens = tf.ragged.range(base + start, base + end)  # [n, (tokens)] of all contexts
+    own = tf.gather(tf.cumsum(total, exclusive=True), example) - base  # those of each question
+    best = _shown_best(tokens, number, own, tf.reduce_sum(total))
+
+    query = tf.gather(query, example)
+    sep = tf.fill([tf.size(number), 1], layout.vocabulary.sep_id)
+    tail = tf.concat([tf.gather(contexts.ids.values, tokens), sep], 1)
+    ids, segment_ids = layout.joined(query, tail)
+    first = query.row_lengths() + 2
+
+    # Where the windows' tokens stand among those of all sequences.
+    positions = tf.ragged.range(ids.row_starts() + first, ids.row_limits() - 1).values[:, None]
+    size = tf.shape(ids.values, tf.int64)
+    source = tf.scatter_nd(positions, tokens.values + 1, size)  # 0 elsewhere
+
+    def column(values: tf.Tensor) -> tf.RaggedTensor:
+        """Values of the contexts' tokens as [n, (tokens)] of the sequences."""
+        return ids.with_values(tf.gather(tf.pad(values, [[1, 0]]), source))
+
+    places = Places(
+        example,
+        column(contexts.char_start.values),
+        column(contexts.char_end.values),
+        ids.with_values(tf.scatter_nd(positions, tf.cast(best, tf.int32), size)),
+    )
+    cut = asked.row_lengths() > max_query_length
+    return Windows(ids, segment_ids, places, start, first, end, contexts, which, count > 1, cut)
+
+
+def _shown_best(
+    tokens: tf.RaggedTensor, number: tf.Tensor, own: tf.Tensor, total: tf.Tensor
+) -> tf.Tensor:
+    """Whether a window shows a token best: with the most context on the side that has less.
+
+    The longer window counts for more, and the first one of equals.
+
+    Args:
+        tokens: int64 [n, (tokens)], the tokens of each window.
+        number: int64 [n], the window among those of its question.
+        own: int64 [n], what makes of a token its number among those of all questions.
+        total: of those.
+
+    Returns:
+        bool, along `tokens.values`.
+    """
+    row = row_ids(tokens)
+    left = tf.ragged.range(tokens.row_lengths()).values
+    length = tf.gather(tokens.row_lengths(), row)
+    right = length - 1 - left
+    # In float64, as in the original: the same numbers are equal.
+    score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(length, tf.float64)
+    token = tokens.values + tf.gather(own, row)
+    highest = tf.math.unsorted_segment_max(score, token, total)
+    number = tf.gather(number, row)
+    among_best = tf.where(score == tf.gather(highest, token), number, number.dtype.max)
+    first = tf.math.unsorted_segment_min(among_best, token, total)
+    return number == tf.gather(first, token)
