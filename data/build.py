@@ -22,7 +22,8 @@ from data.build_options import BuildOptions
 from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS
 from data.text_checks import warn_of_stripped_marks
-from data.vocabulary import VOCABULARY_FILE, Vocabulary, learn_vocabulary
+from data.vocabulary import VOCABULARY_FILE, Vocabulary
+from data.vocabulary_learning import learn_vocabulary
 from errors import InputError, warn
 from locks import locked
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -69,17 +69,18 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     return lines
 
 
-def _batches(lines: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Parts of `lines`, of lines and characters in bounds; a line is never divided."""
-    start = size = 0
-    for index, line in enumerate(lines):
+def line_batches(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines for one call of the ops: of number and characters in bounds; a line is not divided."""
+    batch: list[str] = []
+    size = 0
+    for line in lines:
+        if batch and (size + len(line) > _CHARACTERS_PER_BATCH or len(batch) == _LINES_PER_BATCH):
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
         size += len(line)
-        full = size > _CHARACTERS_PER_BATCH and index > start
-        if full or index - start == _LINES_PER_BATCH:
-            yield lines[start:index]
-            start, size = index, len(line)
-    if start < len(lines):
-        yield lines[start:]
+    if batch:
+        yield batch
 
 
 class Tokenizer:
@@ -117,7 +118,7 @@ class Tokenizer:
         """
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
-        for part in _batches(lines):
+        for part in line_batches(lines):
             ragged = self.tokenize_ragged(tf.constant(part, tf.string))
             ids.append(ragged.values.numpy())
             lengths.append(np.diff(ragged.row_splits.numpy()))
@@ -186,7 +187,7 @@ class Tokenizer:
         """
         columns = [[np.zeros(0, dtype)] for dtype in (np.int32, np.int64, np.int64)]
         lengths = [np.zeros(1, np.int64)]
-        for part in _batches(normalized):
+        for part in line_batches(normalized):
             ragged = self.tokenize_ragged_with_offsets(tf.constant(part, tf.string))
             for column, values in zip(columns, ragged):
                 column.append(values.values.numpy())
