@@ -52,7 +52,6 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             f"Received: {corpus_format!r}.{did_you_mean(corpus_format, CORPUS_FORMATS)}"
         )
     corpus = _READERS[corpus_format](path, strict=strict)
-    corpus.divides = True
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):

@@ -56,11 +56,7 @@ class Corpus(abc.ABC):
         path: what the user gave.
         units: the pieces, in an order that depends on the corpus alone.
         strict: whether bytes that are not UTF-8 are refused instead of replaced and counted.
-        divides: whether plain text divides documents and lines without end, so that it can be read
-            in bounded memory; `open_corpus` sets it.
     """
-
-    divides = False
 
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.path = path
