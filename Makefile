@@ -58,6 +58,7 @@ test-perf: .venv/installed-dev
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.imports_check
 
 clean:
 	rm -rf .venv runs

@@ -22,17 +22,19 @@ from data.build_options import BuildOptions
 from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS
 from data.text_checks import warn_of_stripped_marks
-from data.vocabulary import VOCABULARY_FILE, Vocabulary, learn_vocabulary
+from data.vocabulary import VOCABULARY_FILE, Vocabulary
+from data.vocabulary_learning import learn_vocabulary
 from errors import InputError, warn
 from locks import locked
+from settings import differences
 
 UNFINISHED = "unfinished_build"
 SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
 # How text is divided, recorded with the settings. 2: of documents longer than the share of the
-# corpus that is to be held out, the end is. Folders without a number are of the time when documents
-# of any length fell on one side and were read as a whole; they are finished by that rule.
+# corpus that is to be held out, the end is. Finished folders without a number are of the time when
+# documents of any length fell on one side.
 RULES = 2
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
@@ -59,14 +61,14 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
 def _build(options: BuildOptions) -> dict[str, Any]:
     corpus = open_corpus(options.corpus, options.corpus_format, strict=options.strict)
-    given = _load_vocabulary(options)
+    switches = {"do_lower_case": options.do_lower_case, "strip_accents": options.strip_accents}
+    given = Vocabulary.load(options.vocab, **switches) if options.vocab is not None else None
     settings = _resolve_settings(options, corpus, given)
     finished = manifest.read_manifest(options.output_dir)
-    settings = _as_begun(options.output_dir, settings, finished)
-    corpus.divides = "rules" in settings
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
-        _refuse_difference(options.output_dir, finished["settings"], settings, remedy)
+        before = {"rules": RULES} | finished["settings"]
+        _refuse_difference(options.output_dir, before, settings, remedy)
         _refuse_missing_files(options.output_dir, finished)
         _refuse_replaced_bytes(options, finished["problems"])
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
@@ -77,27 +79,20 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         options.heldout_fraction,
         options.seed,
         settings["num_shards"],
-        _longest_whole(settings),
+        # Of tfds data sets, whose size is unknown, documents stay whole.
+        int(options.heldout_fraction * settings["corpus_bytes"]) or None,
     )
     work = _unfinished_folder(options.output_dir, settings)
     _refuse_replaced_bytes(options, _problems_so_far(work))
     if settings["vocabulary"]["strip_accents"]:
         warn_of_stripped_marks(corpus)
-    vocabulary = given or _learned_vocabulary(options, corpus, shard_settings, work)
+    vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
     job = workers.Job(corpus, vocabulary, shard_settings, work)
     workers.build_shards(job, options.num_processes)
     return _finish(options, work, settings, shard_settings, vocabulary)
 
 
 # ---------------------------------------------------------------- settings and folders
-
-
-def _load_vocabulary(options: BuildOptions) -> Vocabulary | None:
-    if options.vocab is None:
-        return None
-    return Vocabulary.load(
-        options.vocab, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
-    )
 
 
 def _resolve_settings(
@@ -115,19 +110,15 @@ def _resolve_settings(
         lower = True if options.do_lower_case is None else options.do_lower_case
         strip = lower if options.strip_accents is None else options.strip_accents
         source: dict[str, Any] = {"learned": True, "vocab_size": options.vocab_size}
-        source |= {"do_lower_case": lower, "strip_accents": strip}
     else:
+        lower, strip = vocabulary.do_lower_case, vocabulary.strip_accents
         source = {"learned": False, "vocab_size": vocabulary.size, "digest": vocabulary.digest}
-        source |= {
-            "do_lower_case": vocabulary.do_lower_case,
-            "strip_accents": vocabulary.strip_accents,
-        }
     return {
         "corpus_format": options.corpus_format,
         "corpus_units": len(corpus.units),
         "corpus_bytes": sum(sizes),
         "corpus_digest": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
-        "vocabulary": source,
+        "vocabulary": source | {"do_lower_case": lower, "strip_accents": strip},
         "max_seq_length": options.max_seq_length,
         "heldout_fraction": options.heldout_fraction,
         "seed": options.seed,
@@ -136,38 +127,10 @@ def _resolve_settings(
     }
 
 
-def _as_begun(
-    output_dir: str, settings: dict[str, Any], finished: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The settings with the rules by which a folder that is there already was begun."""
-    unfinished = os.path.join(output_dir, UNFINISHED, "settings.json")
-    if finished is not None:
-        before = finished["settings"]
-    elif os.path.exists(unfinished):
-        before = files.read_json(unfinished)
-    else:
-        return settings
-    if "rules" in before:
-        return settings
-    return {name: value for name, value in settings.items() if name != "rules"}
-
-
-def _longest_whole(settings: dict[str, Any]) -> int | None:
-    """Characters of the longest document that is held out, or not, as a whole: see RULES."""
-    if "rules" not in settings or not settings["corpus_bytes"]:
-        return None
-    return int(settings["heldout_fraction"] * settings["corpus_bytes"])
-
-
 def _refuse_difference(
     folder: str, before: dict[str, Any], now: dict[str, Any], remedy: str
 ) -> None:
-    different = [
-        f"{name}={before.get(name)} there, {name}={now.get(name)} now"
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
-    ]
-    if different:
+    if different := differences(before, now):
         raise InputError(
             f"{folder} was built with other settings ({'; '.join(different)}): {remedy}"
         )
@@ -233,18 +196,17 @@ def _exists(*parts: str) -> bool:
 
 
 def _learned_vocabulary(
-    options: BuildOptions, corpus: Corpus, settings: shards.ShardSettings, work: str
+    wanted: dict[str, Any], corpus: Corpus, settings: shards.ShardSettings, work: str
 ) -> Vocabulary:
     """Learns the vocabulary, or loads the one that the build before this one learned."""
     if _exists(work, VOCABULARY_FILE):
         return Vocabulary.load(work)
-    print(f"learning a vocabulary of {options.vocab_size} pieces", flush=True)
-    lower = True if options.do_lower_case is None else options.do_lower_case
+    print(f"learning a vocabulary of {wanted['vocab_size']} pieces", flush=True)
     vocabulary = learn_vocabulary(
         shards.sample_training_lines(corpus, settings, VOCABULARY_SAMPLE_CHARACTERS),
-        options.vocab_size,
-        do_lower_case=lower,
-        strip_accents=lower if options.strip_accents is None else options.strip_accents,
+        wanted["vocab_size"],
+        do_lower_case=wanted["do_lower_case"],
+        strip_accents=wanted["strip_accents"],
     )
     vocabulary.save(work)
     return vocabulary
@@ -265,15 +227,14 @@ def _finish(
     splits = {split: collections.Counter() for split in shard_settings.splits}
     problems = _problems_so_far(work)
     record_files: dict[str, dict[str, int]] = {}
-    worst = None
+    worst = []
     for index in range(shard_settings.num_shards):
         counts = files.read_json(os.path.join(work, f"shard-{index:05d}.json"))
         for split in splits:
             splits[split].update(counts["splits"][split])
         record_files |= counts["files"]
-        worst = shards.worse_unit(worst, counts.get("worst_unit"))  # earlier builds name none
-    if "rules" in settings:  # the shards of earlier builds do not count characters
-        _refuse_undecodable(options, splits, problems, worst)
+        worst += [counts["worst_unit"]] if counts.get("worst_unit") else []
+    _refuse_undecodable(options, splits, problems, shards.worst_file(worst))
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
         raise InputError(

@@ -56,7 +56,6 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
         module, name = reader.split(":")
         reader = getattr(importlib.import_module(module), name)
     corpus = reader(path, strict=strict)
-    corpus.divides = True
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):

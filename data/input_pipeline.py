@@ -74,22 +74,12 @@ def _check_listed_files(data_dir: str, split: str, content: dict[str, Any]) -> N
     for name, entry in content.get("files", {}).items():
         path = os.path.join(data_dir, name)
         if name.startswith(f"{SPLITS[split]}/") and manifest.listed_records(path, content) is None:
+            size = os.path.getsize(path) if os.path.exists(path) else "no"
             raise InputError(
                 f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes "
                 f"that {manifest.MANIFEST} lists: copy it again, or build the data again. "
-                f"Received: {_found(path)}"
+                f"Received: {size} bytes"
             )
-
-
-def _found(path: str) -> str:
-    """What a record file holds, in words."""
-    if not os.path.exists(path):
-        return "no such file"
-    try:
-        counted = f"{records.count_file(path):,} records"
-    except InputError:
-        counted = "records that are cut short or corrupt"
-    return f"{counted} in {os.path.getsize(path):,} bytes"
 
 
 def count_records(files: Sequence[str]) -> dict[str, int]:

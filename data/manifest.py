@@ -15,6 +15,7 @@ from typing import Any
 
 import files
 from errors import InputError
+from settings import differences
 
 MANIFEST = "manifest.json"
 
@@ -64,12 +65,7 @@ def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
     before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
     found = read_manifest(before)
     if settings_digest(found) == trained:
-        old, new = found["settings"], content["settings"]
-        changed = [
-            f"{name}={old.get(name)} there, {name}={new.get(name)} now"
-            for name in {**old, **new}
-            if old.get(name) != new.get(name)
-        ]
+        changed = differences(found["settings"], content["settings"])
         how = f"they differ in {'; '.join(changed)}"
     else:
         how = "what that held is no longer there to compare"

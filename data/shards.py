@@ -12,7 +12,7 @@ import hashlib
 import heapq
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -192,18 +192,18 @@ def build_shard(
     Returns:
         `splits`: counts of documents, lines, tokens, tokens_kept, unknown_tokens, examples and
         padding positions per split; `problems`: the reader's counts; `files`: records and bytes
-        of each file; `worst_unit`, where there are undecodable bytes: see `worse_unit`.
+        of each file; `worst_unit`: see `worst_file`.
 
     Raises:
         InputError: unreadable text, or a file that cannot be written.
     """
     shard = _Shard(settings)
     problems: collections.Counter = collections.Counter()
-    undecodable = _UndecodableBytes()
+    undecodable: list[dict[str, Any]] = []
     for unit_index, unit in units:
         generator = random.Random(f"examples {settings.seed} {unit_index}")
         planner = ExamplePlanner(settings.max_seq_length, generator)
-        for documents in _batches(undecodable.counted(corpus, unit, problems)):
+        for documents in _batches(_counted(corpus, unit, problems, undecodable)):
             shard.add(documents, tokenizer, planner)
         unit_done(unit)
 
@@ -215,58 +215,49 @@ def build_shard(
         count, size = records.write_record_file(os.path.join(folder, name), encoded)
         files[name] = {"records": count, "bytes": size}
     splits = {split: dict(sorted(counts.items())) for split, counts in shard.counts.items()}
-    counts = {"splits": splits, "problems": dict(sorted(problems.items())), "files": files}
-    return counts | ({"worst_unit": undecodable.worst} if undecodable.worst else {})
+    return {
+        "splits": splits,
+        "problems": dict(sorted(problems.items())),
+        "files": files,
+        "worst_unit": worst_file(undecodable),
+    }
 
 
-class _UndecodableBytes:
-    """Finds the file with the largest share of undecodable bytes while documents are read.
+def _counted(
+    corpus: Corpus, unit: Unit, problems: collections.Counter, undecodable: list[dict[str, Any]]
+) -> Iterator[Document]:
+    """Yields the documents of a unit; appends each file that has undecodable bytes.
 
-    Attributes:
-        worst: see `worse_unit`; None where every byte was decoded. A large file is cut into units,
-            and each counts as one file here.
+    A large file is cut into units, and each counts as one file here.
+    """
+    paths = dict(member_paths(unit))  # whose documents have the names of their files
+    found: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+    before = problems["undecodable_bytes"]
+    for document in corpus.documents(unit, problems):
+        replaced = problems["undecodable_bytes"] - before
+        before += replaced
+        found[paths.get(document.name, unit.path)].update(
+            undecodable_bytes=replaced, characters=sum(map(len, document.lines))
+        )
+        yield document
+    for path, counts in found.items():
+        if counts["undecodable_bytes"]:
+            size = os.path.getsize(path) if path in paths.values() else unit_bytes(unit)
+            undecodable.append({"path": path, "bytes": size, **counts})
+
+
+def worst_file(files: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of files, the one with most undecodable bytes for each character; None of none.
+
+    Each is `path`, `bytes`, `undecodable_bytes` and `characters`. Files of `JUDGED_BYTES` come
+    before smaller ones, which may be odd by chance.
     """
 
-    def __init__(self) -> None:
-        self.worst: dict[str, Any] | None = None
+    def badness(file: dict[str, Any]) -> tuple[bool, float]:
+        share = file["undecodable_bytes"] / max(1, file["characters"])
+        return file["bytes"] >= JUDGED_BYTES, share
 
-    def counted(
-        self, corpus: Corpus, unit: Unit, problems: collections.Counter
-    ) -> Iterator[Document]:
-        """Yields the documents of a unit."""
-        paths = dict(member_paths(unit))  # whose documents have the names of their files
-        found: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
-        before = problems["undecodable_bytes"]
-        for document in corpus.documents(unit, problems):
-            replaced = problems["undecodable_bytes"] - before
-            before += replaced
-            found[paths.get(document.name, unit.path)].update(
-                undecodable_bytes=replaced, characters=sum(map(len, document.lines))
-            )
-            yield document
-        for path, counts in found.items():
-            if counts["undecodable_bytes"]:
-                size = os.path.getsize(path) if path in paths.values() else unit_bytes(unit)
-                self.worst = worse_unit(self.worst, {"path": path, "bytes": size, **counts})
-
-
-def worse_unit(
-    first: dict[str, Any] | None, second: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """Of two files, the one with more undecodable bytes for each character.
-
-    Each is `path`, `bytes`, `undecodable_bytes` and `characters`, or None for no file. Files of
-    `JUDGED_BYTES` come before smaller ones, which may be odd by chance.
-    """
-    if first is None or second is None:
-        return first or second
-    return max(
-        (first, second),
-        key=lambda unit: (
-            unit["bytes"] >= JUDGED_BYTES,
-            unit["undecodable_bytes"] / max(1, unit["characters"]),
-        ),
-    )
+    return max(files, key=badness, default=None)
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:

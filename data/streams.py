@@ -1,14 +1,19 @@
-"""What tf.data streams have in common."""
+"""What tf.data streams have in common. TensorFlow is imported where it is used: readers are light."""
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 READ_AHEAD = 4  # batches that wait, ready
 
 
 def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The end of a pipeline of batches: in a fixed order, read ahead, untuned."""
+    import tensorflow as tf
+
     options = tf.data.Options()
     options.deterministic = True
     return untuned(dataset.with_options(options).prefetch(READ_AHEAD))
@@ -20,6 +25,8 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     There is nothing to tune, and whoever deletes an iterator would now and then wait for that
     thread, for up to a minute, until it wakes up by itself.
     """
+    import tensorflow as tf
+
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)

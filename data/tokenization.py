@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -72,17 +72,19 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     return lines
 
 
-def batches(lines: Sequence[T], characters: Callable[[T], int] = len) -> Iterator[Sequence[T]]:
-    """Parts of `lines`, of lines and characters in bounds; a line is never divided."""
-    start = size = 0
-    for index, line in enumerate(lines):
-        size += characters(line)
-        full = size > _CHARACTERS_PER_BATCH and index > start
-        if full or index - start == _LINES_PER_BATCH:
-            yield lines[start:index]
-            start, size = index, characters(line)
-    if start < len(lines):
-        yield lines[start:]
+def batches(items: Iterable[T], characters: Callable[[T], int] = len) -> Iterator[list[T]]:
+    """Items for one call of the ops: of number and characters in bounds; none is divided."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        size = characters(item)
+        if batch and (total + size > _CHARACTERS_PER_BATCH or len(batch) == _LINES_PER_BATCH):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size
+    if batch:
+        yield batch
 
 
 class Tokenizer:

@@ -1,17 +1,13 @@
-"""The WordPiece vocabulary: load, check, save, learn."""
+"""The WordPiece vocabulary: load, check, save."""
 
 from __future__ import annotations
 
-import codecs
-import collections
 import dataclasses
 import functools
 import hashlib
 import json
-import math
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import files
 from data import manifest
@@ -22,30 +18,13 @@ from data.added_tokens import (
     added_tokens_by_id,
     check_added_tokens,
 )
-from data.readers.base import refuse_other_encodings
+from data.encodings import BYTE_ORDER_MARK, refuse_other_encodings
 from errors import InputError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY_FILE = "vocab.txt"
 SWITCHES_FILE = "tokenizer_config.json"
 _SWITCHES = ("do_lower_case", "strip_accents")
-
-_MIN_VOCAB_SIZE = 32
-_CHARACTERS_PER_BATCH = 2 << 20
-# The learner takes time in proportion to the distinct words, and rare ones decide little.
-_MIN_LEARNER_WORDS = 50_000
-_LEARNER_WORDS_PER_TOKEN = 4
-# Characters beyond this share of the text become [UNK], and at most every fourth token is one.
-_CHARACTER_COVERAGE = 0.9999
-_TOKENS_PER_CHARACTER = 4
-# The learner looks at all substrings of a word, in a time that grows with the cube of its length,
-# and passes over words of more than 50 characters. Where words are this long by their cubic mean
-# (German's: 13), text is written without spaces, and words are phrases: they are cut into parts.
-_UNSPACED_WORD, _LEARNER_MAX_WORD = 20, 50
-_PART = 8
-_CONTINUES = "\0"  # begins each part but the first; normalised text holds none
-# The search is over when it has at most this many times the tokens wanted.
-_SURPLUS = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +158,7 @@ def _read_tokens(path: str) -> list[str]:
         ) from error
     refuse_other_encodings(raw, path)
     try:
-        text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         received = error.object[error.start : error.start + 4]
@@ -247,183 +226,3 @@ def _read_added_tokens(path: str, tokens: list[str]) -> tuple[AddedToken, ...]:
             )
         added.append(token)
     return tuple(added)
-
-
-def learn_vocabulary(
-    texts: Iterable[str],
-    vocab_size: int,
-    *,
-    do_lower_case: bool = True,
-    strip_accents: bool = True,
-) -> Vocabulary:
-    """Learns a WordPiece vocabulary from lines of text in any language.
-
-    Words are normalised and cut exactly as `data.tokenization` does it, counted, and given to
-    TensorFlow Text's learner (top-down WordPiece), with a count that a piece must reach. That
-    count is searched for; what is then above `vocab_size` loses its rarest pieces. The result is a
-    function of the texts and arguments alone; the order of the texts does not matter. Text without
-    spaces between its words (Thai, Lao, Khmer, Burmese) is learned from in parts of 8 characters.
-
-    Args:
-        texts: lines of text; read once.
-        vocab_size: number of tokens wanted, the special tokens and single characters included.
-        do_lower_case: a switch of the vocabulary, see `Vocabulary`.
-        strip_accents: likewise.
-
-    Returns:
-        `vocab_size` tokens, or fewer where the texts do not yield as many: first the special
-        tokens in the order of `SPECIAL_TOKENS`, then single characters, then the longer pieces.
-
-    Raises:
-        InputError: `vocab_size` leaves no room, or there are no words in the texts.
-    """
-    if vocab_size < _MIN_VOCAB_SIZE:
-        raise InputError(f"vocab_size must be at least {_MIN_VOCAB_SIZE}. Received: {vocab_size}")
-    counts = count_words(texts, do_lower_case=do_lower_case, strip_accents=strip_accents)
-    # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
-    words = sorted(_parts(counts).items(), key=_frequency_then_spelling)
-    words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
-    if not words:
-        raise InputError("A vocabulary must be learned from text with words. Received: none")
-    tokens = _search_pieces(words, vocab_size)
-    return Vocabulary(tuple(tokens), do_lower_case, strip_accents)
-
-
-def count_words(
-    texts: Iterable[str], *, do_lower_case: bool, strip_accents: bool
-) -> collections.Counter[str]:
-    """Counts what the tokenizer takes for words: between white space, punctuation and CJK."""
-    import tensorflow as tf
-    from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
-
-    from data.tokenization import normalize
-
-    basic_tokenizer = BasicTokenizer(lower_case=False)
-    counts: collections.Counter[bytes] = collections.Counter()
-    for batch in _batches(texts):
-        lines = normalize(
-            tf.constant(batch), do_lower_case=do_lower_case, strip_accents=strip_accents
-        )
-        # The word tokenizer parts at ASCII white space only.
-        lines = tf.strings.regex_replace(lines, r"\p{Z}", " ")
-        counts.update(basic_tokenizer.tokenize(lines).flat_values.numpy().tolist())
-    return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lines for one call of the ops: 2,048, fewer of long ones for the sake of memory."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if len(batch) == 2048 or size >= _CHARACTERS_PER_BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _parts(counts: collections.Counter[str]) -> collections.Counter[str]:
-    """The words and their counts; of text without spaces, the parts of its words."""
-    cubes = sum(min(len(word), _LEARNER_MAX_WORD) ** 3 for word in counts)
-    if cubes <= _UNSPACED_WORD**3 * len(counts):
-        return counts
-    parts: collections.Counter[str] = collections.Counter()
-    for word, count in counts.items():
-        for start in range(0, len(word), _PART):
-            parts[_CONTINUES * (start > 0) + word[start : start + _PART]] += count
-    return parts
-
-
-def _frequency_then_spelling(item: tuple[str, int]) -> tuple[int, int, str]:
-    """The order of words: the most frequent first; parts of equal count in no one's favour."""
-    word, count = item
-    return -count, zlib.crc32(word.encode()) if word.startswith(_CONTINUES) else 0, word
-
-
-def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
-    """Finds the count above which there are just enough pieces, and drops what is too much.
-
-    The library's own search bisects over all counts and learns anew at each step; as the number of
-    pieces falls about with the square root of the count, a few steps do here.
-    """
-    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
-
-    alphabet = _alphabet_size(words, vocab_size)
-    continued = any(word.startswith(_CONTINUES) for word, _ in words)
-    most = words[0][1]
-    threshold = words[min(vocab_size, len(words)) - 1][1]
-    bound: list[tuple[str, int]] = []
-    if continued:  # pieces are far more frequent than the phrases that hold them
-        most = sum(count for _, count in words)
-        threshold = sum(count * len(word) for word, count in words) // (8 * vocab_size)
-        # No word to the learner, but the library takes no threshold above the largest count.
-        bound = [(SPECIAL_TOKENS[0], most)]
-    enough, too_few = 0, most + 1  # the largest count that is, the smallest that is not
-    best: list[str] = []
-    while too_few - enough > 1:
-        if continued and not enough < threshold < too_few:
-            threshold = math.isqrt((enough + 1) * too_few)
-        threshold = min(max(threshold, enough + 1), too_few - 1)
-        tokens = learner.learn(
-            words + bound,
-            vocab_size,
-            list(SPECIAL_TOKENS),
-            upper_thresh=threshold,  # equal bounds: no search in the library
-            lower_thresh=threshold,
-            max_unique_chars=alphabet + continued,
-        )
-        tokens = _without_useless(tokens, words)
-        if len(tokens) < vocab_size:
-            too_few = threshold
-            best = best if enough else max(best, tokens, key=len)
-        else:
-            enough, best = threshold, tokens
-            if len(tokens) <= _SURPLUS * vocab_size:
-                break
-        threshold = round(threshold * (len(tokens) / vocab_size) ** 2)
-    return _trim(best, vocab_size)
-
-
-def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
-    """How many characters, the most frequent first, the vocabulary is to hold."""
-    counts: collections.Counter[str] = collections.Counter()
-    for word, count in words:
-        for character in word.removeprefix(_CONTINUES):
-            counts[character] += count
-    left_out = (1 - _CHARACTER_COVERAGE) * counts.total()
-    size = len(counts)
-    for count in sorted(counts.values()):
-        left_out -= count
-        if left_out < 0:
-            break
-        size -= 1
-    return max(1, min(size, vocab_size // _TOKENS_PER_CHARACTER))
-
-
-def _without_useless(tokens: list[str], words: list[tuple[str, int]]) -> list[str]:
-    """Drops ##c for each character c that only begins words, as punctuation and CJK do."""
-    inner = {f"##{character}" for word, _ in words for character in word[1:]}
-    return [
-        token
-        for token in tokens
-        if (len(token) != 3 or not token.startswith("##") or token in inner)
-        and _CONTINUES not in token
-    ]
-
-
-def _trim(tokens: list[str], vocab_size: int) -> list[str]:
-    """Drops the rarest longer pieces; single characters stay, so that any word can be cut.
-
-    The learner gives the special tokens, the single characters, then the pieces by falling count.
-    """
-    single = sum(len(token.removeprefix("##")) == 1 for token in tokens)
-    room = vocab_size - single - len(SPECIAL_TOKENS)
-    kept = []
-    for token in tokens:
-        longer = len(token.removeprefix("##")) > 1 and token not in SPECIAL_TOKENS
-        room -= longer
-        if not longer or room >= 0:
-            kept.append(token)
-    return kept

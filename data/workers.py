@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
@@ -170,7 +170,9 @@ def _build_in_processes(processes: int, job: Job, pending: list[int], bar: tqdm)
     executor = concurrent.futures.ProcessPoolExecutor(
         processes, mp_context=context, initializer=_start_worker, initargs=(job, bytes_read)
     )
-    with _cancelling(executor), stopping.cleaning(_end_workers):
+    with contextlib.ExitStack() as stack:
+        stack.callback(executor.shutdown, cancel_futures=True)  # what has not begun is given up
+        stack.enter_context(stopping.cleaning(_end_workers))
         waiting = {executor.submit(_work, index) for index in pending}
         while waiting:
             done, waiting = concurrent.futures.wait(
@@ -193,12 +195,3 @@ def _end_workers() -> None:
         worker.kill()
     for worker in multiprocessing.active_children():
         worker.join(1)
-
-
-@contextlib.contextmanager
-def _cancelling(executor: concurrent.futures.Executor) -> Iterator[None]:
-    """Gives up what has not begun when something goes wrong."""
-    try:
-        yield
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)

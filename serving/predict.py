@@ -37,7 +37,6 @@ from serving.lines import STANDARD, Lines
 from serving.records import (
     FORMATS,
     Record,
-    checked_encoding,
     extension_format,
     first_item,
     is_array,
@@ -152,7 +151,7 @@ def main(argv: list[str]) -> None:
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
-        lines = checked_encoding(source.name, source.read(before_waiting=answers.flush))
+        lines = source.read(before_waiting=answers.flush)
         begin, sample = _beginning(lines)
         lines = itertools.chain(begin, lines)
         file_format = FLAGS.format or extension_format(FLAGS.input)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import itertools
 import json
@@ -11,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from data.encodings import refuse_other_encodings
 from errors import InputError
 from finetune.readers.conll import read_conll, read_conllu
-from finetune.readers.lines import marked_encoding, read_lines
+from finetune.readers.lines import read_lines
 from finetune.readers.tables import Column, Row, parse_json_row, read_table
 
 FORMATS = ("lines", "tsv", "csv", "jsonl", "json", "conll", "conllu")
@@ -23,7 +23,6 @@ WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
 # How JSON begins, or what was meant to be JSON. "[MASK] is" and "[1] A note" are texts.
 _ARRAY = re.compile(rb"""\s*\[\s*([\["'{\]]|$)""")
 _JSON = re.compile(rb"\s*\{|" + _ARRAY.pattern)
-_WHITESPACE = re.compile(r"[ \t\r\n]*")
 _CONLL_LINE = re.compile(rb"-DOCSTART-|# ?(sent_id|text|newdoc|newpar|global\.columns)\b")
 # The roles of a task's columns, under the names of a signature's inputs.
 _ROLES = {"text": "text_a", "text_pair": "text_b", "words": "words"}
@@ -147,19 +146,16 @@ def is_array(line: bytes) -> bool:
     return _ARRAY.match(line) is not None
 
 
-def checked_encoding(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a file, in which those of UTF-16 or UTF-32 would not be found.
+def _in_utf8(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a file; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        InputError: it begins with the byte order mark of one of these.
+        InputError: it begins as UTF-16 or UTF-32 does, whose lines would not be found.
     """
     for number, line in enumerate(lines):
-        if number == 0 and (encoding := marked_encoding(line)):
-            raise InputError(
-                f"{path}: the rows should be text in UTF-8. Received: the byte order mark of"
-                f" {encoding}"
-            )
-        yield line
+        if number == 0:
+            refuse_other_encodings(line, f"{path}: the rows")
+        yield line.decode("utf-8", "replace").encode()
 
 
 def read_records(
@@ -188,8 +184,7 @@ def read_records(
         InputError: a row that is not as it should be, or no rows at all can be found so; names
             the line. Or the file is in UTF-16 or UTF-32.
     """
-    lines = checked_encoding(path, lines)
-    lines = (line.decode("utf-8", "replace").encode() for line in lines)
+    lines = _in_utf8(path, lines)
     begin = through_first(lines, bytes.strip)
     if not begin:
         return
@@ -208,9 +203,11 @@ def read_records(
     if file_format == "lines":
         rows = _read_texts(path, source, inputs, refuse if guessed else None)
     elif file_format == "jsonl":
-        rows = _read_objects(path, source, inputs, refuse)
+        numbered = read_lines(path, source=source)
+        items = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
+        rows = _read_objects(items, inputs, refuse)
     elif file_format == "json":
-        rows = _read_array(path, source, inputs, refuse)
+        rows = _read_objects(_array_items(path, source, inputs), inputs, refuse)
     elif file_format in WORD_FORMATS:
         rows = _read_words(path, source, inputs, file_format)
     else:
@@ -242,11 +239,16 @@ def _read_texts(
             f"{path}: lines hold one text each, but {', '.join(inputs.names)} are wanted; use tsv,"
             " csv or jsonl"
         )
-    texts = read_lines(path, source=source)
-    if refuse and inputs.tagging:
-        texts = _without_sentences(path, texts)
-    for number, line in texts:
-        where = f"{path}, line {number}"
+    before, ended = False, 0  # whether there was a text; the blank line after it
+    for number, line in read_lines(path, source=source):
+        where, blank = f"{path}, line {number}", not line.strip()
+        if refuse and inputs.tagging and ended and not blank:
+            raise InputError(
+                f"{path}, line {ended}: a blank line ends a sentence in a CoNLL file; say --format"
+                " conll, conllu, or lines. Received: no format, and lines on both sides of it"
+            )
+        ended = ended or number * (blank and before)
+        before = before or not blank
         if refuse and json_keys(line.encode()):
             sentence = "should be a text, as the first line is one, but is a JSON object"
             refuse(InputError(f"{where}: {sentence}; say --format jsonl, or lines"))
@@ -254,107 +256,42 @@ def _read_texts(
         yield where, {inputs.names[0]: line}
 
 
-def _without_sentences(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Yields the numbered lines; raises InputError where blank ones end sentences, as in CoNLL.
-
-    That is, where a line follows after a blank one, or all lines before it have as many columns.
-    """
-    widths, count, blank = set(), 0, 0
-    for number, line in lines:
-        width = len(line.split())
-        if not width and count:
-            blank = blank or number
-        if blank and (width or (count > 1 and len(widths) == 1 and max(widths) > 1)):
-            raise InputError(
-                f"{path}, line {blank}: a blank line ends a sentence in a CoNLL file; say --format"
-                " conll, conllu, or lines. Received: no format, and lines before the blank one"
-            )
-        if width:
-            widths.add(width)
-            count += 1
-        yield number, line
-
-
 def _read_objects(
-    path: str, source: Iterable[bytes], inputs: Inputs, refuse: Callable[[InputError], None]
+    items: Iterable[tuple[str, str]], inputs: Inputs, refuse: Callable[[InputError], None]
 ) -> Iterator[Row]:
-    """The first line that is a JSON object says whose names its keys are."""
+    """Rows of JSON, of which the first that is an object says whose names its keys are."""
     columns = None
-    for number, line in read_lines(path, source=source):
-        if not line.strip():
-            continue
-        where, keys = f"{path}, line {number}", None
-        if columns is None:
-            keys = json_keys(line.encode())
-            columns = inputs.columns(keys) if keys else None
+    for where, item in items:
+        keys = json_keys(item.encode()) if columns is None else None
+        columns = inputs.columns(keys) if keys else columns
         try:
-            row = parse_json_row(where, line, columns or inputs.columns(()), ("id",))
+            row = parse_json_row(where, item, columns or inputs.columns(()), ("id",))
         except InputError as error:
             refuse(error)
             continue
         yield where, row
 
 
-def _read_array(
-    path: str, source: Iterable[bytes], inputs: Inputs, refuse: Callable[[InputError], None]
-) -> Iterator[Row]:
-    """The items of a JSON array: objects, or texts where one is wanted."""
-    columns = None
-    for where, item in _items(path, b"".join(source).decode("utf-8-sig")):
-        if isinstance(item, str) and len(inputs.names) == 1 and inputs.names != [WORD_LIST]:
+def _array_items(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[tuple[str, str]]:
+    """The items of a JSON array, as JSON; a text where one is wanted stands for an object."""
+    try:
+        items = json.loads(b"".join(source).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: should be a JSON array ({error})") from error
+    if not isinstance(items, list):
+        raise InputError(f"{path}: should be a JSON array. Received: {items!r:.60}")
+    one_text = len(inputs.names) == 1 and inputs.names != [WORD_LIST]
+    for number, item in enumerate(items, start=1):
+        if one_text and isinstance(item, str):
             item = {inputs.names[0]: item}
-        if columns is None and isinstance(item, dict):
-            columns = inputs.columns(item)
-        try:
-            row = parse_json_row(where, json.dumps(item), columns or inputs.columns(()), ("id",))
-        except InputError as error:
-            refuse(error)
-            continue
-        yield where, row
-
-
-def _items(path: str, text: str) -> Iterator[tuple[str, Any]]:
-    """Where each item of a JSON array begins, and the item."""
-    line_feeds = [match.start() for match in re.finditer("\n", text)]
-    decoder = json.JSONDecoder()
-
-    def where(place: int) -> str:
-        return f"{path}, line {bisect.bisect(line_feeds, place) + 1}"
-
-    def expect(condition: bool, what: str, reason: str = "") -> None:
-        if not condition:
-            raise InputError(
-                f"{where(place)}: {what}. Received: {text[place : place + 60]!r}{reason}"
-            )
-
-    def skip(place: int) -> int:
-        return _WHITESPACE.match(text, place).end()
-
-    place = skip(0)
-    expect(text[place : place + 1] == "[", "should be a JSON array")
-    place = skip(place + 1)
-    going_on = text[place : place + 1] != "]"
-    while going_on:
-        try:
-            item, end = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError) as error:
-            expect(False, "should be an item of a JSON array", f" ({error})")
-        yield where(place), item
-        place = skip(end)
-        going_on = text[place : place + 1] == ","
-        place = skip(place + going_on)
-    expect(text[place : place + 1] == "]", "a comma, or the end of the JSON array, should follow")
-    place = skip(place + 1)
-    expect(place == len(text), "nothing should follow the JSON array")
+        yield f"{path}, item {number}", json.dumps(item)
 
 
 def first_item(lines: Iterable[bytes]) -> bytes:
     """The first item of a JSON array as a line; nothing where there is none."""
-    text = b"".join(lines).decode("utf-8-sig", "replace")
-    with contextlib.suppress(InputError):  # the reader says what is wrong
-        for _, item in _items("", text):
-            return json.dumps(item).encode()
-    return b""
+    with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
+        return json.dumps(json.loads(b"".join(lines).decode("utf-8-sig"))[0]).encode()
+    return b""  # the reader says what is wrong
 
 
 def _read_words(

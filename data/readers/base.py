@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import bz2
-import codecs
 import collections
 import contextlib
 import dataclasses
@@ -17,17 +16,10 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from data.encodings import BYTE_ORDER_MARK, refuse_other_encodings
 from errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_BYTE_ORDER_MARK = codecs.BOM_UTF8
-# The longer marks first: UTF-16's of one byte order begins UTF-32's.
-_OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +56,7 @@ class Corpus(abc.ABC):
         path: what the user gave.
         units: the pieces, in an order that depends on the corpus alone.
         strict: whether bytes that are not UTF-8 are refused instead of replaced and counted.
-        divides: whether plain text divides documents and lines without end, so that it can be read
-            in bounded memory; `open_corpus` sets it.
     """
-
-    divides = False
 
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.path = path
@@ -180,16 +168,6 @@ def decode_line(
         return raw.decode("utf-8", errors="replace").strip()
 
 
-def refuse_other_encodings(raw: bytes, where: str) -> None:
-    """Raises InputError where a file begins with the byte order mark of UTF-16 or UTF-32."""
-    for mark, encoding in _OTHER_MARKS.items():
-        if raw.startswith(mark):
-            raise InputError(
-                f"{where} must be UTF-8 text; convert it, for example with "
-                f"`iconv -f {encoding} -t UTF-8`. Received: the byte order mark of {encoding}"
-            )
-
-
 def encodable(text: str) -> str:
     """Replaces lone surrogates, which escapes in JSON and Python can make and UTF-8 cannot hold."""
     return text.encode("utf-8", errors="replace").decode("utf-8")
@@ -232,8 +210,8 @@ def lines_from(
         full = len(raw) == longest
         if position == 0:
             refuse_other_encodings(raw, where)
-            if raw.startswith(_BYTE_ORDER_MARK):
-                position, raw = len(_BYTE_ORDER_MARK), raw[len(_BYTE_ORDER_MARK) :]
+            if raw.startswith(BYTE_ORDER_MARK):
+                position, raw = len(BYTE_ORDER_MARK), raw[len(BYTE_ORDER_MARK) :]
         cut = len(raw)
         if full and not raw.endswith(b"\n"):
             cut, in_pieces = _last_cut(raw), True
@@ -283,7 +261,7 @@ def text_lines(
     """Splits the bytes of a document, from `offset` on, into its non-empty lines, stripped."""
     if offset == 0:
         refuse_other_encodings(raw, where)
-        raw = raw.removeprefix(_BYTE_ORDER_MARK)
+        raw = raw.removeprefix(BYTE_ORDER_MARK)
     text = decode_line(raw, where=where, offset=offset, strict=strict, problems=problems)
     return [line for line in map(str.strip, text.split("\n")) if line]
 

@@ -21,7 +21,7 @@ class TextCorpus(Corpus):
     by the document's own first byte, lets a range start reading at its own first byte without
     looking back. The file's first document belongs to the first range.
 
-    Where documents are divided, none is read further than the end of the range after its own: a
+    No document is read further than the end of the range after its own: a
     range in which no blank line begins takes what follows it, to the next blank line or the end of
     the range after it. Compressed files, which have no ranges, are divided by size.
     """
@@ -34,22 +34,21 @@ class TextCorpus(Corpus):
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the unit's documents, see the class."""
-        longest = _LONGEST_LINE if self.divides else -1
         stop = math.inf  # where a document is cut that goes on
         with base.readable_file(unit.path) as file:
-            lines = base.raw_lines(file, unit.path, unit.start, longest)
+            lines = base.raw_lines(file, unit.path, unit.start, _LONGEST_LINE)
             if unit.start > 0 and not self._skip_to_blank(lines, unit.end):
                 # Without a blank line: the document before fills the range.
-                if not self.divides or unit.end >= os.path.getsize(unit.path):
+                if unit.end >= os.path.getsize(unit.path):
                     return
-                start = base.cut_after(unit.path, unit.end, longest)
+                start = base.cut_after(unit.path, unit.end, _LONGEST_LINE)
                 file.seek(start - 1)
                 inside = file.read(1) != b"\n"  # then what is left of the line is no blank one
-                lines = base.lines_from(file, unit.path, start, longest, inside)
-            if self.divides and unit.end >= 0:
+                lines = base.lines_from(file, unit.path, start, _LONGEST_LINE, inside)
+            if unit.end >= 0:
                 stop = 2 * unit.end - unit.start
                 past = stop >= os.path.getsize(unit.path)
-                stop = math.inf if past else base.cut_after(unit.path, stop, longest)
+                stop = math.inf if past else base.cut_after(unit.path, stop, _LONGEST_LINE)
             yield from self._documents(lines, unit, stop, problems)
 
     @staticmethod
@@ -82,7 +81,8 @@ class TextCorpus(Corpus):
                 )
                 lines += [line] if line else []
                 size += len(raw)
-                if offset + len(raw) < stop and not self._is_full(unit, size):
+                full = unit.end < 0 and size >= self.range_bytes
+                if offset + len(raw) < stop and not full:
                     continue
             if lines:
                 yield Document(f"{unit.name}:{first}", lines)
@@ -91,9 +91,6 @@ class TextCorpus(Corpus):
                 return
         if lines:
             yield Document(f"{unit.name}:{first}", lines)
-
-    def _is_full(self, unit: Unit, size: int) -> bool:
-        return self.divides and unit.end < 0 and size >= self.range_bytes
 
 
 class TextPerFileCorpus(Corpus):
@@ -113,8 +110,7 @@ class TextPerFileCorpus(Corpus):
         for name, path in base.member_paths(unit):
             empty = True
             with base.readable_file(path) as file:
-                parts = base.blocks(file, self.block_bytes) if self.divides else [(0, file.read())]
-                for offset, raw in parts:
+                for offset, raw in base.blocks(file, self.block_bytes):
                     lines = base.text_lines(
                         raw, where=path, strict=self.strict, problems=problems, offset=offset
                     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from data.readers.base import Corpus, Document, Unit, decode_line
+from data.streams import untuned
 from errors import InputError
 
 _SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
@@ -56,8 +57,6 @@ class TfdsCorpus(Corpus):
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the texts of the examples; those without words count as "empty_documents"."""
         import tensorflow_datasets as tfds
-
-        from data.streams import untuned
 
         split = tfds.even_splits(self._split, unit.end)[unit.start]
         dataset = open_dataset(self._name, self._data_dir).as_dataset(

@@ -6,17 +6,10 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
+from data.encodings import BYTE_ORDER_MARK, marked_encoding
 from errors import InputError
 from files import parse_json
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Byte order marks of other encodings; that of UTF-32 begins as UTF-16's does.
-_ENCODINGS = {
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
 # How files begin that are often given in place of text.
 _NO_TEXT = {
     b"\x1f\x8b": "a gzip file, which should be decompressed",
@@ -53,7 +46,7 @@ def read_lines(
         if source is None and number == 1:
             _check_line_feed(path, line)
         if number == 1:
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(BYTE_ORDER_MARK)
         if not keep_ends:
             line = line.removesuffix(b"\n").removesuffix(b"\r")
         yield number, _decoded(line, f"{path}, line {number}")
@@ -74,11 +67,6 @@ def read_object(path: str) -> dict[str, Any]:
         return parse_json(text, path)
     except RecursionError as error:
         raise InputError(f"{path}: not JSON that can be read (brackets are too deep)") from error
-
-
-def marked_encoding(head: bytes) -> str | None:
-    """UTF-16 or UTF-32, where the first bytes of a file are the byte order mark of one."""
-    return next((name for mark, name in _ENCODINGS.items() if head.startswith(mark)), None)
 
 
 def _lines(path: str) -> Iterator[bytes]:

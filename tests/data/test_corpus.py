@@ -224,7 +224,7 @@ def test_missing_and_empty_corpora_are_refused(tmp_path, corpus_format):
 
 
 def test_unknown_format_suggests_the_nearest():
-    with pytest.raises(InputError, match="wikiextractor.*mean `wikiextractor`"):
+    with pytest.raises(InputError, match=r"wikiextractor.*mean `wikiextractor`"):
         open_corpus("", "wiki_extractor")
     assert len(CORPUS_FORMATS) == 6
 

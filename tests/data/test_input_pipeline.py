@@ -272,21 +272,14 @@ def listed(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("damage", "found"),
-    [
-        (remove, "no such file"),
-        (empty, "0 records in 0 bytes"),
-        (shorten, "cut short or corrupt in"),
-        (exchange, "2 records in"),
-    ],
-)
-def test_files_that_are_not_as_the_manifest_lists_them(listed, damage, found):
+@pytest.mark.parametrize("damage", [remove, empty, shorten, exchange])
+def test_files_that_are_not_as_the_manifest_lists_them(listed, damage):
     assert len(input_pipeline.record_files(str(listed))) == 2
     path = listed / "pretrain_tfrecords" / "pretrain_data.tfrecord-0"
     size = path.stat().st_size
     damage(path)
-    with pytest.raises(InputError, match=f"{path.name} .*5 records in {size} bytes.*{found}"):
+    found = path.stat().st_size if path.exists() else "no"
+    with pytest.raises(InputError, match=f"{path.name} .*{size} bytes.*Received: {found} bytes"):
         input_pipeline.record_files(str(listed))
     assert len(input_pipeline.record_files(str(listed), "heldout")) == 1  # the other split is whole
     (listed / "manifest.json").unlink()  # as ELECTRA's folders

@@ -14,7 +14,8 @@ from official.nlp.tools.tokenization import FullTokenizer
 
 from data import tokenization
 from data.tokenization import Tokenizer
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary, learn_vocabulary
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from data.vocabulary_learning import learn_vocabulary
 
 LINES = [
     "The quick brown fox jumps over the lazy dog, unaffably; isn't it?",

@@ -181,18 +181,11 @@ def test_other_encodings_are_named(path, encoding, file_format):
             read(SINGLE, content, file_format, path=path)
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ("The DT B-NP\ndog NN I-NP\n\nA DT B\n", 3),
-        ("The DT\ndog NN\n\n", 3),  # columns, and the end of their sentence
-        ("The city\nwho was born?\n \nA\n", 3),
-    ],
-)
-def test_sentences_of_words_contradict_a_guess_of_lines(content, line):
+def test_sentences_of_words_contradict_a_guess_of_lines():
+    content = "The city\nwho was born?\n \nA\n"
     lines = content.encode().splitlines(keepends=True)
     for refused in (None, lambda *_: None):  # which --skip_errors does not answer
-        with pytest.raises(InputError, match=rf"my\.txt, line {line}: .*--format"):
+        with pytest.raises(InputError, match=r"my\.txt, line 3: .*--format"):
             list(read_records("my.txt", lines, TAGGED, refused=refused))
     expected = [(text,) for text in content.splitlines()]
     assert values(TAGGED, content, "lines") == values(SINGLE, content) == expected
@@ -207,29 +200,11 @@ def test_json_arrays():
     content = '\ufeff[\n {"review": "a", "id": 7},\n\n {"review": "b]"}\n]\n'
     records = read(SINGLE, content, path="my.json")
     assert [(r.id, r.values["text"]) for r in records] == [("7", "a"), ("1", "b]")]
-    assert [record.where for record in records] == ["my.json, line 2", "my.json, line 4"]
+    assert [record.where for record in records] == ["my.json, item 1", "my.json, item 2"]
     assert values(PRETRAINED, '["a", "b, c"]') == [("a",), ("b, c",)]
     assert values(PAIR, '[{"text": "a", "text_pair": "b"}]') == [("a", "b")]
     assert values(WORDS, '[{"tokens": ["the", "city"]}]') == [(["the", "city"],)]
     assert values(SINGLE, " [ ] ", "json") == []
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('[\n{"text": "a"},\n{"txt": "b"}]', "line 3: there should be the key 'text'"),
-        ('[{"text": "a"}\n {"text": "b"}]', "line 2: a comma, or the end"),
-        ('[{"text": "a"},\n]', "line 2: should be an item"),
-        ('[{"text": "a"},\n{"text": ', "line 2: should be an item"),
-        ('["a"', "line 1: a comma, or the end"),
-        ('["a"]\n\n["b"]', "line 3: nothing should follow"),
-        ('["a",\n["b"]]', "line 2: should be one JSON object"),
-        ('[{"text": "\\ud800"}]', "line 1: `text` should not hold half a surrogate"),
-    ],
-)
-def test_wrong_json_arrays_are_named(content, message):
-    with pytest.raises(InputError, match=message):
-        read(SINGLE, content)
 
 
 def test_conll_files_are_read_as_words():
@@ -241,48 +216,39 @@ def test_conll_files_are_read_as_words():
     lines = ["# sent_id = s1", "1-2\tdont" + "\t_" * 8, "1\tdo\tdo\tAUX" + "\t_" * 6, ""]
     (record,) = read(WORDS, "\n".join(lines), "conllu")
     assert (record.id, record.values) == ("s1", {"words": ["do"]})
-    with pytest.raises(InputError, match="line 2: should have 2 columns"):
-        read(WORDS, "a b\na\n", "conll")
-    with pytest.raises(InputError, match="conll files hold words, but text are wanted"):
-        read(SINGLE, "a b\n", "conll")
 
 
 @pytest.mark.parametrize(
-    ("inputs", "file_format", "content", "message"),
+    ("inputs", "file_format", "content", "place", "named"),
     [
-        (PAIR, "lines", b"a\n", "lines hold one text each, but text, text_pair are wanted"),
-        (
-            SINGLE,
-            "tsv",
-            b"id\treviw\na\tb\n",
-            r"line 1: there should be one column 'text' or 'review' .*\(did you mean 'reviw'\?\)",
-        ),
-        (PRETRAINED, "tsv", b"id\treviw\na\tb\n", "one column 'text' for `text`. Received: id"),
-        (SINGLE, "jsonl", b'{"txt": "a"}\n', "line 1: .* key 'text' or 'review' for `text`"),
-        (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", "line 3: should have 2 fields"),
-        (SINGLE, "csv", b'text\n"a\n', "line 2: the row that begins here"),
-        (SINGLE, "jsonl", b'{"text": "a"}\n{"text"}\n', "line 2: should be one JSON object"),
-        (
-            SINGLE,
-            "jsonl",
-            b'{"text": "a"}\n{"txt": "a"}\n',
-            "line 2: there should be the key 'text'",
-        ),
-        (SINGLE, "jsonl", b'{"text": "a"}\n{"text": null}\n', "line 2: `text` should be a text"),
-        (SINGLE, "jsonl", b"[" * 200_000, "line 1: should be one JSON object. .*recursion"),
-        (SINGLE, "jsonl", b'{"text": ' + b"9" * 5000 + b"}", "one JSON object. .*4300 digits"),
-        (SINGLE, "jsonl", b'{"text": 3}\n', "line 1: `text` should be a text"),
-        (
-            SINGLE,
-            "jsonl",
-            b'{"text": "\\ud800"}\n',
-            "line 1: `text` should not hold half a surrogate",
-        ),
-        (WORDS, "jsonl", b'{"words": "the"}\n', "line 1: `words` should be a list of words"),
-        (WORDS, "jsonl", b'{"words": ["the", ""]}\n', "list of words that are not empty"),
-        (PAIR, "tsv", b"text\ttext\ttext_pair\n", "there should be one column 'text'"),
+        (PAIR, "lines", b"a\n", "", "text, text_pair"),
+        (SINGLE, "conll", b"a b\n", "", "text"),
+        (WORDS, "conll", b"a b\na\n", ", line 2", "columns"),
+        (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "'text' or 'review' .*'reviw'"),
+        (PRETRAINED, "tsv", b"id\treviw\na\tb\n", ", line 1", "`text`. Received: id"),
+        (PAIR, "tsv", b"text\ttext\ttext_pair\n", ", line 1", "'text'"),
+        (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", ", line 3", "2 fields"),
+        (SINGLE, "csv", b'text\n"a\n', ", line 2", ""),
+        (SINGLE, "jsonl", b'{"txt": "a"}\n', ", line 1", "'text' or 'review' for `text`"),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"text"}\n', ", line 2", "JSON"),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"txt": "a"}\n', ", line 2", "'text'"),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"text": null}\n', ", line 2", "`text`"),
+        (SINGLE, "jsonl", b"[" * 200_000, ", line 1", "JSON"),
+        (SINGLE, "jsonl", b'{"text": ' + b"9" * 5000 + b"}", ", line 1", "JSON"),
+        (SINGLE, "jsonl", b'{"text": 3}\n', ", line 1", "`text`"),
+        (SINGLE, "jsonl", b'{"text": "\\ud800"}\n', ", line 1", "`text`"),
+        (WORDS, "jsonl", b'{"words": "the"}\n', ", line 1", "`words`"),
+        (WORDS, "jsonl", b'{"words": ["the", ""]}\n', ", line 1", "`words`"),
+        (SINGLE, None, b'[\n{"text": "a"},\n{"txt": "b"}]', ", item 2", "'text'"),
+        (SINGLE, None, b'["a",\n["b"]]', ", item 2", "JSON"),
+        (SINGLE, None, b'[{"text": "\\ud800"}]', ", item 1", "`text`"),
+        (SINGLE, None, b'[{"text": "a"}\n {"text": "b"}]', "", "line 2"),
+        (SINGLE, None, b'[{"text": "a"},\n{"text": ', "", "line 2"),
+        (SINGLE, None, b'["a"]\n\n["b"]', "", "line 3"),
+        (SINGLE, "json", b'{"text": "a"}', "", "JSON array"),
+        (SINGLE, "json", b"[" * 200_000, "", "JSON array"),
     ],
 )
-def test_wrong_rows_are_named(inputs, file_format, content, message):
-    with pytest.raises(InputError, match=message):
+def test_wrong_rows_are_named(inputs, file_format, content, place, named):
+    with pytest.raises(InputError, match=f"^my.file{place}: .*{named}"):
         read(inputs, content, file_format)

@@ -1,0 +1,135 @@
+"""Checks the imports between this project's modules; `make lint` runs it.
+
+    python -m tests.imports_check
+
+1. No circle, counting imports inside functions too, but not those for type checking alone.
+2. The arrows of `ARROWS`: which room may not import which.
+3. No import of a module of this project inside a function, but in the commands, which check flags
+   and files before they import TensorFlow.
+
+import-linter does not fit: its roots are packages, of which the modules at the top are none, and
+it does not tell imports inside functions from others.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).parents[1]
+LIGHT = ("errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
+ROOMS = ("analysis", "benchmarks", "checkpoints", "data", "examples", "finetune", "model")
+ROOMS += ("pretrain", "serving", "text", "training")
+# Room -> the rooms that it may import, besides itself and the modules at the top in LIGHT.
+ARROWS = {
+    **dict.fromkeys(LIGHT, ()),
+    "model": (),
+    "data": (),
+    "training": ("data",),
+    "text": ("data",),
+    "pretrain": ("data", "model", "text", "training"),
+    # Fine-tuning begins from what pre-training wrote.
+    "finetune": ("data", "model", "pretrain", "text", "training"),
+    "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),
+    "serving": ("data", "finetune", "model", "pretrain", "text", "training"),
+    "analysis": tuple(room for room in ROOMS if room not in ("benchmarks", "examples")),
+    "examples": tuple(room for room in ROOMS if room != "benchmarks"),
+    "benchmarks": ROOMS,
+}
+# Modules that are commands: flags are checked before TensorFlow is imported.
+COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
+COMMANDS += ("checkpoints.convert", "serving.predict")
+
+
+class Import(NamedTuple):
+    """A module imports another one of this project, in a line of it, maybe inside a function."""
+
+    importer: str
+    imported: str
+    line: int
+    inside: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer.replace('.', '/')}.py:{self.line}: imports {self.imported}"
+
+
+def project_modules(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Dotted name -> file, of the modules at the top and in the rooms."""
+    files = [*root.glob("*.py"), *(f for room in ROOMS for f in root.glob(f"{room}/**/*.py"))]
+    names = (file.relative_to(root).with_suffix("").parts for file in files)
+    return {".".join(n[:-1] if n[-1] == "__init__" else n): f for n, f in zip(names, files)}
+
+
+def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) -> Iterator[Import]:
+    """The imports of one module; a package is meant where none of its modules is named."""
+
+    def visit(node: ast.AST, inside: bool) -> Iterator[Import]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            dotted = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [d if d in modules else node.module for d in dotted]
+        for imported in dict.fromkeys(names):
+            if imported in modules and imported != name:
+                yield Import(name, imported, node.lineno, inside)
+        function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside or function)
+
+    yield from visit(ast.parse(file.read_text(encoding="utf-8")), False)
+
+
+def circles(found: list[Import]) -> list[list[str]]:
+    """Groups of modules that import each other, directly or by way of others (Tarjan)."""
+    graph: dict[str, list[str]] = {}
+    for one in found:
+        graph.setdefault(one.importer, []).append(one.imported)
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        stack.append(name)
+        for other in graph.get(name, ()):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == order[name]:
+            at = stack.index(name)
+            groups.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in graph:
+        if name not in order:
+            visit(name)
+    return [group for group in groups if len(group) > 1]
+
+
+def violations(root: pathlib.Path) -> list[str]:
+    """What is against the rules, a line each."""
+    modules = project_modules(root)
+    found = [one for name, file in modules.items() for one in imports_of(name, file, modules)]
+    wrong = [f"a circle of imports: {', '.join(group)}" for group in circles(found)]
+    for one in found:
+        room, other = one.importer.split(".")[0], one.imported.split(".")[0]
+        allowed = (room, *LIGHT, *ARROWS.get(room, ROOMS))  # a command may import everything
+        if other not in allowed:
+            wrong.append(f"{one}, which {room} may not")
+        if one.inside and one.importer not in COMMANDS:
+            wrong.append(f"{one} inside a function")
+    return wrong
+
+
+if __name__ == "__main__":
+    wrong = violations(ROOT)
+    print("\n".join(wrong) or "imports are as they should be")
+    sys.exit(bool(wrong))
