@@ -1,6 +1,6 @@
 """The last lines of `make quickstart`: what was learned, where it is, what to try next.
 
-    python -m examples.quickstart.summary runs/quickstart
+python -m examples.quickstart.summary runs/quickstart
 """
 
 from __future__ import annotations
