@@ -39,7 +39,7 @@ from files import write_json, write_text
 MIN_WORDS = 16
 MAX_WORDS = 40
 EXCHANGES = 3
-EXAMPLES = {"train": 6000, "dev": 600}  # at most; fewer where the text gives no more
+EXAMPLES = {"train": 4000, "dev": 500}  # at most; fewer where the text gives no more
 
 # The task as `finetune.task.load_task` reads it.
 DECLARATION = {
