@@ -3,41 +3,47 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 QUICKSTART := runs/quickstart
+MODEL := $(QUICKSTART)/models/convbert-tiny
+# Their documentation is the corpus; requirements.txt installs all of them.
+PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
 export MPLBACKEND ?= Agg
 
 .PHONY: quickstart test test-avx2 test-slow test-hostile test-perf lint clean
 
-# Reads real text that every machine has after installation (the documentation inside the installed
-# packages), pre-trains a small ConvBERT on it, and says what was learned; then fine-tunes it, and a
-# network of random weights, on a small task from the same text; exports the better one and asks it
-# about three passages. Interrupt it whenever you like and run it again: it goes on.
+# Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
+# a network of random weights on a small task, exports the better one, and says what was learned.
+# Interrupted, it resumes when it is run again.
 quickstart: .venv/installed
+	@echo "1/6 data: the documentation of $(PACKAGES)"
 	$(BIN)/python build_pretraining_data.py --corpus_format installed_documentation \
-	    --vocab_size 8192 --output_dir $(QUICKSTART)
+	    --corpus $(PACKAGES) --heldout_fraction 0.02 --vocab_size 4096 --max_seq_length 64 \
+	    --output_dir $(QUICKSTART)
+	@echo "2/6 pre-training: configs/quickstart.json"
 	$(BIN)/python run_pretraining.py --data_dir $(QUICKSTART) --model_name convbert-tiny \
 	    --recipe configs/quickstart.json --do_eval
-	$(BIN)/python -m analysis.learned --data_dir $(QUICKSTART) \
-	    --model_dir $(QUICKSTART)/models/convbert-tiny
-	$(BIN)/python -m finetune.documentation_order --data_dir $(QUICKSTART) \
-	    --output_dir $(QUICKSTART)/word_order
-	$(BIN)/python run_finetuning.py --model_dir $(QUICKSTART)/models/convbert-tiny \
-	    --task $(QUICKSTART)/word_order/task.json --recipe configs/quickstart_finetune.json \
-	    --init pretrained,random
-	rm -rf $(QUICKSTART)/savedmodel
-	$(BIN)/python export_savedmodel.py --output_dir $(QUICKSTART)/savedmodel \
-	    --model_dir $(QUICKSTART)/models/convbert-tiny/finetuning/word_order
+	@echo "3/6 what was learned, beside n-gram baselines"
+	$(BIN)/python -m examples.quickstart.learned --data_dir $(QUICKSTART) --model_dir $(MODEL) \
+	    --output $(QUICKSTART)/learned.json
+	@echo "4/6 fine-tuning, from the pre-trained and from random weights"
+	$(BIN)/python -m examples.quickstart.word_order --data_dir $(QUICKSTART) \
+	    --packages $(PACKAGES) --output_dir $(QUICKSTART)/word_order
+	$(BIN)/python run_finetuning.py --model_dir $(MODEL) --init pretrained,random \
+	    --task $(QUICKSTART)/word_order/task.json --recipe configs/quickstart_finetune.json
+	@echo "5/6 export as a SavedModel"
+	@rm -rf $(QUICKSTART)/savedmodel
+	$(BIN)/python export_savedmodel.py --model_dir $(MODEL)/finetuning/word_order \
+	    --output_dir $(QUICKSTART)/savedmodel
+	@echo "6/6 three passages and the answers"
 	head -n 3 $(QUICKSTART)/word_order/dev.jsonl
 	head -n 3 $(QUICKSTART)/word_order/dev.jsonl | \
 	    $(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel
-	@echo "Ask more: echo 'Some passage of 16 to 40 words.' |" \
-	    "$(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel"
+	@$(BIN)/python -m examples.quickstart.summary $(QUICKSTART)
 
-# A module at a time to each of two workers, in the order of tests/conftest.py.
+# Two workers take one module at a time, in the order of tests/conftest.py.
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not slow and not perf and not hostile" -n 2 --dist loadscope --no-loadscope-reorder
 
-# The same as on a CPU without AVX-512, whatever this one has: there TensorFlow computes bfloat16
-# without oneDNN.
+# The same as on a CPU without AVX-512, where TensorFlow computes bfloat16 without oneDNN.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
 test-avx2: .venv/installed-dev
 	$(AVX2) $(MAKE) test
@@ -47,7 +53,7 @@ test-avx2: .venv/installed-dev
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope
 
-# Text and requests made to break the builder and served models; prints what became of each.
+# Text and requests made to break the builder and served models. Prints the outcome of each.
 test-hostile: .venv/installed-dev
 	$(BIN)/python -m pytest -m hostile -s
 
@@ -55,6 +61,7 @@ test-hostile: .venv/installed-dev
 test-perf: .venv/installed-dev
 	$(BIN)/python -m pytest -m perf
 
+# Style and format; contracts of imports between the rooms go here, too.
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

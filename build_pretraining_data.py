@@ -3,7 +3,7 @@
     python build_pretraining_data.py --corpus wiki/ --corpus_format wikiextractor \\
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
-Run it again to go on after an interruption. See data/build.py for what the folder holds.
+Run it again to resume after an interruption. See data/build.py for what the folder holds.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -31,24 +31,26 @@ _CORPUS = flags.DEFINE_string(
     "corpus", "", "File, folder or data set name of the text, as --corpus_format says."
 )
 _CORPUS_FORMAT = flags.DEFINE_enum(
-    "corpus_format", "text", corpus.CORPUS_FORMATS, "What the corpus is; see data/corpus.py."
+    "corpus_format", "text", corpus.CORPUS_FORMATS, "Format of the corpus; see docs/guide.md."
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "The data folder to make; --data_dir of run_pretraining.py."
+    "output_dir", None, "Data folder to make; --data_dir of run_pretraining.py."
 )
 _VOCAB = flags.DEFINE_string(
-    "vocab", None, "A vocab.txt or a folder that holds one; without it, a vocabulary is learned."
+    "vocab", None, "vocab.txt or a folder that holds one. Default: a vocabulary is learned."
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size", 30522, "Size of the vocabulary that is learned.", lower_bound=100
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
-    "do_lower_case", None, "Lower-case the text. Default: as saved beside --vocab, else true."
+    "do_lower_case", None, "Lower-casing of the text. Default: as saved beside --vocab, else true."
 )
 _STRIP_ACCENTS = flags.DEFINE_bool(
-    "strip_accents", None, "Remove accents. Default: as saved beside --vocab, else as the casing."
+    "strip_accents",
+    None,
+    "Removal of accents. Default: as saved beside --vocab, else as the casing.",
 )
-_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Tokens of an example.")
+_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
 _HELDOUT_FRACTION = flags.DEFINE_float(
     "heldout_fraction", 0.01, "Share of the text that is held out for evaluation."
 )
@@ -57,15 +59,19 @@ _NUM_SHARDS = flags.DEFINE_integer(
     "num_shards", None, "Record files per split. Default: one for each 32 MiB of text, at least 8."
 )
 _NUM_PROCESSES = flags.DEFINE_integer(
-    "num_processes", None, "Default: one per core, fewer for little text. The result is the same."
+    "num_processes",
+    None,
+    "Number of processes. Default: one per core, fewer for little text. The result is the same.",
 )
 _STRICT = flags.DEFINE_bool(
-    "strict", False, "Refuse bytes that are not UTF-8 instead of replacing and counting them."
+    "strict",
+    False,
+    "Rejection of bytes that are not UTF-8, which are otherwise replaced and counted.",
 )
 _MAX_UNDECODABLE_SHARE = flags.DEFINE_float(
     "max_undecodable_share",
     0.1,
-    "Largest number of bytes that are not UTF-8 for each character; 1 accepts anything.",
+    "Largest number of bytes that are not UTF-8 per character; 1 accepts anything.",
 )
 
 

@@ -30,14 +30,14 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
-flags.DEFINE_string("output_dir", None, "The folder to make.")
+flags.DEFINE_string("output_dir", None, "SavedModel folder to make.")
 flags.DEFINE_enum(
-    "precision", "float32", ["float32", "mixed_bfloat16"], "Of the arithmetic, and the weights."
+    "precision", "float32", ["float32", "mixed_bfloat16"], "Dtype policy of compute and weights."
 )
 flags.DEFINE_integer(
     "max_seq_length",
     None,
-    "Most tokens of a row. Default: as in training; if unknown, all positions of the model.",
+    "Maximum sequence length. Default: as in training; if unknown, all positions of the model.",
 )
 
 
@@ -71,7 +71,7 @@ def export_model() -> None:
     description = export(model, FLAGS.output_dir, FLAGS.model_dir)
     megabytes = size_on_disk(FLAGS.output_dir) / 1e6
     print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.precision}, {model.kind}")
-    print(f"  at most {model.max_seq_length} tokens a row, {model.length_origin}")
+    print(f"  at most {model.max_seq_length} tokens a sequence, {model.length_origin}")
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")
         print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")

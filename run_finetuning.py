@@ -2,7 +2,7 @@
 
     python run_finetuning.py --model_dir MODEL --task cola --data_dir GLUE --num_trials 9
 
-Run the same command again after an interruption: finished runs are kept, the others go on.
+Run the same command again after an interruption: finished runs are kept, the others resume.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -50,31 +50,31 @@ flags.DEFINE_string(
 )
 flags.DEFINE_list("task", None, "Names of tasks, `glue` for the eight, or a JSON declaration.")
 flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER] to download.")
-flags.DEFINE_string("output_dir", None, "Where runs are kept. Default: MODEL_DIR/finetuning.")
+flags.DEFINE_string("output_dir", None, "Folder of the runs. Default: MODEL_DIR/finetuning.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_integer(
     "num_trials", None, "Runs of each setting, each with its own seed. Default: 1."
 )
-flags.DEFINE_string("sweep", "", "JSON of lists of values to try, or `paper` for the papers' grid.")
+flags.DEFINE_string("sweep", "", "JSON of lists of values, or `paper` for the papers' grid.")
 flags.DEFINE_integer(
-    "seed", None, "Of the first trial's new weights, order and dropout. Default: 0."
+    "seed", None, "Seed of the first trial: new weights, order, dropout. Default: 0."
 )
-flags.DEFINE_string("strategy", None, "one_device, mirrored (all GPUs) or mirrored:N.")
-flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Of the arithmetic.")
-flags.DEFINE_bool("xla", None, "Compile the training step, for each length of batch.")
-flags.DEFINE_list("init", None, "Weights to start from: pretrained (default), random, or both.")
-flags.DEFINE_bool("do_train", True, "Train; --nodo_train measures finished runs again.")
+flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
+flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
+flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
+flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
+flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
 flags.DEFINE_integer(
     "show_errors",
     0,
-    "Write each run's N largest errors on the dev split; of finished runs with --nodo_train.",
+    "Number of largest errors to write per run and dev split; of finished runs with --nodo_train.",
 )
 flags.DEFINE_enum(
     "glue_submission",
     None,
     ["available", "filled"],
-    "Write submission.zip for the GLUE server; `filled`: the most frequent label where not run.",
+    "Kind of submission.zip for the GLUE server; `filled`: the most frequent label where not run.",
 )
 
 

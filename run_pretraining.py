@@ -2,7 +2,7 @@
 
     python run_pretraining.py --data_dir DATA --model_name mine --recipe configs/convbert_small.json
 
-Run the same command again after an interruption: it goes on from the last checkpoint.
+Run the same command again after an interruption: it resumes from the last checkpoint.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -41,15 +41,15 @@ from training.strategies import parse_strategy
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
-flags.DEFINE_string("model_name", None, "Names the run.")
-flags.DEFINE_string("model_dir", None, "Where it is kept. Default: DATA_DIR/models/MODEL_NAME.")
+flags.DEFINE_string("model_name", None, "Name of the run.")
+flags.DEFINE_string("model_dir", None, "Model directory. Default: DATA_DIR/models/MODEL_NAME.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
-flags.DEFINE_integer("seed", None, "Of weights, data order, masking and dropout. Default: 0.")
-flags.DEFINE_string("strategy", None, "one_device, mirrored (all GPUs) or mirrored:N.")
-flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Of the arithmetic.")
-flags.DEFINE_bool("xla", None, "Compile the training step.")
-flags.DEFINE_bool("do_train", True, "Train.")
+flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
+flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
+flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
+flags.DEFINE_bool("xla", None, "Compilation of the training step.")
+flags.DEFINE_bool("do_train", True, "Training.")
 flags.DEFINE_bool(
     "do_eval",
     False,
@@ -61,7 +61,7 @@ flags.DEFINE_enum(
     "continue_optimizer",
     None,
     ["carried", "fresh"],
-    "Its moments: those of --continue_from (default, where it has them) or zero.",
+    "Optimizer moments: those of --continue_from (default, where it has them) or zero.",
 )
 flags.DEFINE_integer(
     "additional_steps",
@@ -71,7 +71,7 @@ flags.DEFINE_integer(
 flags.DEFINE_bool(
     "new_networks",
     False,
-    "What --continue_from lacks (generator, heads) starts from random weights.",
+    "Random weights for what --continue_from lacks (generator, heads).",
 )
 NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
@@ -148,10 +148,10 @@ def read_settings() -> tuple[dict, dict]:
 
 
 def check_continue_flags() -> None:
-    """Refuses flags of --continue_from without it, and two ways to say how many steps there are."""
+    """Rejects flags of --continue_from without it, and two ways to say how many steps there are."""
     given = [name for name in CONTINUE_FLAGS if FLAGS[name].value]
     if given and FLAGS.continue_from is None:
-        raise InputError(f"--{given[0]} is for going on from another model with --continue_from")
+        raise InputError(f"--{given[0]} is for continuing from another model with --continue_from")
     if FLAGS.additional_steps is None:
         return
     if FLAGS.additional_steps < 1:

@@ -44,12 +44,12 @@ class Box(NamedTuple):
 
 
 def weights(config: EncoderConfig) -> dict[str, str]:
-    """The shapes of each layer's matrices by the layer's (or table's) name: "256 x 128"."""
+    """The shapes of the matrices by the name of their layer or table, such as "256 by 128"."""
     found: dict[str, list[str]] = {}
     for variable in build_encoder(config.replace(num_hidden_layers=1)).trainable_variables:
         *_, layer, name = variable.name.split(":")[0].split("/")
         if name.endswith(("kernel", "embeddings", "gamma")):
-            shape = " × ".join(str(n) for n in variable.shape if n > 1)
+            shape = " \u00d7 ".join(str(n) for n in variable.shape if n > 1)
             found.setdefault(name if name.endswith("embeddings") else layer, []).append(shape)
     return {name: " and ".join(shapes) for name, shapes in found.items()}
 
@@ -110,7 +110,7 @@ def draw(config: EncoderConfig) -> str:
         parts.append(_BOX.format(x=x, y=box.y, w=box.width, h=BOX_HEIGHT, fill=box.fill))
         for text, down, size in ((box.title, 19, 14), (box.detail, 37, 12)):
             parts.append(_TEXT.format(x=box.x, y=box.y + down, size=size, text=escape(text)))
-    title = f"{config.num_hidden_layers} layers; the first row of each reads X, what the layer below returns"
+    title = f"{config.num_hidden_layers} layers; X is what the layer below returns"
     parts.append(_TEXT.format(x=430, y=100, size=13, text=title))
     return "\n".join([*parts, "</svg>"]) + "\n"
 

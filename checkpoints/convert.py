@@ -7,7 +7,7 @@
 
 With --source the output is a model directory: run_finetuning.py takes it as --model_dir,
 run_pretraining.py as --continue_from. With --target the input is one. Everything that was inferred
-or left out is printed. The output appears whole, or not at all.
+or left out is printed. The output is written atomically.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -30,16 +30,22 @@ from files import check_new_folder
 from locks import locked
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("source", None, sorted(FORMATS), "Format of the input; makes a model directory.")
-flags.DEFINE_enum("target", None, sorted(FORMATS), "Format to make of a model directory.")
+flags.DEFINE_enum(
+    "source", None, sorted(FORMATS), "Format of the input, to convert to a model directory."
+)
+flags.DEFINE_enum(
+    "target", None, sorted(FORMATS), "Format of the output, to convert a model directory to."
+)
 flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
-flags.DEFINE_string("output", None, "Folder to make; must not hold anything.")
+flags.DEFINE_string("output", None, "Folder to make, which must not hold anything.")
 flags.DEFINE_string("vocab", None, "vocab.txt or its folder. Default: beside the checkpoint.")
 flags.DEFINE_string("config", None, "config.json of the source. Default: beside the checkpoint.")
 flags.DEFINE_bool("do_lower_case", None, "Casing of the vocabulary. Default: as beside it, or on.")
-flags.DEFINE_bool("strip_accents", None, "Of the vocabulary. Default: as beside it, or the casing.")
+flags.DEFINE_bool(
+    "strip_accents", None, "Removal of accents. Default: as beside the vocabulary, or the casing."
+)
 flags.DEFINE_integer(
-    "num_attention_heads", None, "Heads, where neither tensors nor config.json say how many."
+    "num_attention_heads", None, "Number of heads, where neither tensors nor config.json say it."
 )
 flags.DEFINE_string(
     "generator",

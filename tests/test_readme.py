@@ -1,4 +1,4 @@
-"""The README says what is there: its commands run, its flags are the code's."""
+"""The documents say what is there: their commands run, their flags are the code's."""
 
 import json
 import os
@@ -7,16 +7,30 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
+from analysis import architecture
+from model import named_size
 from tests.command_support import run as forked
+from tests.serving.support import pretrained
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
-PROGRAMS += ("analysis.learned", "checkpoints.convert", "export_savedmodel.py", "serving.predict")
-COMMANDS = [shlex.split(line) for line in README.splitlines() if re.match(r"\s+python ", line)]
+PROGRAMS += ("examples.quickstart.learned", "checkpoints.convert", "export_savedmodel.py")
+PROGRAMS += ("serving.predict",)
+
+
+def commands(document):
+    """The command lines that a document shows, each as a list of words."""
+    return [shlex.split(line) for line in document.splitlines() if re.match(r"\s+python ", line)]
+
+
 # A model that trains in seconds; the recipe's other settings stay.
 TINY = {
     "model_size": "convbert-tiny",
@@ -39,55 +53,57 @@ def program_of(command):
     return command[2] if command[1] == "-m" else command[1]
 
 
-@pytest.mark.slow  # needs four minutes on two cores: every command of the README is a process
-def test_the_commands_run_one_after_the_other(tmp_path):
-    """In the order of the README, on a small text, with a small model."""
+@pytest.mark.slow  # needs six minutes on two cores: every command is a process
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
+def test_the_commands_run_one_after_the_other(name, tmp_path):
+    """In the order of the document, on a small text, with a small model."""
+    document = (ROOT / name).read_text(encoding="utf-8")
     (tmp_path / "my_text").mkdir()
     documents = (
         f"the {i}th document says {i * i} times that words recur .\n" * 9 for i in range(99)
     )
     (tmp_path / "my_text" / "a.txt").write_text("\n".join(documents))
     write_tasks(tmp_path)
-    steps, ran = 4, []
-    for command in COMMANDS:
+    ran = []
+    for command in commands(document):
         program = program_of(command)
         if program not in PROGRAMS:
             continue
-        changes = []
-        if program == "build_pretraining_data.py":
-            changes = ["--heldout_fraction=0.2"]
-            if "--vocab_size" in command:
-                changes.append("--vocab_size=120")
-        elif program == "run_pretraining.py":
-            hparams = {**TINY, "num_train_steps": steps, "num_warmup_steps": 1}
-            if "--additional_steps" in command:
-                hparams = {name: hparams[name] for name in ("train_batch_size", "num_eval_steps")}
-                hparams["num_warmup_steps"] = 1
-                changes = ["--additional_steps=2"]
-            elif "--continue_from" in command:
-                hparams["num_train_steps"] = steps + 2
-            if "--hparams" in command:  # the one in the README has to be understood too
-                given = json.loads(command[command.index("--hparams") + 1])
-                hparams = {**given, **hparams}
-            changes.append(f"--hparams={json.dumps(hparams)}")
-        elif program == "run_finetuning.py":
-            changes = ["--num_trials=1", '--hparams={"num_train_epochs": 1, "max_seq_length": 24}']
         arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in command[1:]]
+        changes = smaller(program, command)
         done = (forked if program in ran else started)(*arguments, *changes)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         ran.append(program)
-    assert ran.count("build_pretraining_data.py") == 2
-    assert ran.count("run_pretraining.py") == 4
-    assert ran.count("run_finetuning.py") == 2
-    assert ran.count("checkpoints.convert") == 4
+    assert set(ran) >= set(PROGRAMS) - {"examples.quickstart.learned"}
     answers = (tmp_path / "my_answers.jsonl").read_text().splitlines()
     assert {json.loads(answer)["prediction"] for answer in answers} <= {"good", "bad"}
     assert len(answers) == 40
-    assert ran[-1] == "analysis.learned"
-    for report in ("my_results/report.md", "my_data/models/mine/finetuning/report.md"):
-        assert "dev" in (tmp_path / report).read_text()
-    for name in ("my_data/models/mine", "my_data/models/quick", "my_data_512/models/mine_512"):
-        assert (tmp_path / name / "checkpoints" / "checkpoint").exists()
+    assert "dev" in (tmp_path / "my_results/report.md").read_text()
+    models = [command[command.index("--model_name") + 1] for command in commands(document)
+              if "--model_name" in command]  # fmt: skip
+    found = {path.parent.parent.name for path in tmp_path.glob("*/models/*/checkpoints/checkpoint")}
+    assert found == set(models)
+
+
+def smaller(program, command):
+    """Flags that make a command of the documents end in seconds."""
+    if program == "build_pretraining_data.py":
+        return ["--heldout_fraction=0.2", *["--vocab_size=120"] * ("--vocab" not in command)]
+    if program == "run_finetuning.py":
+        return ["--num_trials=1", '--hparams={"num_train_epochs": 1, "max_seq_length": 24}']
+    if program != "run_pretraining.py":
+        return []
+    hparams, flags = {**TINY, "num_train_steps": 4, "num_warmup_steps": 1}, []
+    if "--additional_steps" in command:
+        hparams = {name: hparams[name] for name in ("train_batch_size", "num_eval_steps")}
+        hparams["num_warmup_steps"] = 1
+        flags = ["--additional_steps=2"]
+    elif "--continue_from" in command:
+        hparams["num_train_steps"] = 6
+    if "--hparams" in command:  # the one in the document has to be understood too
+        given = json.loads(command[command.index("--hparams") + 1])
+        hparams = {**given, **hparams}
+    return [*flags, f"--hparams={json.dumps(hparams)}"]
 
 
 def started(*arguments):
@@ -97,9 +113,9 @@ def started(*arguments):
 
 
 def write_tasks(folder):
-    """The README's own task, with its declaration as written there, and two of GLUE's."""
+    """The guide's own task, with its declaration as written there, and two of GLUE's."""
     (folder / "my_task").mkdir()
-    declaration = README.split("write `my_task/task.json`:")[1].split("and run")[0]
+    declaration = GUIDE.split("write `my_task/task.json`:")[1].split("and run")[0]
     (folder / "my_task" / "task.json").write_text(json.dumps(json.loads(declaration)))
     sentences = [f"the {i}th document says {i * i} times" for i in range(40)]
     for split in ("train", "dev"):
@@ -115,10 +131,30 @@ def write_tasks(folder):
 
 
 def test_every_command_is_known():
-    assert len(COMMANDS) >= 8
-    for command in COMMANDS:
+    found = [command for path in DOCUMENTS for command in commands(path.read_text("utf-8"))]
+    assert len(found) >= 20
+    for command in found:
         program = program_of(command)
         assert (ROOT / program).exists() or (ROOT / (program.replace(".", "/") + ".py")).exists()
+
+
+def test_the_first_lines_of_python_give_vectors(tmp_path):
+    pretrained(tmp_path / "mine")
+    block = re.search(r"\n\n(    .*\n|\n)+", README).group()
+    names = {}
+    exec(textwrap.dedent(block).replace("my_data/models", str(tmp_path)), names)
+    sequence, pooled = names["output"].sequence, names["output"].pooled
+    assert sequence.shape[0] == pooled.shape[0] == 2
+    assert sequence.shape[-1] == pooled.shape[-1] == names["encoder"].config.hidden_size
+
+
+def test_readme_is_a_front_page():
+    assert README.count("\n") <= 200
+
+
+def test_the_figure_is_that_of_the_code():
+    drawn = (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
+    assert drawn == architecture.draw(named_size("convbert-small"))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +167,7 @@ def test_every_command_is_known():
     ],
 )
 def test_every_flag_is_described(program, least):
-    section = README.split(f"`{program}`\n\n| flag")[1].split("\n\n")[0]
+    section = REFERENCE.split(f"`{program}`\n\n| flag")[1].split("\n\n")[0]
     described = set(re.findall(r"`--(\w+)`", section))
     source = (ROOT / program).read_text(encoding="utf-8")
     defined = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
@@ -139,13 +175,20 @@ def test_every_flag_is_described(program, least):
     assert len(defined) >= least
 
 
-def test_links_and_files_exist():
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target
-    for target in re.findall(
-        r"`((?:configs|docs|model|pretrain|finetune|training|data)/[\w./]+)`", README
-    ):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_files_exist(path):
+    text = re.sub(r"^    .*", "", path.read_text(encoding="utf-8"), flags=re.M)
+    for target in re.findall(r"\]\(([^)#:]+)[^):]*\)", text):
+        assert (path.parent / target).exists(), target
+    for link in re.findall(r"\]\(([^):]*#[^)]+)\)", text):
+        name, anchor = link.split("#")
+        target = (path.parent / name if name else path).read_text(encoding="utf-8")
+        headings = [
+            re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+            for line in target.splitlines()
+            if line.startswith("#")
+        ]
+        assert anchor in headings, link
 
 
 def test_no_function_of_the_project_uses_the_other_keras():

@@ -551,7 +551,7 @@ def test_what_was_learned_is_measured_on_the_data_that_is_named(other_data, trai
     rows = read_metrics(str(tmp_path / "m"))
     assert f"{rows[-1]['disc_auc']:.3f}" != f"{rows[-2]['disc_auc']:.3f}"
     line = [f"--data_dir={other_data}", f"--model_dir={tmp_path / 'm'}"]
-    done = command_support.run("-m", "analysis.learned", *line)
+    done = command_support.run("-m", "examples.quickstart.learned", *line)
     assert done.returncode == 0, done.stderr
     told = done.stdout.splitlines()
     assert told[1].startswith(f"Held-out text of {other_data}, which the model was not trained on")

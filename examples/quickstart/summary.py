@@ -9,20 +9,12 @@ import argparse
 import os
 
 from files import read_json
-from finetune.results import group_results, read_results
+from finetune.results import headline_score, read_results
 
 MODEL = "models/convbert-tiny"
-_NEXT = "python build_pretraining_data.py --corpus my_text/ --output_dir my_data"
-
-
-def best_scores(runs: str) -> dict[str, float]:
-    """The headline score, in percent, of the best run of each initialization."""
-    scores: dict[str, float] = {}
-    for group in group_results(read_results(runs)[0]):
-        init = group.results[0]["init"]
-        best = max(group.values(group.split, group.metric))
-        scores[init] = max(100 * best, scores.get(init, 0.0))
-    return scores
+_PASSAGE = (
+    "This function returns the sum all of elements the in array, or raises error an if empty."
+)
 
 
 def summary(folder: str) -> str:
@@ -30,22 +22,24 @@ def summary(folder: str) -> str:
     learned = read_json(os.path.join(folder, "learned.json"))
     accuracy = learned["model"]["masked_lm_accuracy"]
     _, left, both = learned["baselines"].values()
-    scores = best_scores(os.path.join(folder, MODEL, "finetuning"))
+    runs, _ = read_results(os.path.join(folder, MODEL, "finetuning"))
+    scores = {run["init"]: headline_score(run) / 100 for run in runs}
     return f"""
 What was learned
-  Hidden words of documents it has not seen: {accuracy:.1%} predicted. Counting pairs of words
-  gives {left:.1%} from the word before, {both:.1%} from the words on both sides.
-  Is the word order of a passage disturbed? {scores["pretrained"]:.1f} % right after pre-training,
-  {scores["random"]:.1f} % from random weights, 50 % by chance.
+  Of the hidden words of documents that it has not seen, the model predicts {accuracy:.1%}.
+  Counting pairs of words gives {left:.1%} from the word before, {both:.1%} from both neighbours.
+  Is the word order of a passage disturbed? It is right in {scores["pretrained"]:.1%} of the
+  cases, a network without pre-training in {scores["random"]:.1%}, chance in 50.0%.
+
 Where it is
-  {folder}/{MODEL}/curves.png     how training went
-  {folder}/{MODEL}                the pre-trained model
-  {folder}/{MODEL}/finetuning/report.md
-  {folder}/savedmodel                    answers texts; needs TensorFlow alone
-Next
-  echo 'This passage has sixteen words or more, and two of them were of exchanged with their
-  neighbours.' | .venv/bin/python -m serving.predict --model {folder}/savedmodel
-  Your own text: .venv/bin/{_NEXT}"""
+  {folder}/{MODEL}: the pre-trained model, with curves.png
+  {folder}/{MODEL}/finetuning/report.md: the scores of the task
+  {folder}/savedmodel: a model that takes text and needs no code of this project
+
+Next: ask it, or pre-train on your own text
+  echo '{_PASSAGE}' |
+    .venv/bin/python -m serving.predict --model {folder}/savedmodel
+  .venv/bin/python build_pretraining_data.py --corpus my_text/ --output_dir my_data"""
 
 
 def main() -> None:

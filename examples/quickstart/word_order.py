@@ -35,11 +35,11 @@ from examples.quickstart.corpus import InstalledDocumentation
 from files import write_json, write_text
 
 # Words of a passage: it ends with the first sentence that reaches the minimum, and is cut to the
-# maximum. It is then 40 to 50 word pieces long.
+# maximum. It is then about 40 word pieces long.
 MIN_WORDS = 16
-MAX_WORDS = 40
+MAX_WORDS = 32
 EXCHANGES = 3
-EXAMPLES = {"train": 6000, "dev": 600}  # at most; fewer where the text gives no more
+EXAMPLES = {"train": 4000, "dev": 500}  # at most; fewer where the text gives no more
 
 # The task as `finetune.task.load_task` reads it.
 DECLARATION = {
