@@ -12,13 +12,13 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 
 # isort: split
 import argparse
-import dataclasses
 import textwrap
 from typing import Any
 
 from analysis.operations import EXECUTED, token_mixer, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import format_table
+from finetune.published import PUBLISHED, Published
 from model import SIZES, EncoderConfig
 from pretrain.hparams import PretrainingHParams, resolve_hparams
 
@@ -33,105 +33,44 @@ does: two forward passes for the backward pass, nothing for lookups. "Params" ar
 without heads and generator."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """One row of a published table.
+# Settings of Table 3 that it does not say: batch and length of ConvBERT are from its Table 1, the
+# others' from the papers it quotes: Devlin et al. 2019 (BERT-base), Liu et al. 2019 (RoBERTa),
+# Clark et al. 2020 (ELECTRA, BERT-small). Those of the ALE rows are from Table V of the report.
+TABLE_3 = tuple(r for r in PUBLISHED if r.flops and r.source.startswith("ConvBERT supplement"))
+TABLE_4_ALE = tuple(r for r in PUBLISHED if r.flops and r.source.startswith("ALE report"))
 
-    Attributes:
-        name: model, objective and data, as the table has them.
-        params: published number of parameters.
-        flops: published training FLOPs.
-        settings: hyper-parameters (see `pretrain.hparams`) that the paper gives for the row.
-        note: what there is to say where the figures differ, or where settings come from elsewhere.
-        explained_by: settings that differ in what the paper seems to have counted; their FLOPs are
-            printed after the note.
-    """
-
-    name: str
-    params: float
-    flops: float
-    settings: dict[str, Any]
-    note: str = ""
-    explained_by: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
-def _row(name, params, flops, size, steps, length=128, note="", explained_by=None, **settings):
-    settings |= {"model_size": size, "num_train_steps": int(steps), "max_seq_length": length}
-    return Published(name, params, flops, settings, note, explained_by or {})
-
-
-_MLM = {"electra_objective": False}
-_RELEASED_SMALL = {
-    "note": "ELECTRA-Small++: length 512 and, as its README says, a generator of full size. The"
-    " figure is exactly that of a quarter-size generator with embeddings of 256",
-    "explained_by": {"generator_hidden_size": 0.25, "embedding_size": 256},
-}
-_ROBERTA = {
-    "note": "RoBERTa-base: batch 8000, 50,265 word pieces. The figure is that of BERT's vocabulary",
-    "explained_by": {"vocab_size": 30522},
-}
-_DISCRIMINATOR = {
-    "note": "the figure is that of the discriminator alone, while the rows of ConvBERT-small"
-    " and small-plus fit only with the generator",
-    "explained_by": {"uniform_generator": True},
-}
-
-# Table 3 of the ConvBERT supplement. It does not say batch and length: those of ConvBERT are from
-# its Table 1, the others' from the papers it quotes: Devlin et al. 2019 (BERT-base), Liu et al.
-# 2019 (RoBERTa), Clark et al. 2020 (ELECTRA, BERT-small).
-TABLE_3 = (
-    _row("BERT-small MLM 16G 1.45M", 14e6, 1.4e18, "bert-small", 1.45e6, **_MLM),
-    _row("BERT-small RTD 16G 1M", 14e6, 1.4e18, "electra-small", 1e6),
-    _row("BERT-small RTD 32G 1M", 14e6, 1.4e18, "electra-small", 1e6),
-    _row(
-        "BERT-small RTD 160G 4M",
-        14e6,
-        3.3e19,
-        "electra-small",
-        4e6,
-        512,
-        generator_hidden_size=1.0,
-        **_RELEASED_SMALL,
-    ),
-    _row("ConvBERT-small MLM 16G 1.45M", 14e6, 1.3e18, "convbert-small", 1.45e6, **_MLM),
-    _row("ConvBERT-small RTD 16G 1M", 14e6, 1.3e18, "convbert-small", 1e6),
-    _row("ConvBERT-small RTD 32G 1M", 14e6, 1.3e18, "convbert-small", 1e6),
-    _row("ConvBERT-small RTD 32G 4M", 14e6, 5.2e18, "convbert-small", 4e6),
-    _row("ConvBERT-small-plus RTD 32G 1M", 17e6, 1.5e18, "convbert-medium-small", 1e6),
-    _row("ConvBERT-small-plus RTD 32G 4M", 17e6, 6.0e18, "convbert-medium-small", 4e6),
-    _row("BERT-base MLM 16G 1M", 110e6, 6.4e19, "bert-base", 1e6, 512, **_MLM),
-    _row(
-        "BERT-base MLM 160G 500k",
-        125e6,
-        1.0e21,
-        "bert-base",
-        5e5,
-        512,
-        train_batch_size=8000,
-        vocab_size=50265,
-        **_MLM,
-        **_ROBERTA,
-    ),
-    _row("BERT-base RTD 16G 766k", 110e6, 6.4e19, "electra-base", 766e3, 512),
-    _row("BERT-base RTD 160G 4M", 110e6, 3.3e20, "electra-base", 4e6, 512),
-    _row("ConvBERT-base RTD 32G 1M", 106e6, 1.4e19, "convbert-base", 1e6, **_DISCRIMINATOR),
-    _row("ConvBERT-base RTD 32G 4M", 106e6, 5.6e19, "convbert-base", 4e6, **_DISCRIMINATOR),
+# By a row's name: why its figures differ from ours, or where its settings come from; and settings
+# that differ in what the paper seems to have counted, whose FLOPs are printed after the note.
+_DISCRIMINATOR = (
+    "the figure is that of the discriminator alone, while the rows of ConvBERT-small and small-plus"
+    " fit only with the generator",
+    {"uniform_generator": True},
 )
-
-_BATCH = {"train_batch_size": 1024}  # Table V of the ALE report, as are steps and length
-_EQUAL_FLOPS = {
-    "note": "not explained: with the batch, length and steps of the report's Table V no convention"
-    " known here gives its figure",
-}
-_ALE = {
-    "note": "as above; and sharing weights between layers saves no operations, so that an update"
-    " costs what ELECTRA's does and 162k updates cannot cost what 125k of ELECTRA do",
-}
-TABLE_4_ALE = (
-    _row("BERT-small 163k", 13.5e6, 2.3e17, "bert-small", 163e3, **_MLM, **_BATCH, **_EQUAL_FLOPS),
-    _row("ELECTRA-small 125k", 13.5e6, 2.3e17, "electra-small", 125e3, **_BATCH, **_EQUAL_FLOPS),
-    _row("ALE-small 162k", 4.8e6, 2.3e17, "ale-small", 162e3, **_BATCH, **_ALE),
+_EQUAL_FLOPS = (
+    "not explained: with the batch, length and steps of the report's Table V no convention known"
+    " here gives its figure",
+    {},
 )
+NOTES: dict[str, tuple[str, dict[str, Any]]] = {
+    "BERT-small RTD 160G 4M": (
+        "ELECTRA-Small++: length 512 and, as its README says, a generator of full size. The figure"
+        " is exactly that of a quarter-size generator with embeddings of 256",
+        {"generator_hidden_size": 0.25, "embedding_size": 256},
+    ),
+    "BERT-base MLM 160G 500k": (
+        "RoBERTa-base: batch 8000, 50,265 word pieces. The figure is that of BERT's vocabulary",
+        {"vocab_size": 30522},
+    ),
+    "ConvBERT-base RTD 32G 1M": _DISCRIMINATOR,
+    "ConvBERT-base RTD 32G 4M": _DISCRIMINATOR,
+    "BERT-small 163k": _EQUAL_FLOPS,
+    "ELECTRA-small 125k": _EQUAL_FLOPS,
+    "ALE-small 162k": (
+        "as above; and sharing weights between layers saves no operations, so that an update costs"
+        " what ELECTRA's does and 162k updates cannot cost what 125k of ELECTRA do",
+        {},
+    ),
+}
 
 # Table 5 of the ConvBERT supplement: GFLOPs of a block, ms per sample, on an Intel i7-6900K.
 TABLE_5 = {"self-attention": (26.5, 17.66), "mixed-attention": (19.3, 12.94)}
@@ -189,15 +128,12 @@ def _mark(ours: float, published: float) -> str:
 
 
 def _note(row: Published) -> str:
-    if not row.explained_by:
-        return row.note
-    flops = training_flops(hparams_of(row, **row.explained_by))
-    per_update = flops / row.settings["num_train_steps"]
-    return f"{row.note}: {per_update:.3g} an update, the paper's {_per_update(row):.3g}"
-
-
-def _per_update(row: Published) -> float:
-    return row.flops / row.settings["num_train_steps"]
+    note, explained_by = NOTES.get(row.name, ("", {}))
+    if not explained_by:
+        return note
+    steps = row.settings["num_train_steps"]
+    flops = training_flops(hparams_of(row, **explained_by))
+    return f"{note}: {flops / steps:.3g} an update, the paper's {row.flops / steps:.3g}"
 
 
 def block_ratio(config: EncoderConfig, length: int) -> float:
@@ -210,15 +146,8 @@ def block_table(markdown: bool = False) -> str:
     """Table 5: the mixing blocks of the base size, per token and per sequence of one layer."""
     mixed = SIZES["convbert-base"]
     plain = mixed.replace(token_mixer="attention", head_ratio=1)
-    header = [
-        "block",
-        "length",
-        "per token",
-        "per sequence",
-        "mixed / self",
-        "paper",
-        "paper m / s",
-    ]
+    header = ["block", "length", "per token", "per sequence", "mixed / self", "paper"]
+    header += ["paper m / s"]
     paper_ratio = TABLE_5["mixed-attention"][0] / TABLE_5["self-attention"][0]
     cells = [
         [

@@ -29,11 +29,11 @@ from data import build
 from data.corpus import CORPUS_FORMATS, open_corpus
 from errors import main_with_clear_errors
 
-_CORPUS = flags.DEFINE_string("corpus", "", "As for build_pretraining_data.py.")
-_CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Likewise.")
-_VOCAB = flags.DEFINE_string("vocab", None, "A lower-cased BERT vocab.txt.")
+_CORPUS = flags.DEFINE_string("corpus", "", "Corpus of build_pretraining_data.py.")
+_CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Format of --corpus.")
+_VOCAB = flags.DEFINE_string("vocab", None, "A lower-cased BERT vocab.txt.", required=True)
 _UNITS = flags.DEFINE_integer("original_units", 3, "Units of the corpus for the original's path.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each, in turns.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each path.")
 ORIGINAL = "original's, one process"
 S = 128
 
@@ -82,16 +82,11 @@ class OriginalPath:
         if second:
             ids += [*second, vocab["[SEP]"]]
             segments += [1] * (len(second) + 1)
-        padding = [0] * (S - len(ids))
-        values = {
-            "input_ids": ids + padding,
-            "input_mask": [1] * len(ids) + padding,
-            "segment_ids": segments + padding,
-        }
-        features = {
-            name: tf.train.Feature(int64_list=tf.train.Int64List(value=value))
-            for name, value in values.items()
-        }
+        values = {"input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": segments}
+        features = {}
+        for name, value in values.items():
+            padded = tf.train.Int64List(value=value + [0] * (S - len(ids)))
+            features[name] = tf.train.Feature(int64_list=padded)
         example = tf.train.Example(features=tf.train.Features(feature=features))
         return example.SerializeToString()
 
@@ -126,14 +121,15 @@ def time_builder(folder: str, processes: int | None) -> tuple[float, float]:
 
 
 def main(argv: list[str]) -> None:
-    """Prints a row per path: medians over rounds, in which they take turns."""
+    """Prints a row per path: medians over interleaved runs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     paths = {
         ORIGINAL: time_original,
         "builder, one process": lambda folder: time_builder(folder, processes=1),
         f"builder, {cores} processes": lambda folder: time_builder(folder, processes=cores),
     }
-    report = Report("path", "M tokens/s", "kept", "speed / original's")
+    columns = {"path": "", "M tokens/s": ".3f", "kept": ".2%", "speed / original's": ".1f"}
+    report = Report(columns)
     speeds, kept = {name: [] for name in paths}, {}
     for number in range(_ROUNDS.value):
         for name in list(paths)[:: 1 if number % 2 == 0 else -1]:
@@ -142,13 +138,9 @@ def main(argv: list[str]) -> None:
             speeds[name].append(speed / 1e6)
     for name, measured in speeds.items():
         ratio = statistics.median(a / b for a, b in zip(measured, speeds[ORIGINAL]))
-        speed = statistics.median(measured)
-        report.row(name, f"{speed:.3f}", f"{kept[name]:.2%}", f"{ratio:.1f}")
-    fastest = max(statistics.median(measured) for measured in speeds.values())
-    report.target("million tokens per second", fastest, at_least=3.0)
+        report.row(name, statistics.median(measured), kept[name], ratio)
     report.end()
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["vocab"])
     app.run(main_with_clear_errors(main))

@@ -2,8 +2,8 @@
 
     python -m benchmarks.export_latency --sizes small,base
 
-All contestants have the same weights: a model directory of random ones is exported as SavedModels
-and converted to Hugging Face's format, so that both commands are run, too. Both sides tokenise: the
+All systems have the same weights: a model directory of random ones is exported as SavedModels and
+converted to Hugging Face's format, so that both commands are run, too. Both sides tokenise: the
 SavedModel in its graph, Hugging Face with its fast tokenizer. The vocabulary is made up, a word
 being one piece, so that texts have the wanted number of tokens.
 """
@@ -11,7 +11,7 @@ being one piece, so that texts have the wanted number of tokens.
 from __future__ import annotations
 
 import itertools
-import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -19,77 +19,65 @@ import tempfile
 import numpy as np
 from absl import app, flags
 
-from benchmarks.contest import Contestant, Result, compete, ratio
-from benchmarks.table import Report, cell, milliseconds
+from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.table import Report
 from errors import InputError, main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
-_BATCHES = flags.DEFINE_list("batches", ["1", "32"], "Texts of a call.")
+_BATCHES = flags.DEFINE_list("batches", ["1", "32"], "Texts of a request.")
 _LENGTHS = flags.DEFINE_list("lengths", ["16", "128", "512"], "Tokens of a text, special ones too.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements of each, in turns.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 PRECISIONS = {"float32": "SavedModel", "mixed_bfloat16": "SavedModel bfloat16"}
 PEERS = {"float32": "HF ConvBERT", "mixed_bfloat16": "HF ConvBERT bfloat16"}
 NAMES = (*PRECISIONS.values(), *PEERS.values())
-# The columns of ratios: how many times as fast the second is as the first.
-RATIOS = (("HF ConvBERT", "SavedModel"), ("HF ConvBERT bfloat16", "SavedModel bfloat16"))
-OVER_HUGGING_FACE = {"small": 1.5, "base": 1.3}  # targets of inference
 TOLERANCE = 1e-4  # between the float32 vectors of both
 
 
 def main(argv: list[str]) -> None:
     """Prints a row per size, batch and length."""
-    report = Report(
-        "size",
-        "batch",
-        "tokens",
-        *(f"{name} ms" for name in NAMES),
-        *(f"{slow} / {fast}" for slow, fast in RATIOS),
-    )
+    pairs = [(PEERS[precision], PRECISIONS[precision]) for precision in PRECISIONS]
+    columns = {"size": "", "batch": "d", "tokens": "d", **{f"{name} ms": ".1f" for name in NAMES}}
+    report = Report(columns | {f"{slow} / {fast}": ".2f" for slow, fast in pairs})
     notes = []
     for size in _SIZES.value:
         with tempfile.TemporaryDirectory() as folder:
-            ratios = []
             notes += prepare(size, folder)
             for batch, length in itertools.product(_BATCHES.value, _LENGTHS.value):
-                results = compete(contestants(folder, int(batch), int(length)), _ROUNDS.value)
+                results = measure(systems(folder, int(batch), int(length)), _ROUNDS.value)
                 check_agreement(results)
-                ratios.append([ratio(results[slow], results[fast]) for slow, fast in RATIOS])
+                times = [1e3 * results[name].median for name in NAMES]
+                ratios = [ratio(results[slow], results[fast]) for slow, fast in pairs]
+                report.row(size, int(batch), int(length), *times, *ratios)
                 report.missing(results)
-                times = [milliseconds(results[name]) for name in NAMES]
-                report.row(size, batch, length, *times, *(cell(value) for value in ratios[-1]))
-        if size in OVER_HUGGING_FACE:
-            what = f"the SavedModel's speed over Hugging Face's, float32, {size}, lowest"
-            slowest = np.min([row[0] for row in ratios])
-            report.target(what, slowest, at_least=OVER_HUGGING_FACE[size])
     report.end(*notes)
 
 
-def contestants(folder: str, batch: int, length: int) -> list[Contestant]:
+def systems(folder: str, batch: int, length: int) -> list[System]:
     """All four for one batch and length."""
-    arguments = {"batch": batch, "length": length}
-    made = []
+    shape = {"batch": batch, "length": length}
+    compared = []
     for precision, name in PRECISIONS.items():
-        own = {**arguments, "folder": os.path.join(folder, precision)}
-        made.append(Contestant(name, "benchmarks.served:vectors", own))
+        arguments = {**shape, "folder": f"{folder}/{precision}"}
+        compared.append(System(name, "benchmarks.served:vectors", arguments))
     for precision, name in PEERS.items():
-        own = {**arguments, "folder": os.path.join(folder, "huggingface"), "precision": precision}
-        made.append(Contestant(name, "benchmarks.huggingface:text_vectors", own))
-    return made
+        arguments = {**shape, "folder": f"{folder}/huggingface", "precision": precision}
+        compared.append(System(name, "benchmarks.huggingface:text_vectors", arguments))
+    return compared
 
 
 def prepare(size: str, folder: str) -> list[str]:
     """Makes the model directory, both SavedModels and the Hugging Face folder; says their sizes."""
-    model = os.path.join(folder, "model")
+    model, peer = f"{folder}/model", f"{folder}/huggingface"
     run("benchmarks.served", size, model)
     for precision in PRECISIONS:
         options = ["--precision", precision, "--max_seq_length", "512"]
-        output = os.path.join(folder, precision)
+        output = f"{folder}/{precision}"
         run("export_savedmodel", "--model_dir", model, "--output_dir", output, *options)
-    output = os.path.join(folder, "huggingface")
-    run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", output)
+    run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
     notes = []
     for name in (*PRECISIONS, "huggingface"):
-        megabytes = disk_usage(os.path.join(folder, name)) / 1e6
+        written = [path for path in pathlib.Path(folder, name).rglob("*") if path.is_file()]
+        megabytes = sum(path.stat().st_size for path in written) / 1e6
         notes.append(f"- {size}, {name}: {megabytes:.1f} MB on disk")
     return notes
 
@@ -102,15 +90,9 @@ def run(module: str, *arguments: str) -> None:
         raise InputError(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
 
 
-def disk_usage(folder: str) -> int:
-    """Bytes of all files below a folder."""
-    places = os.walk(folder)
-    return sum(os.path.getsize(os.path.join(place, n)) for place, _, names in places for n in names)
-
-
 def check_agreement(results: dict[str, Result]) -> None:
-    """Refuses to compare models that give different float32 vectors."""
-    ours, theirs = (results[name].facts.get("vector") for name in RATIOS[0][::-1])
+    """Raises InputError where the models compared give different float32 vectors."""
+    ours, theirs = (results[names["float32"]].facts.get("vector") for names in (PRECISIONS, PEERS))
     if ours and theirs:
         difference = float(np.max(np.abs(np.subtract(ours, theirs))))
         if difference > TOLERANCE:

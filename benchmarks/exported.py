@@ -1,7 +1,6 @@
-"""Contestants on the device that JAX and PyTorch use: a GPU if there is one. Without TensorFlow.
+"""The step that benchmarks.gpu_export wrote, run by JAX on its device: a GPU if there is one.
 
-`ExportedStep` runs what benchmarks.gpu_export wrote. JAX and PyTorch are imported where they are
-used, so that either may be missing.
+Imports no TensorFlow, and JAX where it is used, so that it may be missing.
 """
 
 from __future__ import annotations
@@ -52,48 +51,6 @@ def matrix_product(side: int, dtype: str, products: int = 10) -> Callable[[], An
         return product.block_until_ready()
 
     run.facts = {"device": jax.devices()[0].device_kind, "flops": 2 * side**3 * products}
-    return run
-
-
-def huggingface_step(
-    fields: dict[str, Any],
-    generator_fields: dict[str, Any],
-    batch: int,
-    length: int,
-    precision: str,
-    steps: int,
-    compiled: bool = True,
-) -> Callable[[], float]:
-    """`steps` training steps of the networks of benchmarks.huggingface; returns the last loss.
-
-    As `huggingface.pretraining_step`, but on the GPU and without waiting for every loss.
-    """
-    import torch
-
-    from benchmarks import huggingface as peer
-
-    torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")  # TF32, as XLA does
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_default_device(device)
-    sample = peer.SAMPLING["inverse_cdf"]  # the faster one
-    configs = [peer._config(fields), peer._config(generator_fields)]
-    networks = peer.ReplacedTokenDetection(*configs, sample).train()
-    optimizer = peer._optimizer(networks, 1e-4)
-    compute_loss = torch.compile(networks) if compiled else networks
-    ids = peer._random_ids(batch, length, fields["vocab_size"]).to(device)
-
-    def run():
-        for _ in range(steps):
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision != "float32"):
-                loss = compute_loss(ids)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(networks.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        return loss.item()
-
-    run.facts = {"device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu"}
     return run
 
 

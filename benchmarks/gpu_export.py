@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +25,7 @@ import tensorflow as tf
 import files
 from benchmarks.exported import initial_value
 from benchmarks.ours import step_features, step_flops, step_hparams, step_trainer
-from pretrain.hparams import PretrainingHParams, encoder_config, generator_config
+from pretrain.hparams import encoder_config, generator_config
 from training.checkpointing import git_commit
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay
@@ -34,49 +34,43 @@ from training.optimizer import WarmupTimesDecay
 SCHEDULE = WarmupTimesDecay(1e-4, total_steps=10**6, warmup_steps=0)
 
 
-def build(
-    size: str, batch: int, length: int, precision: str = "float32", **hparams: Any
-) -> tuple[PretrainingHParams, Trainer, dict[str, tf.Tensor]]:
-    """The trainer whose step is written, and the features of a batch (no padding).
+class Exported(NamedTuple):
+    """What was written: the trainer, its features, int32 [B, S], and variables in their order."""
 
-    Args:
-        size: of the encoder.
-        batch: B.
-        length: S.
-        precision: "float32" or "mixed_bfloat16".
-        **hparams: further hyper-parameters.
-
-    Returns:
-        The resolved hyper-parameters, the trainer, and int32 [B, S] features.
-    """
-    resolved = step_hparams(size, batch, length, precision, **hparams)
-    trainer = step_trainer(resolved, SCHEDULE)
-    features = {name: tf.constant(value) for name, value in step_features(resolved).items()}
-    return resolved, trainer, features
+    trainer: Trainer
+    features: dict[str, tf.Tensor]
+    variables: list[tf.Variable]
 
 
 def export(
     folder: str,
-    hparams: PretrainingHParams,
-    trainer: Trainer,
-    features: dict[str, tf.Tensor],
+    size: str,
+    batch: int,
+    length: int,
+    precision: str = "float32",
     check_steps: int = 0,
-) -> list[tf.Variable]:
-    """Writes the step, draws the trainer's weights anew, then takes `check_steps` steps.
+    **others: Any,
+) -> Exported:
+    """Writes the step of a new network, on a batch without padding.
 
     Args:
         folder: made if it is missing.
-        hparams: resolved hyper-parameters.
-        trainer: not yet used.
-        features: of the one batch that the step will see.
+        size: of the encoder.
+        batch: B.
+        length: S.
+        precision: "float32" or "mixed_bfloat16".
         check_steps: how many of TensorFlow's losses to write. They are computed op by op.
-
-    Returns:
-        The variables, in the order of the program's parameters and results.
+        **others: further hyper-parameters.
     """
+    hparams = step_hparams(size, batch, length, precision, **others)
+    trainer = step_trainer(hparams, SCHEDULE)
+    features = {name: tf.constant(value) for name, value in step_features(hparams).items()}
     step = tf.function(trainer._replica_step_fn, jit_compile=True)
     concrete = step.get_concrete_function(features)
-    variables = _captured_variables(concrete, trainer)
+    known = (*concrete.variables, *trainer.optimizer.variables)
+    by_handle = {id(variable.handle): variable for variable in known}
+    # XLA takes, and returns, them in the order of their capture.
+    variables = [by_handle[id(handle)] for handle in concrete.captured_inputs]
     values = [value.numpy() for value in (*tf.nest.flatten(features), *variables)]
     names = [*sorted(features), *(variable.name for variable in variables)]
     parameters = [_describe(name, v, seed) for seed, (name, v) in enumerate(zip(names, values))]
@@ -85,14 +79,16 @@ def export(
         variable.assign(initial_value(parameter, stored))
 
     os.makedirs(folder, exist_ok=True)
-    program = step.experimental_get_compiler_ir(features)(stage="hlo_serialized")
-    with files.replacing(f"{folder}/step.hlo.gz") as temporary, open(temporary, "wb") as file:
-        file.write(gzip.compress(program))
-    with files.replacing(f"{folder}/values.npz") as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, **stored)
+    with gzip.open(f"{folder}/step.hlo.gz", "wb") as file:
+        file.write(step.experimental_get_compiler_ir(features)(stage="hlo_serialized"))
+    np.savez_compressed(f"{folder}/values.npz", **stored)
     plain_step = tf.function(trainer._replica_step_fn)
+    config = encoder_config(hparams, hparams.vocab_size)
     description = {
-        **_sizes(hparams),
+        **{"size": size, "precision": precision, "batch": batch, "length": length},
+        "flops": step_flops(hparams),
+        "fields": dataclasses.asdict(config),
+        "generator_fields": dataclasses.asdict(generator_config(hparams, config)),
         "tensorflow": tf.__version__,
         "commit": git_commit(),
         "metrics": sorted(concrete.structured_outputs),
@@ -100,36 +96,15 @@ def export(
         "num_features": len(features),
         "parameters": parameters,
     }
-    files.write_json(f"{folder}/step.json", description)
-    return variables
-
-
-def _captured_variables(concrete, trainer: Trainer) -> list[tf.Variable]:
-    """The variables of the step, which XLA takes, and returns, in the order of their capture."""
-    known = (*concrete.variables, *trainer.optimizer.variables)
-    by_handle = {id(variable.handle): variable for variable in known}
-    return [by_handle[id(handle)] for handle in concrete.captured_inputs]
+    files.write_json(f"{folder}/step.json", description)  # last: it marks a whole folder
+    return Exported(trainer, features, variables)
 
 
 def _describe(name: str, value: np.ndarray, seed: int) -> dict[str, Any]:
-    """A parameter, and in few words its value if there are any for it (see `initial_value`)."""
+    """A parameter, with its value where few words say it (see `initial_value`)."""
     described = {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
     if (value == value.flat[0]).all():
         return {**described, "fill": value.flat[0].item()}
     if np.issubdtype(value.dtype, np.floating):  # drawn with mean 0, as all our weights are
         return {**described, "draw": {"seed": seed, "deviation": float(value.std())}}
     return described
-
-
-def _sizes(hparams: PretrainingHParams) -> dict[str, Any]:
-    """What the program is for."""
-    config = encoder_config(hparams, hparams.vocab_size)
-    return {
-        "size": hparams.model_size,
-        "precision": hparams.precision,
-        "batch": hparams.train_batch_size,
-        "length": hparams.max_seq_length,
-        "flops": step_flops(hparams),
-        "fields": dataclasses.asdict(config),
-        "generator_fields": dataclasses.asdict(generator_config(hparams, config)),
-    }

@@ -9,7 +9,7 @@ TensorFlow's, and imports no TensorFlow. Steps follow one another in the same me
 
 - sequences/s, of the step alone: the batch is on the device already;
 - TFLOP/s of the step's matrix products (see `ours.step_flops`) and their share of a ceiling: square
-  products of the same type, measured in turns with the step. XLA multiplies float32 as it does by
+  products of the same type, in interleaved runs with the step. XLA multiplies float32 as it does by
   default, on NVIDIA GPUs since Ampere in TF32, and PyTorch is told to do the same;
 - the largest relative difference of the first losses from those that TensorFlow computed.
 
@@ -22,40 +22,37 @@ although the small size's generator is narrower there (see benchmarks.huggingfac
 from __future__ import annotations
 
 import glob
-import importlib.metadata
 import math
 import os
-import shlex
-import sys
 from typing import Any
 
 from absl import app, flags
 
 import files
-from analysis.tables import format_table
-from benchmarks.contest import Contestant, Result, compete, ratio
+from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.table import PRECISIONS, Report
 from errors import InputError, main_with_clear_errors
 
-_EXPORT = flags.DEFINE_string("export", None, "Where to write the steps.")
-_SIZES = flags.DEFINE_list("sizes", ["small", "base"], "With --export: sizes of ConvBERT.")
-_PRECISIONS = flags.DEFINE_list("precisions", ["float32", "mixed_bfloat16"], "With --export.")
-_BATCH = flags.DEFINE_integer("batch", 128, "With --export: sequences of a step.")
-_LENGTH = flags.DEFINE_integer("length", 128, "With --export: tokens of a sequence.")
-_CHECK_STEPS = flags.DEFINE_integer(
-    "check_steps", 2, "With --export: steps that TensorFlow takes, on the CPU. Long for base."
+_EXPORT = flags.DEFINE_string("export", None, "Folder to write the steps to.")
+_SIZES = flags.DEFINE_list("sizes", ["small", "base"], "Sizes of ConvBERT, with --export.")
+_PRECISIONS = flags.DEFINE_list(
+    "precisions", list(PRECISIONS), "Compute dtype policies, with --export."
 )
-_RUN = flags.DEFINE_string("run", None, "What --export wrote.")
-_STEPS = flags.DEFINE_integer("steps", 10, "With --run: steps between two looks at the loss.")
-_ROUNDS = flags.DEFINE_integer("rounds", 7, "With --run: measurements of each, in turns.")
-_SIDE = flags.DEFINE_integer("side", 8192, "With --run: of the product that is the ceiling.")
-_PEERS = flags.DEFINE_bool("peers", True, "With --run: whether to measure Hugging Face's.")
+_BATCH = flags.DEFINE_integer("batch", 128, "Sequences of a step, with --export.")
+_LENGTH = flags.DEFINE_integer("length", 128, "Tokens of a sequence, with --export.")
+_CHECK_STEPS = flags.DEFINE_integer(
+    "check_steps", 2, "Number of TensorFlow's own steps on the CPU, with --export. Long for base."
+)
+_RUN = flags.DEFINE_string("run", None, "Folder that --export wrote.")
+_STEPS = flags.DEFINE_integer("steps", 10, "Steps between two waits for the loss, with --run.")
+_ROUNDS = flags.DEFINE_integer("rounds", 7, "Interleaved runs of each system, with --run.")
+_SIDE = flags.DEFINE_integer("side", 8192, "Side of the product that is the ceiling, with --run.")
+_PEERS = flags.DEFINE_bool("peers", True, "Comparison with Hugging Face's step, with --run.")
 
-# The contestants of a row share the GPU, though only one at a time works.
+# The systems of a row share the GPU, though only one at a time works.
 _ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-_DTYPES = {"float32": "float32", "mixed_bfloat16": "bfloat16"}
-_COLUMNS = ("step", "device", "batch", "length", "sequences/s", "TFLOP/s", "of ceiling")
-_COLUMNS += ("loss differs", "time / ours")
-NOT_RUN = "not run"
+_COLUMNS = {"step": "", "device": "", "batch": "d", "length": "d", "sequences/s": ".1f"}
+_COLUMNS |= {"TFLOP/s": ".4g", "of ceiling": ".1%", "loss differs": ".1e", "time / ours": ".2f"}
 
 
 def main(argv: list[str]) -> None:
@@ -77,8 +74,8 @@ def export() -> None:
     for size in _SIZES.value:
         for precision in _PRECISIONS.value:
             folder = os.path.join(_EXPORT.value, f"{size}-{precision}")
-            built = gpu_export.build(size, _BATCH.value, _LENGTH.value, precision)
-            gpu_export.export(folder, *built, _CHECK_STEPS.value)
+            shape = (_BATCH.value, _LENGTH.value)
+            gpu_export.export(folder, size, *shape, precision, _CHECK_STEPS.value)
             print(f"{folder} written", flush=True)
 
 
@@ -87,80 +84,56 @@ def run() -> None:
     folders = sorted(os.path.dirname(p) for p in glob.glob(f"{_RUN.value}/*/step.json"))
     if not folders:
         raise InputError(f"{_RUN.value}: has no folder with a step.json in it")
-    rows, missing = [], {}
-    for folder in folders:
-        description = files.read_json(f"{folder}/step.json")
-        results = compete(contestants(folder, description), _ROUNDS.value)
-        for name, result in results.items():
-            rows.append(cells(f"{os.path.basename(folder)}, {name}", description, results, result))
-            if result.missing:
-                missing[f"- {name}: {NOT_RUN}, {result.missing}"] = None
-    tensorflow, commit = description["tensorflow"], description["commit"] or "unknown"
-    versions = [f"{name} {_version(name)}" for name in ("jax", "torch", "transformers")]
-    print(
-        f"- exported with tensorflow {tensorflow}, commit {commit.replace('-dirty', ', modified')}"
-    )
-    print(f"- {', '.join(versions)}")
-    print(f"- `python -m benchmarks.gpu_step {shlex.join(sys.argv[1:])}`")
-    print(f"\n{format_table(_COLUMNS, rows, markdown=True)}")
-    if missing:
-        print("", "Not run:", "", *missing, sep="\n")
+    described = [files.read_json(f"{folder}/step.json") for folder in folders]
+    report = Report(_COLUMNS, described[0]["commit"] or "unknown")
+    for folder, description in zip(folders, described):
+        results = measure(systems(folder, description), _ROUNDS.value)
+        for name in results:
+            label = f"{os.path.basename(folder)}, {name}"
+            report.row(label, *cells(name, description, results))
+        report.missing(results)
+    report.end(f"exported with tensorflow {described[0]['tensorflow']}")
 
 
-def contestants(folder: str, description: dict[str, Any]) -> list[Contestant]:
-    """Ours, the ceiling and the peer of one folder."""
+def systems(folder: str, description: dict[str, Any]) -> list[System]:
+    """Ours, the peer and the ceiling of one folder."""
     sizes = ("fields", "generator_fields", "batch", "length", "precision")
     peer = {name: description[name] for name in sizes}
-    product = {"side": _SIDE.value, "dtype": _DTYPES[description["precision"]]}
-    chosen = {
-        "ours": ("exported_step", {"folder": folder, "steps": _STEPS.value}),
-        "Hugging Face": ("huggingface_step", {**peer, "steps": _STEPS.value}),
-        "ceiling": ("matrix_product", product),
+    product = {"side": _SIDE.value, "dtype": description["precision"].removeprefix("mixed_")}
+    compared = {
+        "ours": ("exported:exported_step", {"folder": folder, "steps": _STEPS.value}),
+        "Hugging Face": (
+            "huggingface:pretraining_step",
+            {**peer, "steps": _STEPS.value, "gpu": True},
+        ),
+        "ceiling": ("exported:matrix_product", product),
     }
     if not _PEERS.value:
-        del chosen["Hugging Face"]
+        del compared["Hugging Face"]
     return [
-        Contestant(name, f"benchmarks.exported:{function}", arguments, environment=_ENVIRONMENT)
-        for name, (function, arguments) in chosen.items()
+        System(name, f"benchmarks.{target}", arguments, environment=_ENVIRONMENT)
+        for name, (target, arguments) in compared.items()
     ]
 
 
-def cells(
-    name: str, description: dict[str, Any], results: dict[str, Result], result: Result
-) -> list[str]:
-    """The cells of a row."""
-    device = result.facts.get("device", NOT_RUN)
-    ours, ceiling = results["ours"], results["ceiling"]
-    if result is ceiling:
-        speed = ceiling.facts.get("flops", math.nan) / ceiling.median / 1e12
-        return [name, device, "", "", "", _cell(speed, ".4g"), "100%", "", ""]
-    flops = _STEPS.value * description["flops"]
-    share = flops / ceiling.facts.get("flops", math.nan) * ratio(ceiling, result)
-    difference = ""
-    if result is ours and (description["losses"] or ours.missing):
-        difference = _cell(ours.facts.get("loss_difference", math.nan), ".1e")
+def cells(name: str, description: dict[str, Any], results: dict[str, Result]) -> list[str | float]:
+    """The cells of a row after the first."""
+    result, ours, ceiling = results[name], results["ours"], results["ceiling"]
+    device = result.facts.get("device", "not run")
+    if name == "ceiling":
+        return [device, "", "", "", result.gflops / 1e3, 1.0, "", ""]
+    speed = _STEPS.value * description["flops"] / result.median / 1e9
+    checked = name == "ours" and (description["losses"] or ours.missing)
     return [
-        name,
         device,
-        str(description["batch"]),
-        str(description["length"]),
-        _cell(_STEPS.value * description["batch"] / result.median, ".1f"),
-        _cell(flops / result.median / 1e12, ".4g"),
-        _cell(share, ".1%"),
-        difference,
-        _cell(ratio(result, ours)),
+        description["batch"],
+        description["length"],
+        _STEPS.value * description["batch"] / result.median,
+        speed / 1e3,
+        speed / ceiling.gflops,
+        result.facts.get("loss_difference", math.nan) if checked else "",
+        ratio(result, ours),
     ]
-
-
-def _cell(value: float, form: str = ".2f") -> str:
-    return NOT_RUN if math.isnan(value) else format(value, form)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 if __name__ == "__main__":

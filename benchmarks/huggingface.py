@@ -1,8 +1,8 @@
-"""Contestants of Hugging Face's PyTorch models, at our sizes. Imports torch, not TensorFlow.
+"""Systems of Hugging Face's PyTorch models, at our sizes. Imports torch, not TensorFlow.
 
 Each is a function that returns what is timed; it takes `fields`, which is `dataclasses.asdict` of
-an EncoderConfig, since importing `model` would import TensorFlow. Weights are random. What differs
-from our networks:
+an EncoderConfig, since importing `model` would import TensorFlow. `precision` is "float32" or
+"mixed_bfloat16" (autocast). Weights are random. What differs from our networks:
 
 - A ConvBERT whose `head_ratio` exceeds its heads (the generator of convbert-small) keeps one head
   of width D/2 there, of width D here: its mixed attention is half as wide as ours.
@@ -31,7 +31,6 @@ from transformers import (
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from benchmarks.huggingface_pretraining import (
-    SAMPLING,
     SPECIAL_IDS,
     MaskedLM,
     ReplacedTokenDetection,
@@ -42,6 +41,7 @@ from errors import InputError
 
 _SAME_NAME = (
     "vocab_size",
+    "embedding_size",
     "hidden_size",
     "num_hidden_layers",
     "num_attention_heads",
@@ -53,41 +53,14 @@ _SAME_NAME = (
     "type_vocab_size",
     "initializer_range",
 )
-_AUTOCAST = {"float32": False, "mixed_bfloat16": True}
-
-
-def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8) -> Callable[[], None]:
-    """[m, k] times [k, n], `products` times over, as `benchmarks.ours.matmul`."""
-    left, right = (torch.randn(shape).to(getattr(torch, dtype)) for shape in ((m, k), (k, n)))
-
-    @torch.inference_mode()
-    def run():
-        for _ in range(products):
-            torch.matmul(left, right)
-
-    run.facts = {"flops": 2 * m * k * n * products}
-    return run
 
 
 def inference(
-    fields: dict[str, Any],
-    batch: int,
-    length: int,
-    precision: str = "float32",
-    model_type: str | None = None,
+    fields: dict[str, Any], batch: int, length: int, precision: str = "float32"
 ) -> Callable[[], np.ndarray]:
-    """The encoder's forward pass over a full batch (no padding).
-
-    Args:
-        fields: of an EncoderConfig.
-        batch: B.
-        length: S.
-        precision: "float32" or "mixed_bfloat16" (autocast).
-        model_type: "convbert", "electra" or "bert"; by default as `token_mixer` says, the first or
-            the second. ELECTRA's encoder is BERT's, with a projection of narrower embeddings.
-    """
+    """The encoder's forward pass over a full batch (no padding): ConvBERT's or ELECTRA's."""
     torch.manual_seed(0)
-    model = encoder(_config(fields, model_type)).eval()
+    model = encoder(_config(fields)).eval()
     ids = _random_ids(batch, length, fields["vocab_size"])
     mask = torch.ones_like(ids)
 
@@ -124,9 +97,10 @@ def pretraining_step(
     batch: int,
     length: int,
     precision: str = "float32",
-    sampling: str = "inverse_cdf",
+    steps: int = 1,
+    gpu: bool = False,
 ) -> Callable[[], float]:
-    """A whole training step of replaced-token detection, input apart; returns the loss.
+    """Whole training steps of replaced-token detection, input apart; returns the last loss.
 
     Args:
         fields: of the discriminator's EncoderConfig.
@@ -134,14 +108,17 @@ def pretraining_step(
             discriminator's, whose embeddings it shares.
         batch: B.
         length: S.
-        precision: "float32" or "mixed_bfloat16" (autocast).
-        sampling: how the generator's tokens are drawn, "inverse_cdf" as in our step, or
-            "multinomial", which takes several times as long.
+        precision: see above.
+        steps: of a call.
+        gpu: compiled by torch.compile, on the GPU, with TF32 as XLA has it; without one on the CPU.
     """
+    if gpu:
+        torch.set_float32_matmul_precision("high")
+        torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
-    sample = _chosen("sampling", sampling, SAMPLING)
-    networks = ReplacedTokenDetection(_config(fields), _config(generator_fields), sample)
-    run = _training_step(networks, _random_ids(batch, length, fields["vocab_size"]), precision)
+    networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
+    ids = _random_ids(batch, length, fields["vocab_size"])
+    run = _training_steps(networks, ids, precision, steps, compiled=gpu)
     run.facts = _facts(networks, networks.discriminator)
     return run
 
@@ -152,16 +129,10 @@ def masked_lm_step(
     """A whole training step of BERT's masked language model, input apart; returns the loss.
 
     The network is ELECTRA's: BERT's, with a projection where embeddings are narrower.
-
-    Args:
-        fields: of an EncoderConfig.
-        batch: B.
-        length: S.
-        precision: "float32" or "mixed_bfloat16" (autocast).
     """
     torch.manual_seed(0)
-    network = MaskedLM(_config(fields, "electra"))
-    run = _training_step(network, _random_ids(batch, length, fields["vocab_size"]), precision)
+    network = MaskedLM(_config(fields))
+    run = _training_steps(network, _random_ids(batch, length, fields["vocab_size"]), precision)
     run.facts = _facts(network, network.model)
     return run
 
@@ -173,7 +144,6 @@ def finetuning_epoch(
     precision: str = "float32",
     num_labels: int = 2,
     group_by_length: bool = False,
-    model_type: str | None = None,
 ) -> Callable[[], float]:
     """One epoch of sequence classification with dynamic padding; returns the last loss.
 
@@ -184,13 +154,12 @@ def finetuning_epoch(
         fields: of an EncoderConfig.
         lengths: tokens of each example.
         batch: B.
-        precision: "float32" or "mixed_bfloat16" (autocast).
+        precision: see above.
         num_labels: classes, or 1 for regression.
         group_by_length: batches of similar length, as the Trainer's strategy of this name.
-        model_type: as for `inference`.
     """
     torch.manual_seed(0)
-    config = _config(fields, model_type, num_labels=num_labels)
+    config = _config(fields, num_labels=num_labels)
     model = AutoModelForSequenceClassification.from_config(config).train()
     examples = _random_examples(lengths, fields["vocab_size"], num_labels)
     sampler = RandomSampler(examples)
@@ -205,57 +174,50 @@ def finetuning_epoch(
         for features in batches:
             with _autocast(precision):
                 loss = model(**features).loss
-            last = _update(loss, model, optimizer, schedule)
-        return last
+            _update(loss, model, optimizer, schedule)
+        return loss.item()
 
     run.facts = _facts(model, model)
     return run
 
 
-def _config(
-    fields: dict[str, Any], model_type: str | None = None, **others: Any
-) -> PreTrainedConfig:
-    """Hugging Face's configuration of our fields; InputError where it has no such network."""
-    convolves = fields["token_mixer"] != "attention"
-    model_type = model_type or ("convbert" if convolves else "electra")
-    possible = {"share_layers": False}
-    if model_type == "convbert":
+def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
+    """Hugging Face's configuration of our fields.
+
+    Raises:
+        InputError: it has no such network; names the field.
+    """
+    possible: dict[str, Any] = {"share_layers": False}
+    if fields["token_mixer"] == "attention":
+        model_type = "electra"
+        possible |= {"head_ratio": 1, "linear_groups": 1}
+    else:
+        model_type = "convbert"
         possible |= {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
         others["num_groups"] = fields["linear_groups"]
-        others["conv_kernel_size"] = fields["conv_kernel_size"]
-        others["head_ratio"] = fields["head_ratio"]
-    else:
-        possible |= {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
-    if model_type == "bert":
-        possible["embedding_size"] = fields["hidden_size"]
-    else:
-        others["embedding_size"] = fields["embedding_size"]
+        others |= {name: fields[name] for name in ("conv_kernel_size", "head_ratio")}
     for name, value in possible.items():
         if fields[name] != value:
             raise InputError(
                 f"`{name}` should be {value!r} for Hugging Face's {model_type}."
                 f" Received: {fields[name]!r}"
             )
-    others.update({name: fields[name] for name in _SAME_NAME})
+    others |= {name: fields[name] for name in _SAME_NAME}
     return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
 
 
 def _facts(module: nn.Module, model: PreTrainedModel) -> dict[str, Any]:
+    device = next(module.parameters()).device
     return {
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "attention": model.config._attn_implementation,
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
     }
 
 
 def _autocast(precision: str) -> torch.autocast:
-    enabled = _chosen("precision", precision, _AUTOCAST)
-    return torch.autocast("cpu", torch.bfloat16, enabled=enabled)
-
-
-def _chosen(name: str, value: str, choices: dict[str, Any]) -> Any:
-    if value not in choices:
-        raise InputError(f"`{name}` should be {' or '.join(choices)}. Received: {value!r}")
-    return choices[value]
+    device = torch.get_default_device().type
+    return torch.autocast(device, torch.bfloat16, enabled=precision == "mixed_bfloat16")
 
 
 def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -268,36 +230,40 @@ def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer
     return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
 
 
-def _training_step(module: nn.Module, ids: torch.Tensor, precision: str) -> Callable[[], float]:
+def _training_steps(
+    module: nn.Module, ids: torch.Tensor, precision: str, steps: int = 1, compiled: bool = False
+) -> Callable[[], float]:
     """Updates a module that returns its loss, always on the same ids."""
     module.train()
     optimizer = _optimizer(module, 3e-4)
     schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
+    compute_loss = torch.compile(module) if compiled else module
 
     def run():
-        with _autocast(precision):
-            loss = module(ids)
-        return _update(loss, module, optimizer, schedule)
+        for _ in range(steps):
+            with _autocast(precision):
+                loss = compute_loss(ids)
+            _update(loss, module, optimizer, schedule)
+        return loss.item()  # waits for the last step
 
     return run
 
 
 def _update(
     loss: torch.Tensor, module: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler
-) -> float:
+) -> None:
     loss.backward()
     nn.utils.clip_grad_norm_(module.parameters(), 1.0)
     optimizer.step()
     schedule.step()
     optimizer.zero_grad(set_to_none=True)
-    return loss.item()
 
 
 def _random_ids(batch: int, length: int, vocab_size: int) -> torch.Tensor:
     """int64 [batch, length] of ordinary tokens between [CLS] and [SEP]."""
     ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length])
     ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
-    return torch.from_numpy(ids)
+    return torch.from_numpy(ids).to(torch.get_default_device())
 
 
 def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -> list[dict]:

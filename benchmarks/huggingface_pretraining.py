@@ -1,11 +1,9 @@
-"""Pre-training as transformers leaves it to be put together: masking, generator, sampling, losses.
+"""Pre-training, put together from transformers: masking, generator, sampling, losses.
 
 Imports torch, not TensorFlow.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -23,11 +21,8 @@ class ReplacedTokenDetection(nn.Module):
     Shape: ids int64 [B, S], unmasked and without padding -> loss [].
     """
 
-    def __init__(
-        self, config: PreTrainedConfig, generator_config: PreTrainedConfig, sample: Callable
-    ):
+    def __init__(self, config: PreTrainedConfig, generator_config: PreTrainedConfig):
         super().__init__()
-        self.sample = sample
         self.discriminator = encoder(config)
         self.head = ElectraDiscriminatorPredictions(config)  # ConvBERT has no class of its own
         self.head.apply(self.discriminator._init_weights)
@@ -42,7 +37,7 @@ class ReplacedTokenDetection(nn.Module):
         logits = masked_logits(self.generator, masked_ids, positions)
         generator_loss = F.cross_entropy(logits, originals.flatten())
         with torch.no_grad():
-            sampled = self.sample(logits.softmax(-1)).view_as(originals)
+            sampled = sample(logits.softmax(-1)).view_as(originals)
             corrupted = ids.scatter(1, positions, sampled)
             labels = (corrupted != ids).float()
         hidden = self.discriminator(corrupted).last_hidden_state  # [B, S, D]
@@ -95,23 +90,18 @@ def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return ids.scatter(1, positions, originals.masked_fill(hide, SPECIAL_IDS["mask"])), positions
 
 
-def _multinomial(probabilities: torch.Tensor) -> torch.Tensor:
-    """What torch has for it; as with Gumbel noise, a random number for each probability."""
-    return torch.multinomial(probabilities, 1)
+def sample(probabilities: torch.Tensor) -> torch.Tensor:
+    """Draws by the inverse of the cumulative sum, [N, V] -> [N, 1].
 
-
-def _inverse_cdf(probabilities: torch.Tensor) -> torch.Tensor:
-    """One random number a draw, and so much less work: [N, V] -> [N, 1]."""
+    It needs one random number a draw; `torch.multinomial`, with one for each probability, takes
+    several times as long.
+    """
     cumulative = probabilities.cumsum(-1)
     threshold = torch.rand(len(cumulative), 1) * cumulative[:, -1:]
     drawn = torch.searchsorted(cumulative, threshold, right=True)
     return drawn.clamp(max=cumulative.shape[-1] - 1)  # rounding may push it past the end
 
 
-SAMPLING = {"multinomial": _multinomial, "inverse_cdf": _inverse_cdf}
-
-
 def encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """An encoder with the best attention that transformers has for it: SDPA, or none but eager."""
-    without_pooler = {"add_pooling_layer": False} if config.model_type == "bert" else {}
-    return AutoModel.from_config(config, **without_pooler)
+    return AutoModel.from_config(config)

@@ -1,4 +1,4 @@
-"""Contestants of this project, each a function that returns what is timed. Imports TensorFlow.
+"""Systems of this project, each a function that returns what is timed. Imports TensorFlow.
 
 Where a function takes `fields`, that is `dataclasses.asdict` of an EncoderConfig.
 """
@@ -12,7 +12,6 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
-from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from model import EncoderConfig, build_encoder, named_size
 from model.encoder import EncoderLayer
@@ -20,7 +19,6 @@ from model.mixed_attention import attention_bias
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from pretrain.objectives import build_objective
 from training.loop import Trainer
-from training.memory import peak_memory_gib
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
@@ -57,17 +55,11 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
 
 
 def inference(
-    batch: int,
-    length: int,
-    precision: str = "float32",
-    xla: bool = False,
-    *,
-    size: str | None = None,
-    fields: dict[str, Any] | None = None,
+    fields: dict[str, Any], batch: int, length: int, precision: str = "float32", xla: bool = False
 ):
-    """The encoder's forward pass over a full batch (no padding), of a named size or of `fields`."""
+    """The encoder's forward pass over a full batch (no padding)."""
     tf_keras.mixed_precision.set_global_policy(precision)
-    config = EncoderConfig(**fields) if fields else named_size(size)
+    config = EncoderConfig(**fields)
     encoder = build_encoder(config)
 
     @tf.function(jit_compile=xla)
@@ -75,7 +67,7 @@ def inference(
         return encoder({"input_ids": ids, "input_mask": mask}).sequence
 
     ids = tf.constant(random_ids(batch, length, config.vocab_size))
-    mask = tf.ones_like(ids)  # given, as by whoever has padding; otherwise it is optimized away
+    mask = tf.ones_like(ids)  # given; without it the mask's operations are optimized away
     return lambda: forward(ids, mask).numpy()
 
 
@@ -125,37 +117,6 @@ def mixer_block(
     return lambda: _wait(compute(hidden, upstream))
 
 
-def encoder_gradients(fields: dict[str, Any], batch: int, length: int, precision: str = "float32"):
-    """The encoder's forward and backward pass over a full batch, with dropout.
-
-    Its fact `memory_before` is the peak of the process, GiB, before the first pass.
-    """
-    tf_keras.utils.set_random_seed(0)
-    tf_keras.mixed_precision.set_global_policy(precision)
-    config = EncoderConfig(**fields)
-    encoder = build_encoder(config)
-    ids = tf.constant(random_ids(batch, length, config.vocab_size))
-    upstream = tf.random.normal([batch, length, config.hidden_size])
-    seed = tf.constant([1, 2])
-
-    @tf.function
-    def compute(ids, upstream, seed):
-        with tf.GradientTape() as tape:
-            output = encoder({"input_ids": ids}, training=True, seed=seed).sequence
-        gradients = tape.gradient(
-            output, encoder.trainable_variables, tf.cast(upstream, output.dtype)
-        )
-        return [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-    compute.get_concrete_function(ids, upstream, seed)
-
-    def run():
-        _wait(compute(ids, upstream, seed))
-
-    run.facts = {"memory_before": peak_memory_gib()}
-    return run
-
-
 def step_hparams(
     size: str, batch: int, length: int, precision: str = "float32", **hparams: Any
 ) -> PretrainingHParams:
@@ -173,10 +134,9 @@ def step_hparams(
 
 
 def step_flops(hparams: PretrainingHParams) -> float:
-    """Operations of the matrix products of one training step.
+    """Operations of the model's matrix products in one training step.
 
-    The model's, that is: forward and backward pass of what has to be computed, whatever is
-    computed besides; nothing for lookups, and only masked slots for the generator's head.
+    Forward and backward pass; nothing for lookups, and masked slots alone for the generator's head.
     """
     tokens = hparams.train_batch_size * hparams.max_seq_length
     return pretraining(hparams, EXECUTED).matrix * (1 + EXECUTED.backward) * tokens
@@ -226,31 +186,6 @@ def pretraining_step(
     return run
 
 
-def input_pipeline(data_dir: str, batch: int, length: int, batches: int = 500):
-    """Batches as run_pretraining.py reads them, with nothing that consumes them."""
-    dataset = pretraining_dataset(
-        record_files(data_dir),
-        batch_size=batch,
-        max_seq_length=length,
-        seed=0,
-        vocab_size=Vocabulary.load(data_dir).size,
-    )
-    iterator = iter(dataset)
-
-    @tf.function
-    def read(iterator):
-        tokens = 0
-        for _ in tf.range(batches):
-            tokens += tf.reduce_sum(next(iterator)["input_mask"])
-        return tokens
-
-    def run():
-        read(iterator).numpy()
-
-    run.facts = {"examples": batch * batches}
-    return run
-
-
 def finetuning_rows(
     fields: dict[str, Any],
     task: str,
@@ -261,7 +196,7 @@ def finetuning_rows(
     max_examples: int = 0,
 ):
     """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
-    # Here, as the other contestants would only be slowed down by what these import.
+    # Here, as the other systems would only be slowed down by what these import.
     from finetune.catalogue import load_task
     from finetune.encoded import Encoded
     from finetune.hparams import resolve_hparams
@@ -334,5 +269,5 @@ def finetuning_epoch(
 
 
 def _wait(tensors: list[tf.Tensor]) -> None:
-    """Returns when the tensors, results of one function, are there; copies next to nothing."""
+    """Waits for the tensors, results of one function; copies next to nothing."""
     tf.reshape(tensors[-1], [-1])[0].numpy()

@@ -1,4 +1,4 @@
-"""What export_latency measures of ours: a model directory of random weights, and its SavedModel.
+"""Our side of export_latency: a model directory of random weights, and its SavedModel.
 
     python -m benchmarks.served SIZE FOLDER
 
@@ -37,19 +37,15 @@ def make_model(size: str, folder: str) -> None:
     from data.vocabulary import SPECIAL_TOKENS, Vocabulary
     from model import build_encoder, named_size
 
-    # Padding enters Hugging Face's convolution; these texts have none.
     config = named_size(size)
     words = made_up_words(config.vocab_size - len(SPECIAL_TOKENS))
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
     tf_keras.utils.set_random_seed(0)
-    networks = Networks(build_encoder(config))
-    for variable in networks.encoder.variables:  # so that no bias is zero, no scale one
+    encoder = build_encoder(config)
+    for variable in encoder.variables:  # so that no bias is zero, no scale one
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.02))
-    save(
-        Conversion(config, describe_pretraining(config, vocabulary), vocabulary, networks),
-        folder,
-        {},
-    )
+    hparams = describe_pretraining(config, vocabulary)
+    save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
 
 
 if __name__ == "__main__":

@@ -60,4 +60,4 @@ def test_table(monkeypatch):
         *("replaced-token", "detection"),
     ]
     assert {line.count("|") for line in markdown} == {6}
-    assert markdown[1].replace("-", "") == "|  | : | : | : | : |"
+    assert markdown[1].replace("-", "") == "|:|:|:|:|:|"

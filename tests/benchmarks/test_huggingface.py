@@ -32,11 +32,9 @@ CONVBERT = EncoderConfig(
     linear_groups=2,
 )
 ELECTRA = CONVBERT.replace(token_mixer="attention", head_ratio=1, linear_groups=1)
-BERT = ELECTRA.replace(embedding_size=16)
 NETWORKS = {
     "convbert": (dataclasses.asdict(CONVBERT), "eager"),
     "electra": (dataclasses.asdict(ELECTRA), "sdpa"),
-    "bert": (dataclasses.asdict(BERT), "sdpa"),
 }
 PRECISIONS = ("float32", "mixed_bfloat16")
 
@@ -80,30 +78,21 @@ def test_networks_are_as_large_as_ours(size):
         networks = huggingface.ReplacedTokenDetection(
             huggingface._config(fields),
             huggingface._config(generator),
-            huggingface.SAMPLING["multinomial"],
         )
     assert (count(networks.discriminator), count(networks)) == PARAMETERS[size]
-
-
-def test_bert_without_pooler_is_as_large_as_electra():
-    fields = dataclasses.asdict(SIZES["bert-base"])
-    with torch.device("meta"):
-        bert = huggingface.encoder(huggingface._config(fields, "bert"))
-    assert type(bert).__name__ == "BertModel"
-    assert count(bert) == PARAMETERS["electra-base"][0]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("model_type", NETWORKS)
 def test_inference(model_type, precision):
     fields, attention = NETWORKS[model_type]
-    run = huggingface.inference(fields, B, S, precision, model_type=model_type)
+    run = huggingface.inference(fields, B, S, precision)
     output = run()
     assert output.shape == (B, S, 16)
     assert output.dtype == np.float32
     np.testing.assert_array_equal(run(), output)  # no dropout
     assert run.facts["attention"] == attention
-    float32 = huggingface.inference(fields, B, S, model_type=model_type)()
+    float32 = huggingface.inference(fields, B, S)()
     assert (precision == "float32") == np.array_equal(output, float32)
     np.testing.assert_allclose(output, float32, atol=0.1)
 
@@ -112,10 +101,9 @@ def test_inference(model_type, precision):
 @pytest.mark.parametrize("config", [CONVBERT, ELECTRA])
 def test_pretraining_step(config, precision):
     fields, generator = dataclasses.asdict(config), generator_fields(config)
-    for sampling in huggingface.SAMPLING:
-        run = huggingface.pretraining_step(fields, generator, B, S, precision, sampling)
-        assert run() == pytest.approx(math.log(V) + 50 * math.log(2), abs=0.5)
-        assert np.isfinite(run())
+    run = huggingface.pretraining_step(fields, generator, B, S, precision)
+    assert run() == pytest.approx(math.log(V) + 50 * math.log(2), abs=0.5)
+    assert np.isfinite(run())
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -137,7 +125,6 @@ def test_every_weight_is_trained_and_embeddings_are_shared(config):
     networks = huggingface.ReplacedTokenDetection(
         huggingface._config(dataclasses.asdict(config)),
         huggingface._config(generator_fields(config)),
-        huggingface.SAMPLING["multinomial"],
     )
     generator, embeddings = networks.generator, networks.discriminator.embeddings
     assert generator.base_model.embeddings is embeddings
@@ -165,10 +152,9 @@ def test_masking():
     assert hidden.float().mean().item() == pytest.approx(0.85, abs=0.03)
 
 
-@pytest.mark.parametrize("sampling", huggingface.SAMPLING)
-def test_sampling(sampling):
+def test_sampling():
     probabilities = torch.tensor([[0.5, 0.2, 0.0, 0.3]]).repeat(20_000, 1)
-    drawn = huggingface.SAMPLING[sampling](probabilities)
+    drawn = huggingface_pretraining.sample(probabilities)
     assert drawn.shape == (20_000, 1)
     shares = torch.bincount(drawn.flatten(), minlength=4) / 20_000
     np.testing.assert_allclose(shares, probabilities[0], atol=0.02)
@@ -187,7 +173,7 @@ def test_finetuning_epoch(model_type, precision, monkeypatch):
     monkeypatch.setattr(huggingface, "_update", spy)
     fields, _ = NETWORKS[model_type]
     lengths = [5, 9, 16, 12, 3, 7]
-    run = huggingface.finetuning_epoch(fields, lengths, 2, precision, model_type=model_type)
+    run = huggingface.finetuning_epoch(fields, lengths, 2, precision)
     assert run() == pytest.approx(math.log(2), abs=0.3)
     run()
     np.testing.assert_allclose(rates, [1e-4, 2 / 3 * 1e-4, 1 / 3 * 1e-4] * 2)
@@ -218,33 +204,18 @@ def test_regression():
 
 
 @pytest.mark.parametrize(
-    ("changes", "model_type", "named"),
+    "changes",
     [
-        ({"head_ratio": 4}, None, "head_ratio"),
-        ({"token_mixer": "convolution"}, None, "token_mixer"),
-        ({"convolution": "static"}, None, "convolution"),
-        ({"share_layers": True}, None, "share_layers"),
-        ({"token_mixer": "attention", "head_ratio": 1}, None, "linear_groups"),
-        ({}, "bert", "token_mixer"),
+        {"head_ratio": 4},
+        {"token_mixer": "convolution"},
+        {"convolution": "static"},
+        {"share_layers": True},
     ],
 )
-def test_what_hugging_face_lacks_is_refused(changes, model_type, named):
+def test_networks_that_hugging_face_lacks_are_rejected(changes):
     fields = dataclasses.asdict(CONVBERT.replace(**changes))
-    with pytest.raises(InputError, match=f"`{named}` should be"):
-        huggingface.inference(fields, B, S, model_type=model_type)
-
-
-def test_bert_with_narrow_embeddings_is_refused():
-    with pytest.raises(InputError, match="`embedding_size` should be 16 for Hugging Face's bert"):
-        huggingface.inference(NETWORKS["electra"][0], B, S, model_type="bert")
-
-
-def test_unknown_precision_and_sampling_are_refused():
-    fields, _ = NETWORKS["electra"]
-    with pytest.raises(InputError, match="`precision` should be float32 or mixed_bfloat16"):
-        huggingface.inference(fields, B, S, "float16")()
-    with pytest.raises(InputError, match="`sampling` should be multinomial or inverse_cdf"):
-        huggingface.pretraining_step(fields, fields, B, S, sampling="gumbel")
+    with pytest.raises(InputError, match=f"`{next(iter(changes))}`"):
+        huggingface.inference(fields, B, S)
 
 
 def test_tensorflow_is_not_imported():

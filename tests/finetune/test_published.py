@@ -11,20 +11,15 @@ from model.sizes import SIZES
 DOCUMENTS = ("ConvBERT supplement", "ConvBERT author response", "SCRIPT", "ALE report")
 
 
-@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.size} {row.pretraining}")
-def test_every_row_cites_document_and_table(row):
-    document, table = re.match(r"(.+), Table ([0-9]+|[IVX]+)\b", row.source).groups()
-    assert document in DOCUMENTS
-    assert table
-    assert row.pretraining.startswith(("MLM, ", "RTD, "))
-
-
-@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.size} {row.pretraining}")
-def test_rows_speak_of_known_sizes_tasks_and_metrics(row):
-    assert row.size in SIZES
-    assert set(row.scores) in (set(), set(GLUE_TASKS))
-    assert set(row.standard_errors) <= set(row.scores)
-    assert all(metric in TASKS[task].metrics for task, metric in row.metrics.items())
+def test_rows_cite_their_table_and_speak_of_known_sizes_tasks_and_metrics():
+    assert len(PUBLISHED) == 23
+    for row in PUBLISHED:
+        document, _ = re.match(r"(.+), Table ([0-9]+|[IVX]+)\b", row.source).groups()
+        assert document in DOCUMENTS
+        assert row.pretraining.startswith(("MLM, ", "RTD, "))
+        assert row.size in SIZES
+        assert set(row.scores) in (set(), set(GLUE_TASKS))
+        assert all(metric in TASKS[task].metrics for task, metric in row.metrics.items())
 
 
 @pytest.mark.parametrize("row", [row for row in PUBLISHED if row.scores], ids=lambda row: row.size)
@@ -43,6 +38,5 @@ def test_figures_of_a_size():
 def test_figure_of_a_task():
     score, row = published_score("convbert-small", "cola")
     assert (score, row.source) == (59.4, "ConvBERT author response, Table 6")
-    assert row.standard_errors["cola"] == 1.4
     assert published_score("convbert-base", "cola") is None
     assert published_score("convbert-small", "pos") is None

@@ -1,0 +1,150 @@
+"""Interleaved runs of the systems compared, each in a process of its own.
+
+A machine that does other things too, or whose clock drifts, slows all systems of a round alike, so
+ratios within rounds hold where single times do not. One process each keeps thread pools and memory
+apart; only one of them runs at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from errors import InputError
+
+# Variables that would keep one of the libraries from using all cores.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """Something to be timed.
+
+    Attributes:
+        name: of its row.
+        target: "package.module:function". Called once with `arguments`, the function returns what
+            is timed: a callable without arguments that returns when its work is done.
+        arguments: JSON values.
+        folder: another checkout to import the target from. Default: this one.
+        environment: variables to set for its process.
+    """
+
+    name: str
+    target: str
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    folder: str | None = None
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Measurements of a system; without seconds if it could not run.
+
+    Attributes:
+        seconds: of one call, for each round.
+        peak_memory: of its process, GiB.
+        facts: what the target says of itself, such as FLOPs, by `facts` of the callable.
+        missing: why it did not run.
+    """
+
+    seconds: tuple[float, ...] = ()
+    peak_memory: float = math.nan
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def median(self) -> float:
+        """Median seconds of a call; NaN if it did not run."""
+        return statistics.median(self.seconds) if self.seconds else math.nan
+
+    @property
+    def gflops(self) -> float:
+        """GFLOP/s of a system that states its `flops`; NaN if it did not run."""
+        return self.facts.get("flops", math.nan) / self.median / 1e9
+
+
+def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dict[str, Result]:
+    """Times all systems in interleaved runs, in alternating order.
+
+    Args:
+        systems: with distinct names.
+        rounds: measurements of each.
+        seconds: a measurement repeats the call until about this much time has passed.
+
+    Returns:
+        Results by name. A system whose package is not installed is missing.
+
+    Raises:
+        InputError: a system fails; names it.
+    """
+    with contextlib.ExitStack() as stack:
+        workers = {s.name: stack.enter_context(_Worker(s)) for s in systems}
+        # One after the other: each builds and warms up its system alone.
+        ready = {
+            name: worker.ask(
+                target=worker.system.target, arguments=worker.system.arguments, seconds=seconds
+            )
+            for name, worker in workers.items()
+        }
+        running = [name for name in workers if "missing" not in ready[name]]
+        answers: dict[str, list[dict[str, float]]] = {name: [] for name in running}
+        for number in range(rounds):
+            for name in running if number % 2 == 0 else reversed(running):
+                answers[name].append(workers[name].ask(measure=True))
+    results = {}
+    for name, said in ready.items():
+        if name in answers:
+            times = tuple(answer["seconds"] for answer in answers[name])
+            results[name] = Result(times, answers[name][-1]["peak_memory"], said["facts"])
+        else:
+            results[name] = Result(missing=said["missing"])
+    return results
+
+
+def ratio(first: Result | None, second: Result | None) -> float:
+    """Median over rounds of first's time over second's; NaN if one is None or did not run."""
+    pairs = list(zip(first.seconds, second.seconds)) if first and second else []
+    return statistics.median(a / b for a, b in pairs) if pairs else math.nan
+
+
+class _Worker:
+    """The process of a system (see worker.py)."""
+
+    def __init__(self, system: System):
+        self.system = system
+
+    def __enter__(self):
+        inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker"],
+            cwd=self.system.folder or os.getcwd(),
+            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **self.system.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *unused):
+        self._process.stdin.close()
+        self._process.wait()
+
+    def ask(self, **message: Any) -> dict[str, Any]:
+        """The process's answer to a message."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended; the answer will be empty
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise InputError(
+                f"benchmark {self.system.name!r} ended with {self._process.wait()};"
+                " its messages are above"
+            )
+        return json.loads(answer)

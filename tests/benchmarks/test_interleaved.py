@@ -1,0 +1,100 @@
+"""Systems run by turns in processes of their own; what cannot run is missing or an error."""
+
+import math
+import os
+
+import pytest
+
+from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.table import Report
+from errors import InputError
+
+TRIVIAL = """
+import os, time
+
+print("libraries print")
+
+def sleep(seconds):
+    def run():
+        time.sleep(seconds)
+        print("while they work, too")
+    run.facts = {"slept": seconds, "process": os.getpid(), "word": os.environ.get("WORD")}
+    return run
+
+def incomplete():
+    import package_that_nobody_has
+
+def broken():
+    raise ValueError("there is no such network")
+
+def breaks_later(calls):
+    left = iter(range(calls))
+    return lambda: next(left)
+"""
+
+
+@pytest.fixture
+def system(tmp_path):
+    (tmp_path / "trivial_systems.py").write_text(TRIVIAL)
+
+    def make(name, function, environment=(), **arguments):
+        environment = {"PYTHONPATH": str(tmp_path), **dict(environment)}
+        target = f"trivial_systems:{function}"
+        return System(name, target, arguments, environment=environment)
+
+    return make
+
+
+def test_times_facts_and_what_is_missing(system):
+    systems = [
+        system("slow", "sleep", seconds=0.1),
+        system("incomplete", "incomplete"),
+        system("fast", "sleep", {"WORD": "given"}.items(), seconds=0.02),
+    ]
+    results = measure(systems, rounds=3, seconds=0.05)
+    assert list(results) == ["slow", "incomplete", "fast"]
+    slow, fast, missing = results["slow"], results["fast"], results["incomplete"]
+    assert len(slow.seconds) == len(fast.seconds) == 3
+    assert slow.median >= 0.1
+    assert fast.median >= 0.02
+    assert 1.0 < ratio(slow, fast) < 10
+    assert slow.facts["slept"] == 0.1
+    assert slow.facts["word"] is None
+    assert fast.facts["word"] == "given"
+    assert len({slow.facts["process"], fast.facts["process"], os.getpid()}) == 3
+    assert fast.peak_memory > 0.001
+    assert missing.missing == "package_that_nobody_has is not installed"
+    assert missing.seconds == ()
+    assert math.isnan(missing.median)
+    assert math.isnan(ratio(missing, fast))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    # Two calls before the measurements, one in each.
+    [("broken", {}), ("breaks_later", {"calls": 4})],
+)
+def test_a_system_that_fails_is_named(system, function, arguments):
+    with pytest.raises(InputError, match=function):
+        measure([system(function, function, **arguments)], rounds=3, seconds=0.0)
+
+
+def test_the_ratio_is_the_median_of_those_of_the_rounds():
+    assert ratio(Result((2.0, 40.0, 9.0)), Result((1.0, 10.0, 3.0))) == 3.0
+
+
+def test_report(capsys):
+    """Rows as long as the header, NaN as "not run", what is missing once."""
+    report = Report({"system": "", "ms": ".1f", "batch": "d"}, commit="abc-dirty")
+    report.row("fast", 1.25, 3)
+    missing = Result(missing="torch is not installed")
+    report.row("HF", 1e3 * missing.median, "")
+    report.missing({"HF": missing})
+    report.missing({"HF": missing})
+    report.end("A note.")
+    head, table, *rest = capsys.readouterr().out.split("\n\n")
+    assert "commit abc, modified" in head
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+    assert cells[0] == ["system", "ms", "batch"]
+    assert cells[2:] == [["fast", "1.2", "3"], ["HF", "not run", ""]]
+    assert rest == ["Not run:", "- HF: not run, torch is not installed", "A note.\n"]
