@@ -16,10 +16,11 @@ import dataclasses
 import textwrap
 from typing import Any
 
-from analysis.operations import EXECUTED, token_mixer, training_flops
+from analysis.operations import EXECUTED, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import format_table
 from model import SIZES, EncoderConfig
+from model.operations import token_mixer
 from pretrain.hparams import PretrainingHParams, resolve_hparams
 
 TOLERANCE = 0.10  # of the paper's figure
@@ -60,7 +61,7 @@ def _row(name, params, flops, size, steps, length=128, note="", explained_by=Non
     return Published(name, params, flops, settings, note, explained_by or {})
 
 
-_MLM = {"electra_objective": False}
+_MLM = {"objective": "masked_lm"}
 _RELEASED_SMALL = {
     "note": "ELECTRA-Small++: length 512 and, as its README says, a generator of full size. The"
     " figure is exactly that of a quarter-size generator with embeddings of 256",

@@ -25,7 +25,7 @@ import tensorflow as tf
 import files
 from benchmarks.exported import initial_value
 from benchmarks.ours import step_features, step_flops, step_hparams, step_trainer
-from pretrain.hparams import PretrainingHParams, encoder_config, generator_config
+from pretrain.hparams import PretrainingHParams, encoder_config
 from training.checkpointing import git_commit
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay
@@ -131,5 +131,5 @@ def _sizes(hparams: PretrainingHParams) -> dict[str, Any]:
         "length": hparams.max_seq_length,
         "flops": step_flops(hparams),
         "fields": dataclasses.asdict(config),
-        "generator_fields": dataclasses.asdict(generator_config(hparams, config)),
+        "generator_fields": dataclasses.asdict(hparams.objective.generator_config(config)),
     }

@@ -17,8 +17,8 @@ from data.vocabulary import Vocabulary
 from model import EncoderConfig, build_encoder, named_size
 from model.encoder import EncoderLayer
 from model.mixer import attention_bias
+from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
-from pretrain.objectives import build_objective
 from training.loop import Trainer
 from training.memory import peak_memory_gib
 from training.optimizer import WarmupTimesDecay, create_optimizer

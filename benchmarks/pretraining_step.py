@@ -22,13 +22,13 @@ from benchmarks import ours
 from benchmarks.contest import Contestant, Result, compete, ratio
 from benchmarks.table import PRECISIONS, Report, cell, gflops, milliseconds
 from errors import main_with_clear_errors
-from pretrain.hparams import encoder_config, generator_config
+from pretrain.hparams import encoder_config
 
 # What of the original's step is known: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 LONG = 512  # the length at which peak memory is compared
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
-MASKED_LM = {**ATTENTION, "electra_objective": False}
+MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
 SYSTEMS = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
@@ -100,10 +100,11 @@ def contestant(name: str, system: str, precision: str) -> Contestant:
         return Contestant(name, "benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape(), **SYSTEMS[system])
     config = encoder_config(hparams, hparams.vocab_size)
-    if not hparams.electra_objective:
+    if hparams.objective.detector() is None:
         arguments = {"fields": dataclasses.asdict(config), **shared}
         return Contestant(name, "benchmarks.huggingface:masked_lm_step", arguments)
-    fields, generator = map(dataclasses.asdict, (config, generator_config(hparams, config)))
+    generator = hparams.objective.generator_config(config)
+    fields, generator = map(dataclasses.asdict, (config, generator))
     arguments = {"fields": fields, "generator_fields": generator, **shared}
     return Contestant(name, "benchmarks.huggingface:pretraining_step", arguments)
 

@@ -20,7 +20,7 @@ from data.input_pipeline import (
 from data.manifest import read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
 from errors import InputError
-from pretrain.hparams import PretrainingHParams, RunSettings, resolve_hparams
+from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import load_objective
 from pretrain.saved_settings import load_hparams
 from training import checkpointing, monitoring
@@ -192,9 +192,10 @@ def read_settings(
         InputError: a hyper-parameter is said that is not the model's.
     """
     saved, saved_run = load_hparams(model_dir)
-    described = dataclasses.asdict(saved)
+    report_unused(hparam_values, saved.objective)
+    described = saved.as_json()
     hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
-    checkpointing.refuse_other_run(model_dir, described, dataclasses.asdict(hparams), _ADVICE)
+    checkpointing.refuse_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size

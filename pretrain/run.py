@@ -18,19 +18,19 @@ from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig
+from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate
 from pretrain.hparams import (
-    ADDED_LATER,
     CONTINUE_FLAGS,
     CommandLine,
     PretrainingHParams,
     RunSettings,
     encoder_config,
+    report_unused,
     resolve_hparams,
 )
-from pretrain.objectives import build_objective, build_optimizer
-from pretrain.saved_settings import special_ids
+from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import replace_checked
@@ -38,10 +38,6 @@ from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
-
-# What the progress bar and the picture show.
-BAR = {"loss": "loss", "disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-CURVES = ("loss", "masked_lm_loss", "masked_lm_accuracy", "disc_loss", "disc_auc", "learning_rate")
 
 
 def pretrain(
@@ -64,13 +60,14 @@ def pretrain(
             hparam_values, command.continue_from, model_dir, command.additional_steps
         )
     hparams = resolve_hparams(hparam_values, vocabulary.size)
+    report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
     run = replace_checked(RunSettings(), run_values)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
-    checkpointing.check_run(model_dir, described, before=ADDED_LATER)
+    checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
     train_batches = RecordBatches(command.data_dir, "train", hparams, hparams.train_batch_size)
     heldout_batches = None
     if command.do_eval:
@@ -120,7 +117,8 @@ def evaluate_only(
         hparam_values = continued_values(
             hparam_values, command.continue_from, model_dir, command.additional_steps
         )
-    report(model_dir, evaluate(model_dir, command.data_dir, hparam_values, run_values))
+    step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
+    report(model_dir, load_hparams(model_dir)[0], step)
 
 
 class RecordBatches:
@@ -223,7 +221,7 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Everything that decides a run's weights."""
     model_dir = command.model_dir
-    described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
+    described = {**hparams.as_json(), "vocabulary": vocabulary.digest}
     data = settings_digest(read_manifest(command.data_dir))
     described |= {"data": data} if data else {}
     if start is not None:
@@ -281,7 +279,7 @@ def write_model_directory(
     """Makes the model directory self-describing; after all that may be wrong has been looked at."""
     settings = {**dataclasses.asdict(run), "data_dir": command.data_dir}
     settings |= {name: getattr(command, name) for name in CONTINUE_FLAGS}
-    checkpointing.describe_run(command.model_dir, described, settings, before=ADDED_LATER)
+    checkpointing.describe_run(command.model_dir, described, settings)
     config.save(command.model_dir)
     vocabulary.save(command.model_dir)
 
@@ -315,7 +313,7 @@ def run_controller(
             train(controller, hparams, run, log, evaluate=command.do_eval)
         elif command.do_eval:
             controller.evaluate(run.num_eval_steps)
-    report(model_dir, int(step.numpy()))
+    report(model_dir, hparams, int(step.numpy()))
 
 
 def train(
@@ -328,7 +326,8 @@ def train(
 ) -> None:
     """Trains to the end, saving and evaluating at every multiple of `save_checkpoints_steps`."""
     step, total = controller.global_step, hparams.num_train_steps
-    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, BAR)
+    names = {"loss": "loss", **hparams.objective.bar}
+    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, names)
     try:
         at_checkpoint = int(step.numpy()) % run.save_checkpoints_steps == 0
         if evaluate and at_checkpoint and log.has("train") and not log.has("heldout"):
@@ -349,9 +348,10 @@ def train(
         bar.close()
 
 
-def report(model_dir: str, step: int) -> None:
+def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last."""
-    picture = monitoring.plot_curves(model_dir, CURVES)
+    names = ("loss", *hparams.objective.curves, "learning_rate")
+    picture = monitoring.plot_curves(model_dir, names)
     last = monitoring.read_metrics(model_dir)[-1:]
     print(
         f"step {step}, model in {model_dir}, curves in {picture},"

@@ -169,7 +169,7 @@ def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_p
 
 def test_a_warm_up_that_never_ends_is_warned_of(data_dir, tmp_path, capsys):
     for warmup in (2, 3):
-        hparams = {"num_train_steps": 2, "num_warmup_steps": 4 - warmup, "electra_objective": False}
+        hparams = {"num_train_steps": 2, "num_warmup_steps": 4 - warmup, "objective": "masked_lm"}
         run(data_dir, tmp_path / str(warmup), hparams)
         warned = "`num_warmup_steps`" in capsys.readouterr().err
         assert warned == (warmup == 2)
@@ -255,7 +255,7 @@ def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp
 
 
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
-    bar, hparams = monitoring.ProgressBar, {"electra_objective": False}
+    bar, hparams = monitoring.ProgressBar, {"objective": "masked_lm"}
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
     with pytest.raises(SystemExit) as stopped:
         run(data_dir, tmp_path / "m", hparams)
@@ -269,7 +269,7 @@ def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkey
     """What a run measures does not depend on where it was stopped."""
     evaluate = Evaluator.evaluate
     monkeypatch.setattr(Evaluator, "evaluate", lambda *_: 1 / 0)
-    hparams = {"electra_objective": False, "num_train_steps": 8}
+    hparams = {"objective": "masked_lm", "num_train_steps": 8}
     with pytest.raises(ZeroDivisionError):
         run(data_dir, tmp_path / "m", hparams, do_eval=True)
     monkeypatch.setattr(Evaluator, "evaluate", evaluate)
@@ -378,7 +378,7 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
     ids=lambda options: next(iter(options)),
 )
 def test_flags(data_dir, tmp_path, options):
-    hparams = {"num_train_steps": 4, "electra_objective": False, **options.pop("hparams", {})}
+    hparams = {"num_train_steps": 4, "objective": "masked_lm", **options.pop("hparams", {})}
     run(data_dir, tmp_path / "m", hparams, do_eval=True, **options)
     rows = read_metrics(str(tmp_path / "m"))
     assert rows[-1]["split"] == "heldout"
@@ -621,7 +621,7 @@ def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
     with pytest.raises(TrainingStopped, match=r"cannot write the checkpoint of step 5 .*No space"):
-        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5, "electra_objective": False})
+        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5, "objective": "masked_lm"})
 
 
 def test_exit_code_and_no_traceback(data_dir, tmp_path):
