@@ -87,18 +87,17 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
-    evaluation_alone = command.do_eval and not command.do_train
-    if not evaluation_alone:
+    if command.do_train:
         vocabulary = load_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
         hparam_values["do_lower_case"] = vocabulary.do_lower_case
         check_settings(command, hparam_values, vocabulary)
     with locked(command.model_dir):
         from pretrain import run  # TensorFlow: it takes seconds
 
-        if evaluation_alone:
-            run.evaluate_only(command, hparam_values, run_values)
-        else:
+        if command.do_train:
             run.pretrain(command, hparam_values, run_values, vocabulary)
+        else:
+            run.without_training(command, hparam_values, run_values)
 
 
 def read_command() -> CommandLine:

@@ -72,6 +72,15 @@ class HeldoutBatches:
         return total if num_steps < 0 else min(total, num_steps * self._batch_size)
 
 
+def check_batch(split: str, size: int, strategy: tf.distribute.Strategy) -> None:
+    """Raises InputError where the devices cannot share a batch of this size evenly."""
+    devices = strategy.num_replicas_in_sync
+    if size % devices:
+        raise InputError(
+            f"the {split} batch should be divisible by the {devices} devices. Received: {size}"
+        )
+
+
 def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
     """The vocabulary of a model, which the records of a data folder must have been built with.
 
@@ -156,13 +165,8 @@ def evaluate(
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
-    batch_size, devices = run.eval_batch_size, strategy.num_replicas_in_sync
-    if batch_size % devices:
-        raise InputError(
-            f"the heldout batch should be divisible by the {devices} devices."
-            f" Received: {batch_size}"
-        )
-    batches = HeldoutBatches(data_dir, hparams, batch_size)
+    check_batch("heldout", run.eval_batch_size, strategy)
+    batches = HeldoutBatches(data_dir, hparams, run.eval_batch_size)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)

@@ -20,7 +20,7 @@ from errors import InputError
 from model import EncoderConfig
 from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
-from pretrain.evaluation import evaluate
+from pretrain.evaluation import HeldoutBatches, check_batch, evaluate, read_settings
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     CommandLine,
@@ -68,18 +68,16 @@ def pretrain(
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
-    train_batches = RecordBatches(command.data_dir, "train", hparams, hparams.train_batch_size)
+    check_batch("train", hparams.train_batch_size, strategy)
+    train_batches = TrainingBatches(command.data_dir, hparams)
     heldout_batches = None
     if command.do_eval:
         size = run.eval_batch_size or hparams.train_batch_size
-        heldout_batches = RecordBatches(command.data_dir, "heldout", hparams, size)
-
-    for batches in filter(None, (train_batches, heldout_batches)):
-        if batches.batch_size % strategy.num_replicas_in_sync:
-            raise InputError(
-                f"the {batches.split} batch should be divisible by the"
-                f" {strategy.num_replicas_in_sync} devices. Received: {batches.batch_size}"
-            )
+        check_batch("heldout", size, strategy)
+        try:
+            heldout_batches = HeldoutBatches(command.data_dir, hparams, size)
+        except InputError as error:
+            raise InputError(f"{error}; nothing is held out, so do without --do_eval") from error
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -108,51 +106,50 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
         )
 
 
-def evaluate_only(
+def without_training(
     command: CommandLine, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> None:
-    """Measures a finished model on the held-out records of --data_dir, its own data or other."""
+    """Reports on a model, and measures it first if asked to.
+
+    The held-out records are those of --data_dir, the model's own data or other.
+    """
     model_dir = command.model_dir
     if command.continue_from:
         hparam_values = continued_values(
             hparam_values, command.continue_from, model_dir, command.additional_steps
         )
-    step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
+    if command.do_eval:
+        step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
+    else:
+        read_settings(model_dir, hparam_values, run_values)  # for settings that are not the model's
+        step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
     report(model_dir, load_hparams(model_dir)[0], step)
 
 
-class RecordBatches:
-    """Creates the dataset of one split; looks at the files at once, so that errors come early.
+class TrainingBatches:
+    """Creates the dataset of training batches; reads of the files at once, for early errors.
 
     Args:
         data_dir: the data folder.
-        split: "train" or "heldout".
-        hparams: length, vocabulary and seed.
-        batch_size: over all devices.
+        hparams: batch size over all devices, length, vocabulary and seed.
+
+    Attributes:
+        files: the record files.
     """
 
-    def __init__(self, data_dir: str, split: str, hparams: PretrainingHParams, batch_size: int):
-        self.split, self.hparams, self.batch_size = split, hparams, batch_size
-        try:
-            self.files = record_files(data_dir, split)
-            self()
-        except InputError as error:
-            hint = "; nothing is held out, so do without --do_eval" if split == "heldout" else ""
-            raise InputError(f"{error}{hint}") from error
+    def __init__(self, data_dir: str, hparams: PretrainingHParams):
+        self.files, self._hparams = record_files(data_dir, "train"), hparams
+        self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """Training batches from a step on, or one pass over the held-out ones."""
-        training = self.split == "train"
+        """The batches from a step on, without end."""
         return pretraining_dataset(
             self.files,
-            batch_size=self.batch_size,
-            max_seq_length=self.hparams.max_seq_length,
-            vocab_size=self.hparams.vocab_size,
-            seed=self.hparams.seed,
+            batch_size=self._hparams.train_batch_size,
+            max_seq_length=self._hparams.max_seq_length,
+            vocab_size=self._hparams.vocab_size,
+            seed=self._hparams.seed,
             start_step=start_step,
-            shuffle=training,
-            repeat=training,
-            drop_remainder=training,
         )
 
 
@@ -172,11 +169,8 @@ def check_start(
         raise InputError(
             f"{command.data_dir}: vocab.txt is not the one the records were built with"
         )
-    if not command.do_train:
-        checkpointing.latest_checkpoint(model_dir)
     if checkpointing.has_checkpoint(model_dir):
-        if command.do_train:
-            refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
+        refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
     refuse_lost_checkpoints(model_dir)
     if command.continue_from is None:
@@ -241,12 +235,8 @@ def restore(
     run: RunSettings,
     start: Start | None,
     strategy: tf.distribute.Strategy,
-) -> checkpointing.CheckpointManager | None:
-    """Restores what is there, else what --continue_from gives.
-
-    Returns:
-        What saves the next checkpoints; None without training, which takes the weights alone.
-    """
+) -> checkpointing.CheckpointManager:
+    """Restores what is there, else what --continue_from gives; returns what saves checkpoints."""
 
     def initialize() -> None:
         if start is not None:
@@ -254,11 +244,6 @@ def restore(
             print(start.describe(), file=sys.stderr)
 
     with strategy.scope():
-        if not command.do_train:
-            weights = tf.train.Checkpoint(objective=objective)
-            path = checkpointing.restore(weights, command.model_dir)
-            optimizer.iterations.assign(checkpointing.checkpoint_step(path))
-            return None
         return checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),
             command.model_dir,
@@ -290,9 +275,9 @@ def run_controller(
     run: RunSettings,
     trainer: Trainer,
     evaluator: Evaluator,
-    manager: checkpointing.CheckpointManager | None,
+    manager: checkpointing.CheckpointManager,
 ) -> None:
-    """Trains and evaluates as the flags say."""
+    """Trains what is left to train, and evaluates with --do_eval."""
     model_dir = command.model_dir
     step = trainer.optimizer.iterations
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
@@ -309,7 +294,7 @@ def run_controller(
         )
         log = monitoring.MetricsLog(model_dir, step)
         controller.eval_actions = (log.action("heldout"),)
-        if command.do_train and int(step.numpy()) < hparams.num_train_steps:
+        if int(step.numpy()) < hparams.num_train_steps:
             train(controller, hparams, run, log, evaluate=command.do_eval)
         elif command.do_eval:
             controller.evaluate(run.num_eval_steps)
