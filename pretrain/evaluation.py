@@ -10,14 +10,13 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import files
 from data.input_pipeline import (
     clear_read_errors,
     count_records,
     pretraining_dataset,
     record_files,
 )
-from data.manifest import read_manifest, settings_digest
+from data.manifest import manifest_trained_on, read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
 from errors import InputError
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
@@ -27,7 +26,7 @@ from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import replace_checked
 from training.loop import Evaluator
-from training.model_directory import HPARAMS_FILE
+from training.model_directory import read_record
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
@@ -103,7 +102,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
 
 def is_own_data(data_dir: str, model_dir: str) -> bool:
     """Whether the model in `model_dir` was trained on the data in `data_dir`."""
-    record = files.read_json(os.path.join(model_dir, HPARAMS_FILE))
+    record = read_record(model_dir)
     trained_on, digest = record["hparams"].get("data"), settings_digest(read_manifest(data_dir))
     if trained_on is not None and digest is not None:
         return trained_on == digest
@@ -119,12 +118,9 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    record = files.read_json(os.path.join(model_dir, HPARAMS_FILE))
-    run = record["run_settings"]
-    content = read_manifest(run["data_dir"]) if run.get("data_dir") else None
-    known = settings_digest(content) is not None
-    known = known and settings_digest(content) == record["hparams"].get("data")
-    trained_on = content["settings"].get("corpus_digest") if known else None
+    record = read_record(model_dir)
+    content = manifest_trained_on(record)
+    trained_on = content["settings"].get("corpus_digest") if content else None
     held_out_of = ((read_manifest(data_dir) or {}).get("settings") or {}).get("corpus_digest")
     if None in (trained_on, held_out_of):
         return "of which it is not known whether the model was trained on it"
@@ -135,7 +131,7 @@ def describe_data(data_dir: str, model_dir: str) -> str:
             file=sys.stderr,
         )
         return "of the corpus that the model was trained on"
-    if run.get("continue_from") or record["hparams"].get("continue_optimizer"):
+    if record["run_settings"].get("continue_from") or record["hparams"].get("continue_optimizer"):
         return "which its last run was not trained on"
     return "which the model was not trained on"
 
