@@ -324,11 +324,10 @@ def train(
                 controller.train(min(multiple, total))  # ends with a checkpoint
             if evaluate:
                 controller.evaluate(run.num_eval_steps)
-    except stopping.Stopped as stopped:
+    except stopping.Stopped:
         controller.save_checkpoint()
-        message = f"\n{stopped} at step {int(step.numpy())}; run the same command to go on"
-        print(message, file=sys.stderr)
-        sys.exit(stopped.status)
+        print(f"\nsaved at step {int(step.numpy())}", file=sys.stderr)
+        raise
     finally:
         bar.close()
 

@@ -17,6 +17,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 import run_pretraining
+import stopping
 from data import build
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
@@ -257,9 +258,9 @@ def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
     bar, hparams = monitoring.ProgressBar, {"objective": "masked_lm"}
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(stopping.Stopped) as stopped:
         run(data_dir, tmp_path / "m", hparams)
-    assert stopped.value.code == 143
+    assert stopped.value.status == 143
     assert checkpoint_tensors(tmp_path / "m", 4)
     run(data_dir, tmp_path / "m", hparams)
     assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
