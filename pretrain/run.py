@@ -83,7 +83,12 @@ def pretrain(
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
+    resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
+    if resumed:
+        step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
+        left = f"resuming from step {step} of {total}"
+        print(left if step < total else f"training is finished: step {step}", file=sys.stderr)
     write_model_directory(command, described, run, config, vocabulary)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
@@ -336,12 +341,12 @@ def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last."""
     names = ("loss", *hparams.objective.curves, "learning_rate")
     picture = monitoring.plot_curves(model_dir, names)
-    last = monitoring.read_metrics(model_dir)[-1:]
     print(
         f"step {step}, model in {model_dir}, curves in {picture},"
         f" peak memory {peak_memory_gib():.1f} GiB",
         file=sys.stderr,
     )
-    for row in last:
-        shown = {k: round(v, 4) for k, v in row.items() if isinstance(v, float) and k != "time"}
+    for row in monitoring.read_metrics(model_dir)[-1:]:
+        values = {k: v for k, v in row.items() if isinstance(v, float) and k != "time"}
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         print(f"{row['split']}: {shown}", file=sys.stderr)

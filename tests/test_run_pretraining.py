@@ -161,7 +161,9 @@ def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_p
     assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
     written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
     run(data_dir, tmp_path / "m")
-    assert "step 12, model in" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "training is finished: step 12" in said
+    assert re.fullmatch(r"heldout: (\w+ [\d.e+-]+, )+\w+ [\d.e+-]+", said.splitlines()[-1])
     after = contents(tmp_path / "m")
     for path, content in before.items():
         if os.path.basename(path) not in written:
@@ -255,7 +257,7 @@ def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp
     assert contents(tmp_path / "m") == before
 
 
-def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
+def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, capsys):
     bar, hparams = monitoring.ProgressBar, {"objective": "masked_lm"}
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
     with pytest.raises(stopping.Stopped) as stopped:
@@ -264,6 +266,7 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
     assert checkpoint_tensors(tmp_path / "m", 4)
     run(data_dir, tmp_path / "m", hparams)
     assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
+    assert "resuming from step 4 of 12" in capsys.readouterr().err
 
 
 def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkeypatch):
