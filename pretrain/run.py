@@ -341,9 +341,9 @@ def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last."""
     names = ("loss", *hparams.objective.curves, "learning_rate")
     picture = monitoring.plot_curves(model_dir, names)
+    curves = f" curves in {picture}," if picture else ""
     print(
-        f"step {step}, model in {model_dir}, curves in {picture},"
-        f" peak memory {peak_memory_gib():.1f} GiB",
+        f"step {step}, model in {model_dir},{curves} peak memory {peak_memory_gib():.1f} GiB",
         file=sys.stderr,
     )
     for row in monitoring.read_metrics(model_dir)[-1:]:

@@ -102,6 +102,6 @@ class ObjectiveSettings(abc.ABC):
             special_ids: the ids `cls`, `sep`, `mask`.
         """
 
-    def _check(self, condition: bool, name: str, expectation: str) -> None:
-        """Raises InputError, "`name` should be ...", unless `condition` holds."""
+    def require(self, condition: bool, name: str, expectation: str) -> None:
+        """Raises InputError, "`name` should be EXPECTATION", unless `condition` holds."""
         check_setting(self, condition, name, expectation)

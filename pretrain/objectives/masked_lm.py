@@ -28,15 +28,15 @@ class MaskedLMSettings(ObjectiveSettings):
 
     def check(self, encoder=None):
         """See `ObjectiveSettings.check`."""
-        self._check(0 < self.mask_prob < 1, "mask_prob", "in (0, 1)")
-        self._check(self.mask_token_prob >= 0, "mask_token_prob", "at least 0")
-        self._check(
+        self.require(0 < self.mask_prob < 1, "mask_prob", "in (0, 1)")
+        self.require(self.mask_token_prob >= 0, "mask_token_prob", "at least 0")
+        self.require(
             0 <= self.random_token_prob <= 1 - self.mask_token_prob + 1e-9,
             "random_token_prob",
             f"at least 0 and at most 1 - mask_token_prob ({1 - self.mask_token_prob:g})",
         )
         act, known = self.masked_lm_act, ", ".join(ACTIVATIONS)
-        self._check(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
+        self.require(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
 
     def max_predictions(self, max_seq_length: int) -> int:
         """P, masked slots per sequence."""

@@ -58,12 +58,12 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     def check(self, encoder=None):
         """See `ObjectiveSettings.check`."""
         super().check(encoder)
-        self._check(self.temperature > 0, "temperature", "greater than 0")
+        self.require(self.temperature > 0, "temperature", "greater than 0")
         for name in ("gen_weight", "disc_weight"):
-            self._check(getattr(self, name) >= 0, name, "at least 0")
+            self.require(getattr(self, name) >= 0, name, "at least 0")
         inner = self.generator_intermediate_size
         valid = inner is None or inner >= 1
-        self._check(valid, "generator_intermediate_size", "at least 1 or null")
+        self.require(valid, "generator_intermediate_size", "at least 1 or null")
         if encoder is None or "generator" not in self.own_networks():
             return
         try:
