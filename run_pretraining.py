@@ -20,6 +20,7 @@ import sys
 
 from absl import app, flags, logging
 
+import plugins
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
@@ -29,12 +30,13 @@ from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
-    PretrainingHParams,
     RunSettings,
     check_ranges,
+    parse_hparams,
     resolve_hparams,
     split_hparams,
 )
+from pretrain.original_names import translate
 from training.hyperparameters import checked_bool, read_json_object, replace_checked
 from training.model_directory import HPARAMS_FILE
 from training.strategies import parse_strategy
@@ -45,6 +47,7 @@ flags.DEFINE_string("model_name", None, "Name of the run.")
 flags.DEFINE_string("model_dir", None, "Model directory. Default: DATA_DIR/models/MODEL_NAME.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
 flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
@@ -81,20 +84,20 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
+    plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
-    evaluation_alone = command.do_eval and not command.do_train
-    if not evaluation_alone:
+    if command.do_train:
         vocabulary = load_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
         hparam_values["do_lower_case"] = vocabulary.do_lower_case
         check_settings(command, hparam_values, vocabulary)
     with locked(command.model_dir):
         from pretrain import run  # TensorFlow: it takes seconds
 
-        if evaluation_alone:
-            run.evaluate_only(command, hparam_values, run_values)
-        else:
+        if command.do_train:
             run.pretrain(command, hparam_values, run_values, vocabulary)
+        else:
+            run.without_training(command, hparam_values, run_values)
 
 
 def read_command() -> CommandLine:
@@ -124,15 +127,15 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
                 f" Received: {hparams.max_seq_length}"
             )
     else:  # the others are the source's
-        check_ranges(replace_checked(PretrainingHParams(), values))
+        check_ranges(parse_hparams(values))
         if not os.path.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
             load_config(command.continue_from)
 
 
 def read_settings() -> tuple[dict, dict]:
     """Recipe, then --hparams, then flags; returns hyper-parameters and run settings."""
-    values = read_json_object(FLAGS.recipe)
-    values.update(read_json_object(FLAGS.hparams))
+    values = translate(read_json_object(FLAGS.recipe))
+    values.update(translate(read_json_object(FLAGS.hparams)))
     values.pop("about", None)  # a recipe's source, cost and expected score
     check_continue_flags()
     hparams, run, ignored = split_hparams(values)

@@ -15,11 +15,12 @@ import argparse
 import textwrap
 from typing import Any
 
-from analysis.operations import EXECUTED, token_mixer, training_flops
+from analysis.operations import EXECUTED, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import format_table
 from finetune.published import PUBLISHED, Published
 from model import SIZES, EncoderConfig
+from model.operations import token_mixer
 from pretrain.hparams import PretrainingHParams, resolve_hparams
 
 TOLERANCE = 0.10  # of the paper's figure

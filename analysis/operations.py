@@ -1,26 +1,16 @@
-"""Counts the floating-point operations of pre-training, component by component.
+"""Counts the floating-point operations of pre-training.
 
-Every function counts the forward pass of one token, and `training_flops` multiplies. What "training
-FLOPs" means is a convention; two are known here, see `Convention`. analysis.flops prints them.
+What "training FLOPs" means is a convention; two are known here, see `Convention`. Components are
+counted in model/operations.py; which of them a step computes, the objective says. analysis.flops
+prints them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from model import EncoderConfig
-from pretrain.hparams import (
-    PretrainingHParams,
-    encoder_config,
-    generator_config,
-    max_predictions,
-)
-
-# Operations per element that ELECTRA's flops_computation.py assumes: small beside the products.
-DROPOUT = 4  # draw, compare, multiply, rescale
-LAYER_NORM = 5  # mean, variance (2), shift, scale
-GELU = 8  # its tanh form
-SOFTMAX = 5  # maximum, difference, exponential, sum, quotient
+from model.operations import Flops
+from pretrain.hparams import PretrainingHParams, encoder_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,141 +35,6 @@ ELECTRA = Convention("ELECTRA's", backward=1.0, dense_lookup=True)
 EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Flops:
-    """Operations of the forward pass, per token unless said otherwise.
-
-    Attributes:
-        matrix: matrix products and convolutions with learned kernels, 2 per multiply-add. This is
-            the part that TensorFlow's profiler counts too.
-        other: biases, activations, normalisation, dropout, and the convolution with predicted
-            kernels.
-    """
-
-    matrix: float = 0.0
-    other: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """All operations."""
-        return self.matrix + self.other
-
-    def __add__(self, more: Flops) -> Flops:
-        return Flops(self.matrix + more.matrix, self.other + more.other)
-
-    def __mul__(self, times: float) -> Flops:
-        return Flops(self.matrix * times, self.other * times)
-
-
-def linear(inputs: int, outputs: int, groups: int = 1) -> Flops:
-    """A dense layer with bias; in G groups it costs a G-th."""
-    return Flops(2 * inputs * outputs / groups, outputs)
-
-
-def embedding(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
-    """Word, segment and position embeddings, summed, normalised, and projected to D.
-
-    Args:
-        length: S, tokens per sequence; a dense lookup chooses among as many positions.
-        dense_lookup: see `Convention`.
-    """
-    E, D = config.embedding_size, config.hidden_size
-    rows = config.vocab_size + config.type_vocab_size + length if dense_lookup else 0
-    flops = Flops(2 * E * rows, (2 + LAYER_NORM + DROPOUT) * E)
-    return flops if E == D else flops + linear(E, D)
-
-
-def attention_projections(config: EncoderConfig) -> Flops:
-    """Key and value; the query is counted by `token_mixer`, since both halves share it."""
-    return linear(config.hidden_size, config.mixer_size) * 2
-
-
-def attention_scores(config: EncoderConfig, length: int) -> Flops:
-    """Scores, softmax, dropout and the weighted sum of values over `length` keys."""
-    per_score = 1 + SOFTMAX + DROPOUT  # the first is the division by sqrt(H)
-    return Flops(4 * config.mixer_size * length, per_score * config.num_heads * length)
-
-
-def convolution_kernels(config: EncoderConfig) -> Flops:
-    """Where the K taps of every token and head come from; nothing for a "static" convolution."""
-    D, A, K = config.hidden_size, config.mixer_size, config.conv_kernel_size
-    if config.convolution == "static":
-        return Flops()
-    flops = linear(A, config.num_heads * K) + Flops(0, SOFTMAX * config.num_heads * K)
-    if config.convolution == "span":
-        flops += Flops(2 * K * D) + linear(D, A)  # depthwise, pointwise: the span-aware key
-        flops += Flops(0, A)  # times the query
-    return flops
-
-
-def convolution(config: EncoderConfig) -> Flops:
-    """The convolution half: its values, its kernels, and the convolution itself."""
-    D, A, K = config.hidden_size, config.mixer_size, config.conv_kernel_size
-    products = 2 * K * A
-    taps = Flops(products) if config.convolution == "static" else Flops(0, products)
-    return linear(D, A) + convolution_kernels(config) + taps
-
-
-def token_mixer(config: EncoderConfig, length: int) -> Flops:
-    """Self-attention, convolution or both, with the output projection: the block of Table 5."""
-    D, A = config.hidden_size, config.mixer_size
-    attends, convolves = config.token_mixer != "convolution", config.token_mixer != "attention"
-    flops = Flops()
-    if attends or config.convolution == "span":
-        flops += linear(D, A)  # query
-    if attends:
-        flops += attention_projections(config) + attention_scores(config, length)
-    if convolves:
-        flops += convolution(config)
-    return flops + linear((attends + convolves) * A, D)
-
-
-def feed_forward(config: EncoderConfig) -> Flops:
-    """The two layers of the feed-forward block and the activation between."""
-    D, inner, G = config.hidden_size, config.intermediate_size, config.linear_groups
-    return linear(D, inner, G) + Flops(0, GELU * inner) + linear(inner, D, G)
-
-
-def layer(config: EncoderConfig, length: int) -> Flops:
-    """One layer: mixing, feed-forward, and after each dropout, residual and normalisation."""
-    after = Flops(0, (DROPOUT + 1 + LAYER_NORM) * config.hidden_size)
-    return token_mixer(config, length) + feed_forward(config) + after * 2
-
-
-def encoder(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
-    """Embeddings and layers. Layers that share their weights cost as much as others."""
-    layers = layer(config, length) * config.num_hidden_layers
-    return embedding(config, length, dense_lookup) + layers
-
-
-def masked_lm_head(config: EncoderConfig) -> Flops:
-    """The prediction of one masked token: D -> E, activation, normalisation, V logits, softmax."""
-    D, E, V = config.hidden_size, config.embedding_size, config.vocab_size
-    transform = linear(D, E) + Flops(0, (GELU + LAYER_NORM) * E)
-    return transform + linear(E, V) + Flops(0, SOFTMAX * V)
-
-
-def discriminator_head(config: EncoderConfig) -> Flops:
-    """The verdict on one token: D -> D, activation, D -> 1."""
-    D = config.hidden_size
-    return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)
-
-
-def masked_lm(config: EncoderConfig, hparams: PretrainingHParams, dense_lookup: bool) -> Flops:
-    """Masked language modelling; the head sees only the masked slots, P of every S tokens."""
-    S = hparams.max_seq_length
-    share = max_predictions(hparams) / S
-    return encoder(config, S, dense_lookup) + masked_lm_head(config) * share
-
-
-def generator(config: EncoderConfig, hparams: PretrainingHParams, dense_lookup: bool) -> Flops:
-    """The generator beside an encoder of configuration `config`."""
-    if hparams.uniform_generator:
-        return Flops()
-    scaled = generator_config(hparams, config) if hparams.untied_generator else config
-    return masked_lm(scaled, hparams, dense_lookup)
-
-
 def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops:
     """The forward pass of one token of a pre-training step.
 
@@ -187,11 +42,8 @@ def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -
         hparams: resolved hyper-parameters.
         convention: how lookups count.
     """
-    config, dense = encoder_config(hparams, hparams.vocab_size), convention.dense_lookup
-    if not hparams.electra_objective:
-        return masked_lm(config, hparams, dense)
-    discriminator = encoder(config, hparams.max_seq_length, dense) + discriminator_head(config)
-    return discriminator + generator(config, hparams, dense)
+    config = encoder_config(hparams, hparams.vocab_size)
+    return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
 
 
 def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float:

@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from analysis.tables import format_table
 from model import SIZES
+from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
-from pretrain.objectives import build_objective
 
 # The objective does not depend on them; they are BERT's English ones.
 _SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}
@@ -54,7 +54,8 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
 
 def default_hparams(size: str) -> PretrainingHParams:
     """A named size with the objective it belongs to: masked LM for BERT, else detection."""
-    values = {"model_size": size, "electra_objective": not size.startswith("bert-")}
+    objective = "masked_lm" if size.startswith("bert-") else "replaced_token_detection"
+    values = {"model_size": size, "objective": objective}
     return resolve_hparams(values, SIZES[size].vocab_size)
 
 
@@ -63,7 +64,7 @@ def parameter_table(markdown: bool = False) -> str:
     rows = []
     for size, config in SIZES.items():
         hparams = default_hparams(size)
-        objective = "replaced-token detection" if hparams.electra_objective else "masked LM"
+        objective = hparams.objective.name
         encoder, graph = count_parameters(hparams)
         rows.append([size, f"{config.vocab_size:,}", f"{encoder:,}", f"{graph:,}", objective])
     header = ["size", "vocabulary", "encoder", "pre-training graph", "objective"]

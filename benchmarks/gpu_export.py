@@ -25,7 +25,7 @@ import tensorflow as tf
 import files
 from benchmarks.exported import initial_value
 from benchmarks.ours import step_features, step_flops, step_hparams, step_trainer
-from pretrain.hparams import encoder_config, generator_config
+from pretrain.hparams import encoder_config
 from training.checkpointing import git_commit
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay
@@ -88,7 +88,7 @@ def export(
         **{"size": size, "precision": precision, "batch": batch, "length": length},
         "flops": step_flops(hparams),
         "fields": dataclasses.asdict(config),
-        "generator_fields": dataclasses.asdict(generator_config(hparams, config)),
+        "generator_fields": dataclasses.asdict(hparams.objective.generator_config(config)),
         "tensorflow": tf.__version__,
         "commit": git_commit(),
         "metrics": sorted(concrete.structured_outputs),

@@ -16,11 +16,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 
-from analysis.operations import DROPOUT, EXECUTED, LAYER_NORM, token_mixer
+from analysis.operations import EXECUTED
 from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
 from errors import main_with_clear_errors
 from model import EncoderConfig, named_size
+from model.operations import DROPOUT, LAYER_NORM, token_mixer
 
 _SIZE = flags.DEFINE_string("size", "base", "Size of ConvBERT.")
 _LENGTHS = flags.DEFINE_list("lengths", ["128", "256", "512"], "Tokens of a sequence.")
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> None:
 
 
 def block_flops(config: EncoderConfig, length: int, training: bool) -> float:
-    """Operations of the block on one sequence, after the conventions of analysis.operations."""
+    """Operations of the block on one sequence, after the conventions of model.operations."""
     after = (DROPOUT + 1 + LAYER_NORM) * config.hidden_size  # dropout, residual, normalisation
     passes = 1 + EXECUTED.backward if training else 1
     return (token_mixer(config, length).total + after) * length * passes

@@ -16,8 +16,8 @@ from data.vocabulary import Vocabulary
 from model import EncoderConfig, build_encoder, named_size
 from model.encoder import EncoderLayer
 from model.mixed_attention import attention_bias
+from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
-from pretrain.objectives import build_objective
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 

@@ -23,12 +23,12 @@ from benchmarks import ours
 from benchmarks.interleaved import Result, System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
 from errors import main_with_clear_errors
-from pretrain.hparams import encoder_config, generator_config
+from pretrain.hparams import encoder_config
 
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
-MASKED_LM = {**ATTENTION, "electra_objective": False}
+MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
 SYSTEMS = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
@@ -103,10 +103,11 @@ def step(name: str, precision: str) -> System:
         return System(name, "benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape(), **SYSTEMS[name])
     config = encoder_config(hparams, hparams.vocab_size)
-    if not hparams.electra_objective:
+    if hparams.objective.detector() is None:
         arguments = {"fields": dataclasses.asdict(config), **shared}
         return System(name, "benchmarks.huggingface:masked_lm_step", arguments)
-    fields, generator = map(dataclasses.asdict, (config, generator_config(hparams, config)))
+    generator = hparams.objective.generator_config(config)
+    fields, generator = map(dataclasses.asdict, (config, generator))
     arguments = {"fields": fields, "generator_fields": generator, **shared}
     return System(name, "benchmarks.huggingface:pretraining_step", arguments)
 

@@ -12,15 +12,16 @@ import files
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from model import SIZES, Encoder, EncoderConfig
+from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import (
     PretrainingHParams,
     RunSettings,
     encoder_config,
-    generator_config,
+    parse_hparams,
     resolve_hparams,
 )
-from pretrain.load import NETWORKS, load_encoder, needed_networks, restore, stored_parts
-from pretrain.objectives import build_objective, build_optimizer
+from pretrain.load import load_encoder, restore, stored_parts
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
 from training.checkpointing import checkpoint_step, describe_run, latest_checkpoint
@@ -105,7 +106,7 @@ def describe_pretraining(
     Raises:
         InputError: a value that does not fit.
     """
-    size, overrides = _nearest_size(config, bert=not values.get("electra_objective", True))
+    size, overrides = _nearest_size(config, bert=parse_hparams(values).objective.detector() is None)
     if config.vocab_size != vocabulary.size:  # padded
         overrides["vocab_size"] = config.vocab_size
     values = {
@@ -147,7 +148,7 @@ def generator_shares(
     }
     if not inner_width or generator.intermediate_size == 4 * generator.hidden_size:
         del shares["generator_intermediate_size"]
-    made = dataclasses.asdict(generator_config(PretrainingHParams(**shares), config))
+    made = dataclasses.asdict(ReplacedTokenDetectionSettings(**shares).generator_config(config))
     wrong = [
         f"`{name}` {made[name]} (received: {value})"
         for name, value in dataclasses.asdict(generator).items()
@@ -198,7 +199,7 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    hparams = dataclasses.asdict(conversion.hparams)
+    hparams = conversion.hparams.as_json()
     settings = {**dataclasses.asdict(RunSettings()), "converted": about}
     described = {**hparams, "vocabulary": conversion.vocabulary.digest}
     describe_run(folder, described, settings)
@@ -230,18 +231,27 @@ def load(folder: str) -> Conversion:
     config, recorded = EncoderConfig.load(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if os.path.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
+
+    def encoder_alone(note: str) -> Conversion:
+        hparams, encoder = describe_pretraining(config, vocabulary), load_encoder(folder)
+        return Conversion(config, hparams, vocabulary, Networks(encoder), notes=[note])
+
     if is_fine_tuned(folder):
-        hparams = describe_pretraining(config, vocabulary)
-        notes = ["of a fine-tuned model the encoder is taken: its task head stays behind"]
-        return Conversion(config, hparams, vocabulary, Networks(load_encoder(folder)), notes=notes)
+        return encoder_alone(
+            "of a fine-tuned model the encoder is taken: its task head stays behind"
+        )
     hparams, settings = load_hparams(folder)
+    if hparams.objective.masked_lm() is None and hparams.objective.detector() is None:
+        return encoder_alone(f"only the encoder: no format knows {hparams.objective.name}")
+    needed = hparams.objective.own_networks()
     objective = build_objective(hparams, config, special_ids(vocabulary))
     optimizer = build_optimizer(hparams, objective)
     notes, stored = [], stored_parts(path)
-    missing = [name for name in needed_networks(hparams) if name not in stored]
+    missing = [name for name in needed if name not in stored]
     if missing:
         notes.append(f"not in {folder}: {', '.join(missing)}")
-        objective = only_networks(objective, [name for name in NETWORKS if name not in missing])
+        names = hparams.objective.networks
+        objective = only_networks(objective, [name for name in names if name not in missing])
     parts = {"objective": objective}
     step = checkpoint_step(path)
     if "optimizer" not in stored or missing:

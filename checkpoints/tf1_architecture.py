@@ -286,12 +286,12 @@ def _objective(file: TensorFile, scope: str) -> tuple[dict[str, Any], list[str]]
     generator = _has_layers(file, tf1.GENERATOR)
     discriminates, predicts = (s in scopes for s in (tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD))
     if scope == tf1.GENERATOR:
-        return {"electra_objective": False}, ["encoder", *["head"] * predicts]
+        return {"objective": "masked_lm"}, ["encoder", *["head"] * predicts]
     if predicts and not generator and not discriminates:
-        return {"electra_objective": False}, ["encoder", "head"]
+        return {"objective": "masked_lm"}, ["encoder", "head"]
     objective, networks = {}, ["encoder"]
     if discriminates or generator:
-        objective["electra_objective"] = True
+        objective["objective"] = "replaced_token_detection"
     if discriminates:
         networks.append("head")
     if generator or predicts:

@@ -10,7 +10,8 @@ from typing import Any
 from errors import InputError
 from model import EncoderConfig
 from model.config import ACTIVATIONS, CONFIG_FILE, read_fields
-from pretrain.hparams import PretrainingHParams
+from pretrain.hparams import PretrainingHParams, parse_hparams
+from pretrain.original_names import translate
 from training.hyperparameters import field_names
 
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
@@ -31,7 +32,7 @@ _GENERATOR_FIELDS = {
 }
 _SHARE = "generator_hidden_size_multiplier"
 _OBJECTIVE_FIELDS = (
-    *("electra_objective", "untied_generator", "untied_generator_embeddings"),
+    *("objective", "untied_generator", "untied_generator_embeddings"),
     *("uniform_generator", "generator_layers"),
 )
 # Settings of training that a checkpoint's tensors do not show.
@@ -71,7 +72,7 @@ class OriginalConfig:
     @classmethod
     def load(cls, path: str) -> OriginalConfig:
         """Reads the file; raises InputError when it cannot be read or has no such `conv_type`."""
-        fields = read_fields(path)
+        fields = translate(read_fields(path))
         names = set(field_names(EncoderConfig)) - set(_FIXED_FIELDS)
         encoder = {k: v for k, v in fields.items() if k in names}
         if encoder.get("hidden_act") in _OWN_ACTIVATIONS:
@@ -138,8 +139,8 @@ def config_fields(
     if generator is not None:
         fields |= {theirs: getattr(generator, ours) for theirs, ours in _GENERATOR_FIELDS.items()}
         fields[_SHARE] = generator.hidden_size / config.hidden_size
-    changed = _changed(hparams, set(_TRAINING_FIELDS) - {"max_seq_length"})
-    return fields | {name: getattr(hparams, name) for name in _ALWAYS_WRITTEN} | changed
+    names = set(_TRAINING_FIELDS) - {"max_seq_length"}
+    return fields | _values(hparams, _ALWAYS_WRITTEN) | _changed(hparams, names)
 
 
 def _check_known(
@@ -148,7 +149,7 @@ def _check_known(
     expected = {"hidden_act": (config.hidden_act, _ACTIVATIONS)}
     for name, value in _FIXED_FIELDS.items():
         expected[name] = (getattr(config, name), (value,))
-    expected["masked_lm_act"] = (hparams.masked_lm_act, (None, config.hidden_act))
+    expected["masked_lm_act"] = (hparams.objective.masked_lm_act, (None, config.hidden_act))
     # Its generator would draw the rows that are padding.
     expected["vocab_size"] = (config.vocab_size, (hparams.vocab_size or config.vocab_size,))
     if generator is not None:
@@ -168,7 +169,11 @@ def unwritten_settings(hparams: PretrainingHParams) -> dict[str, Any]:
 
 
 def _changed(hparams: PretrainingHParams, names: Collection[str]) -> dict[str, Any]:
-    fields = [field for field in dataclasses.fields(hparams) if field.name in names]
-    values = {field.name: getattr(hparams, field.name) for field in fields}
-    defaults = {field.name: field.default for field in fields}
-    return {name: value for name, value in values.items() if value != defaults[name]}
+    default = parse_hparams({"objective": hparams.objective.name}).as_json()
+    values = _values(hparams, names).items()
+    return {name: value for name, value in values if value != default[name]}
+
+
+def _values(hparams: PretrainingHParams, names: Collection[str]) -> dict[str, Any]:
+    """The settings of these names that its objective has."""
+    return {name: value for name, value in hparams.as_json().items() if name in names}

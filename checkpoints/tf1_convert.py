@@ -22,9 +22,8 @@ from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_sett
 from checkpoints.tf1_file import TensorFile, find_checkpoint, step_of_name, write_checkpoint
 from errors import InputError
 from model.config import CONFIG_FILE
+from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import needed_networks
-from pretrain.objectives import build_objective, build_optimizer
 from pretrain.saved_settings import special_ids
 from training.optimizer import AdamWeightDecay
 
@@ -58,7 +57,7 @@ def read(path: str, options: Options) -> Conversion:
     except InputError as error:
         raise InputError(f"{said.path or prefix}: {error}") from error
     objective = build_objective(hparams, config, special_ids(vocabulary))
-    missing = [name for name in needed_networks(hparams) if name not in found.networks]
+    missing = [name for name in hparams.objective.own_networks() if name not in found.networks]
     if missing:
         objective = only_networks(objective, found.networks)
     variables = tf1.objective_variables(objective, found.scope, found.embeddings_scope)

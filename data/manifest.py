@@ -50,6 +50,21 @@ def settings_digest(content: dict[str, Any] | None) -> str | None:
     return hashlib.sha256(settings.encode()).hexdigest()
 
 
+def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The manifest of the data that a run was trained on.
+
+    Args:
+        record: what its hparams.json holds.
+
+    Returns:
+        The manifest; None where it is not there any more, or that of other data now.
+    """
+    trained = record["hparams"].get("data")
+    folder = record["run_settings"].get("data_dir")
+    content = read_manifest(folder) if folder else None
+    return content if trained is not None and settings_digest(content) == trained else None
+
+
 def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
     """Raises InputError where a model was trained on other data than a folder holds.
 
@@ -58,13 +73,13 @@ def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
         record: what its hparams.json holds.
         data_dir: the data folder given now.
     """
-    content, trained = read_manifest(data_dir), record.get("hparams", {}).get("data")
+    content, trained = read_manifest(data_dir), record["hparams"].get("data")
     given = settings_digest(content)
     if None in (trained, given) or trained == given:
         return
     before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
-    found = read_manifest(before)
-    if settings_digest(found) == trained:
+    found = manifest_trained_on(record)
+    if found is not None:
         changed = differences(found["settings"], content["settings"])
         how = f"they differ in {'; '.join(changed)}"
     else:

@@ -19,6 +19,7 @@ _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
 _SETTINGS += ("generator_hidden_size",)
 # Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
+_OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
 _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 
 
@@ -60,7 +61,7 @@ def _published(cells: dict[str, str]) -> Published:
         return {name: json.loads(cells[name]) for name in names if cells[name]}
 
     settings = {"model_size": cells["size"], **numbers(*_SETTINGS)}
-    settings["electra_objective"] = cells["objective"] == "RTD"
+    settings["objective"] = _OBJECTIVES[cells["objective"]]
     return Published(
         name=cells["name"],
         size=cells["size"],

@@ -183,7 +183,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
 def _write_description(trial: Trial, context: Context, encoder: Backbone) -> None:
     """Makes the folder self-describing, after what is in it has been restored."""
     run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
-    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings, _ADVICE)
+    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings)
     encoder.config.save(trial.folder)
     context.vocabulary.save(trial.folder)
     write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())

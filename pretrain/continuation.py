@@ -10,23 +10,18 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from model import EncoderConfig, load_config
-from pretrain.hparams import PretrainingHParams, generator_config
-from pretrain.load import needed_networks, stored_parts
+from pretrain import objectives
+from pretrain.hparams import PretrainingHParams
+from pretrain.load import stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams
 from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
-from training.hyperparameters import differences
+from training.hyperparameters import differences, field_names
 from training.objective import Objective
 
 # What says the architecture. Named sizes say nothing of the FREE fields.
 _ARCHITECTURE = ("model_size", "model_hparam_overrides", "embedding_size", "conv_type")
 _ARCHITECTURE += ("conv_kernel_size", "linear_groups", "head_ratio")
 _FREE = ("max_position_embeddings", "mask_padding")
-_OBJECTIVE = ("electra_objective", "generator_layers", "generator_hidden_size", "untied_generator")
-_OBJECTIVE += ("untied_generator_embeddings", "uniform_generator", "max_seq_length")
-_OBJECTIVE += ("generator_intermediate_size", "masked_lm_act")
-# The source's, too, unless the objective changes.
-_TASK = ("mask_prob", "mask_token_prob", "random_token_prob", "mask_with_replacement")
-_TASK += ("gen_weight", "disc_weight", "temperature", "disallow_correct")
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is said.
 _WARMUP = 0.1
 
@@ -38,8 +33,8 @@ def continued_values(
 
     Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
     (but `mask_padding`, `max_position_embeddings` and a padded `vocab_size` stay the source's,
-    unless they are named). The
-    fields of the objective, its masking and its length are the source's one by one.
+    unless they are named). The fields of the objective and its length are the source's one by one;
+    where the objective is another one, those that say what its networks are.
 
     A run that has begun is described by its own record, whatever has become of the source since.
 
@@ -56,10 +51,13 @@ def continued_values(
     begun = has_checkpoint(model_dir)
     there, config = _settings(model_dir if begun else source)
     said = {name for name, value in values.items() if value not in (None, {})}
-    fields = _OBJECTIVE
-    if values.get("electra_objective", there.electra_objective) == there.electra_objective:
-        fields += _TASK
-    names = [name for name in fields if name not in said]
+    before = there.objective
+    now = objectives.get(values.get("objective", before.name))
+    if now.name == before.name:
+        names = ["objective", *field_names(now)]
+    else:
+        names = [name for name in before.network_fields if name in field_names(now)]
+    names = [name for name in (*names, "max_seq_length") if name not in said]
     inherited = {}
     if said.isdisjoint(_ARCHITECTURE):
         names += _ARCHITECTURE
@@ -71,7 +69,8 @@ def continued_values(
             free["vocab_size"] = config.vocab_size
         overrides = {**free, **(values.get("model_hparam_overrides") or {})}
         inherited["model_hparam_overrides"] = overrides
-    inherited |= {name: getattr(there, name) for name in names}
+    recorded = there.as_json()
+    inherited |= {name: recorded[name] for name in names}
     if additional_steps is not None:
         first = there.schedule_from_step if begun else checkpoint_step(latest_checkpoint(source))
         inherited |= {
@@ -158,8 +157,11 @@ def plan_start(
             f"{where}: its vocabulary is not that of the data; build the data with --vocab {source}"
         )
     stored = stored_parts(path)
-    carried = _carried_networks(where, stored, (there, there_config), (hparams, config))
-    missing = tuple(name for name in needed_networks(hparams) if name not in carried)
+    try:
+        carried = hparams.objective.carried_networks(there.objective, config, stored)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    missing = tuple(name for name in hparams.objective.own_networks() if name not in carried)
     if missing and not new_networks:
         raise InputError(
             f"{where}: it has no {', no '.join(missing)} for this objective; --new_networks starts"
@@ -189,28 +191,6 @@ def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None
     changed = differences(dataclasses.asdict(there), dataclasses.asdict(now))
     if changed:
         raise InputError(f"{where}: another encoder:\n  " + "\n  ".join(changed))
-
-
-def _carried_networks(where: str, stored: set[str], there, now) -> tuple[str, ...]:
-    """Names of the networks to read; `there` and `now` are hyper-parameters and encoder."""
-    if there[0].electra_objective != now[0].electra_objective:
-        return ("encoder",)  # the heads are of different kinds
-    needed = needed_networks(now[0])
-    if "generator" in stored and "generator" in needed:
-        before, after = (
-            {
-                "untied_generator_embeddings": hparams.untied_generator_embeddings,
-                **dataclasses.asdict(generator_config(hparams, config)),
-            }
-            for hparams, config in (there, now)
-        )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            before[name] = after[name]
-        if changed := differences(before, after):
-            raise InputError(f"{where}: another generator:\n  " + "\n  ".join(changed))
-    elif there[0].untied_generator != now[0].untied_generator:
-        stored = stored - {"generator_head"}  # of another width
-    return tuple(name for name in needed if name in stored)
 
 
 def _check_optimizer(

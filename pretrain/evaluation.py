@@ -10,24 +10,23 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import files
 from data.input_pipeline import (
     clear_read_errors,
     count_records,
     pretraining_dataset,
     record_files,
 )
-from data.manifest import read_manifest, settings_digest
+from data.manifest import manifest_trained_on, read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
 from errors import InputError, warn
-from pretrain.hparams import PretrainingHParams, RunSettings, resolve_hparams
+from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import load_objective
 from pretrain.saved_settings import load_hparams
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import replace_checked
 from training.loop import Evaluator
-from training.model_directory import HPARAMS_FILE
+from training.model_directory import read_record
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
@@ -72,6 +71,15 @@ class HeldoutBatches:
         return total if num_steps < 0 else min(total, num_steps * self._batch_size)
 
 
+def check_batch(split: str, size: int, strategy: tf.distribute.Strategy) -> None:
+    """Raises InputError where the devices cannot share a batch of this size evenly."""
+    devices = strategy.num_replicas_in_sync
+    if size % devices:
+        raise InputError(
+            f"the {split} batch should be divisible by the {devices} devices. Received: {size}"
+        )
+
+
 def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
     """The vocabulary of a model, which the records of a data folder must have been built with.
 
@@ -94,7 +102,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
 
 def is_own_data(data_dir: str, model_dir: str) -> bool:
     """Whether the model in `model_dir` was trained on the data in `data_dir`."""
-    record = files.read_json(os.path.join(model_dir, HPARAMS_FILE))
+    record = read_record(model_dir)
     trained_on, digest = record["hparams"].get("data"), settings_digest(read_manifest(data_dir))
     if trained_on is not None and digest is not None:
         return trained_on == digest
@@ -110,12 +118,9 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    record = files.read_json(os.path.join(model_dir, HPARAMS_FILE))
-    run = record["run_settings"]
-    content = read_manifest(run["data_dir"]) if run.get("data_dir") else None
-    known = settings_digest(content) is not None
-    known = known and settings_digest(content) == record["hparams"].get("data")
-    trained_on = content["settings"].get("corpus_digest") if known else None
+    record = read_record(model_dir)
+    content = manifest_trained_on(record)
+    trained_on = content["settings"].get("corpus_digest") if content else None
     held_out_of = ((read_manifest(data_dir) or {}).get("settings") or {}).get("corpus_digest")
     if None in (trained_on, held_out_of):
         return "of which it is not known whether the model was trained on it"
@@ -125,7 +130,7 @@ def describe_data(data_dir: str, model_dir: str) -> str:
             " settings: the model may have been trained on its held-out text"
         )
         return "of the corpus that the model was trained on"
-    if run.get("continue_from") or record["hparams"].get("continue_optimizer"):
+    if record["run_settings"].get("continue_from") or record["hparams"].get("continue_optimizer"):
         return "which its last run was not trained on"
     return "which the model was not trained on"
 
@@ -155,13 +160,8 @@ def evaluate(
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
-    batch_size, devices = run.eval_batch_size, strategy.num_replicas_in_sync
-    if batch_size % devices:
-        raise InputError(
-            f"the heldout batch should be divisible by the {devices} devices."
-            f" Received: {batch_size}"
-        )
-    batches = HeldoutBatches(data_dir, hparams, batch_size)
+    check_batch("heldout", run.eval_batch_size, strategy)
+    batches = HeldoutBatches(data_dir, hparams, run.eval_batch_size)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)
@@ -191,9 +191,10 @@ def read_settings(
         InputError: a hyper-parameter is said that is not the model's.
     """
     saved, saved_run = load_hparams(model_dir)
-    described = dataclasses.asdict(saved)
+    report_unused(hparam_values, saved.objective)
+    described = saved.as_json()
     hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
-    checkpointing.refuse_other_run(model_dir, described, dataclasses.asdict(hparams), _ADVICE)
+    checkpointing.refuse_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size

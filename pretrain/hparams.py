@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 from errors import InputError
 from model import EncoderConfig, named_size
-from model.config import ACTIVATIONS
+from pretrain import objectives
+from pretrain.objectives import ObjectiveSettings
 from training.hyperparameters import (
     check_setting,
     field_names,
@@ -15,23 +17,20 @@ from training.hyperparameters import (
     replace_checked,
 )
 
+_DEFAULT = "replaced_token_detection"
+
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingHParams:
     """Settings that change results. Defaults are the original ConvBERT code's.
 
+    In JSON, `objective` is a name and the fields of that objective stand beside the others.
+
     None means "as the model size says": see `SIZE_DEFAULTS` for training and `model.sizes` for the
     architecture. `resolve_hparams` replaces every None.
     """
 
-    # Objective.
-    electra_objective: bool = True  # replaced-token detection; False: masked language modelling
-    gen_weight: float = 1.0  # weight of the generator's masked-LM loss
-    disc_weight: float = 50.0  # weight of the discriminator's loss
-    mask_prob: float = 0.15  # share of the tokens that is predicted
-    mask_token_prob: float = 0.85  # of those, share shown as [MASK] (BERT, SCRIPT: 0.8)
-    random_token_prob: float = 0.0  # of those, share shown as a random token (BERT, SCRIPT: 0.1)
-    mask_with_replacement: bool = False  # the original's colliding draws; see docs/deviations.md
+    objective: ObjectiveSettings = dataclasses.field(default_factory=objectives.get(_DEFAULT))
 
     # Optimization.
     optimizer: str = "adam"  # "adam" (ELECTRA's) or "lamb"
@@ -57,20 +56,14 @@ class PretrainingHParams:
     head_ratio: int | None = None
     do_lower_case: bool | None = None  # by default, as the data's vocabulary says
 
-    # Generator.
-    generator_layers: float = 1.0  # share of the discriminator's layers
-    generator_hidden_size: float | None = None  # share of its width, inner width and heads
-    generator_intermediate_size: int | None = None  # inner width; by default 4 times its width
-    untied_generator: bool = True  # False: the discriminator is its own generator
-    untied_generator_embeddings: bool = False
-    uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
-    disallow_correct: bool = False  # the generator may not sample the right token
-    temperature: float = 1.0  # of the generator's sampling (ALE report: 0.8)
-    masked_lm_act: str | None = None  # activation of the masked-LM head; by default `hidden_act`
-
     # Set from flags, kept here because they change results.
     seed: int = 0
     precision: str = "float32"
+
+    def as_json(self) -> dict[str, Any]:
+        """All settings in one object; `parse_hparams` reads it."""
+        values = dataclasses.asdict(self)
+        return values | {"objective": self.objective.name} | dataclasses.asdict(self.objective)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +92,9 @@ class RunSettings:
         check_setting(self, batch is None or batch >= 1, "eval_batch_size", "at least 1 or null")
 
 
-# Settings that were added later, and what a run did before there were such.
-ADDED_LATER = {"schedule_from_step": 0, "generator_intermediate_size": None, "masked_lm_act": None}
+# Settings that were added later, and what a run did before there were such; see also
+# `ObjectiveSettings.added_later`.
+ADDED_LATER = {"schedule_from_step": 0}
 
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
@@ -149,23 +143,27 @@ IGNORED_NAMES = (
 FLAG_NAMES = ("do_train", "do_eval")  # flags here; the original's JSON may hold them
 UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 
-# Learning rate, batch and generator multiplier: Table 1 of the ConvBERT supplement; for ELECTRA,
-# Table 6 of its paper; for BERT, Table 4 of SCRIPT. The ALE report's batches are in its recipes.
+# Learning rate and batch: Table 1 of the ConvBERT supplement; for ELECTRA, Table 6 of its paper;
+# for BERT, Table 4 of SCRIPT. The ALE report's batches are in its recipes.
 SIZE_DEFAULTS = {
-    "small": {"learning_rate": 5e-4, "train_batch_size": 128, "generator_hidden_size": 1 / 4},
+    "small": {"learning_rate": 5e-4, "train_batch_size": 128},
     "convbert-small": {"learning_rate": 3e-4},
-    "base": {"learning_rate": 2e-4, "train_batch_size": 256, "generator_hidden_size": 1 / 3},
+    "base": {"learning_rate": 2e-4, "train_batch_size": 256},
 }
 
 
 def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     """Sorts a JSON object's keys into hyper-parameters, run settings, and ignored names.
 
+    Fields of any objective are hyper-parameters; see `unused_fields`.
+
     Raises:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
             something that does not exist here.
     """
-    hparam_names, run_names = field_names(PretrainingHParams), field_names(RunSettings)
+    settings = [objectives.get(name) for name in objectives.registered()]
+    hparam_names = list(dict.fromkeys(field_names(PretrainingHParams, *settings)))
+    run_names = field_names(RunSettings)
     known = [*hparam_names, *run_names, *FLAG_NAMES, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
     refuse_unknown(values, known)
     for name in UNSUPPORTED_NAMES:
@@ -176,17 +174,47 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     return hparams, run, [name for name in values if name in IGNORED_NAMES]
 
 
+def unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
+    """Names of fields that other objectives have and this one does not."""
+    others = [objectives.get(name) for name in objectives.registered()]
+    of_others = {*field_names(*others)} - {*field_names(PretrainingHParams, settings)}
+    return [name for name in values if name in of_others]
+
+
+def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
+    """Says which values are of fields that an objective does not have."""
+    if unused := unused_fields(values, type(objective)):
+        print(f"not used by objective {objective.name}: {', '.join(unused)}", file=sys.stderr)
+
+
+def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
+    """Hyper-parameters from a JSON object; fields of other objectives than its own are left out.
+
+    Raises:
+        InputError: no such objective; an unknown name or a value of another type.
+    """
+    settings = objectives.get(values.get("objective", _DEFAULT))
+    for name in field_names(settings):
+        if name in field_names(PretrainingHParams, RunSettings):
+            raise InputError(f"objective {settings.name}: `{name}` is a setting of every run")
+    unused = {"objective", *unused_fields(values, settings)}
+    values = {name: value for name, value in values.items() if name not in unused}
+    own = {name: values.pop(name) for name in field_names(settings) if name in values}
+    objective = replace_checked(settings(), own)
+    return replace_checked(PretrainingHParams(objective=objective), values)
+
+
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
     """Hyper-parameters with every None replaced by what the model size and the data say.
 
     Args:
-        values: a JSON object of PretrainingHParams fields.
+        values: a JSON object, see `parse_hparams`.
         vocab_size: of the data's vocabulary.
 
     Raises:
         InputError: a value that does not exist, or that contradicts the data.
     """
-    hparams = replace_checked(PretrainingHParams(), values)
+    hparams = parse_hparams(values)
     encoder = encoder_config(hparams, vocab_size)
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
     defaults = dict(SIZE_DEFAULTS["base" if name.endswith("-base") else "small"])
@@ -202,7 +230,8 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
             head_ratio=encoder.head_ratio,
         )
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
-    hparams = dataclasses.replace(hparams, **unset)
+    objective = hparams.objective.resolve(hparams.model_size)
+    hparams = dataclasses.replace(hparams, objective=objective, **unset)
     _validate(hparams, encoder, vocab_size)
     return hparams
 
@@ -217,19 +246,16 @@ def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: i
         "max_seq_length",
         f"at most max_position_embeddings ({encoder.max_position_embeddings})",
     )
-    check_ranges(hparams)
-    if hparams.electra_objective and hparams.untied_generator and not hparams.uniform_generator:
-        try:
-            generator_config(hparams, encoder)
-        except InputError as error:
-            raise InputError(
-                f"`generator_hidden_size` {hparams.generator_hidden_size:g} does not fit the"
-                f" encoder: {error}"
-            ) from error
+    check_ranges(hparams, encoder)
 
 
-def check_ranges(hparams: PretrainingHParams) -> None:
-    """Raises InputError for a value that is right with no encoder and no data; None is any."""
+def check_ranges(hparams: PretrainingHParams, encoder: EncoderConfig | None = None) -> None:
+    """Raises InputError for a value that cannot be right, whatever the data; None is any.
+
+    Args:
+        hparams: of the run.
+        encoder: its encoder, where it is known already.
+    """
 
     def check(condition: bool, name: str, expectation: str) -> None:
         check_setting(hparams, condition, name, expectation)
@@ -241,27 +267,15 @@ def check_ranges(hparams: PretrainingHParams) -> None:
 
     check(hparams.optimizer in ("adam", "lamb"), "optimizer", "adam or lamb")
     check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
-    check(0 < hparams.mask_prob < 1, "mask_prob", "in (0, 1)")
-    check(hparams.mask_token_prob >= 0, "mask_token_prob", "at least 0")
-    check(
-        0 <= hparams.random_token_prob <= 1 - hparams.mask_token_prob + 1e-9,
-        "random_token_prob",
-        f"at least 0 and at most 1 - mask_token_prob ({1 - hparams.mask_token_prob:g})",
-    )
-    check(hparams.temperature > 0, "temperature", "greater than 0")
     at_least(1, "num_train_steps", "train_batch_size", "max_seq_length")
     at_least(0, "learning_rate", "weight_decay_rate", "num_warmup_steps", "lr_decay_power")
-    at_least(0, "gen_weight", "disc_weight")
     check(
         0 <= hparams.schedule_from_step < hparams.num_train_steps,
         "schedule_from_step",
         f"at least 0 and less than num_train_steps ({hparams.num_train_steps})",
     )
     check(0 <= hparams.seed < 2**31, "seed", "at least 0 and below 2^31")
-    act, known = hparams.masked_lm_act, ", ".join(ACTIVATIONS)
-    check(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
-    inner = hparams.generator_intermediate_size
-    check(inner is None or inner >= 1, "generator_intermediate_size", "at least 1 or null")
+    hparams.objective.check(encoder)
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:
@@ -305,29 +319,3 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
             f" vocabulary. Received: {config.vocab_size}"
         )
     return config
-
-
-def generator_config(hparams: PretrainingHParams, config: EncoderConfig) -> EncoderConfig:
-    """The generator: the discriminator scaled by `generator_hidden_size` and `generator_layers`.
-
-    Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when
-    they are shared, and are as wide as its layers when `untied_generator_embeddings`. Its inner
-    width is four times its width unless `generator_intermediate_size` says otherwise.
-    """
-    multiplier = hparams.generator_hidden_size
-    hidden_size = round(config.hidden_size * multiplier)
-    # Rounded where the original truncates: 12 heads times 0.33333 are 4 heads, not 3.
-    heads = max(1, round(config.num_attention_heads * multiplier))
-    untied = hparams.untied_generator_embeddings
-    return config.replace(
-        hidden_size=hidden_size,
-        embedding_size=hidden_size if untied else config.embedding_size,
-        num_hidden_layers=max(1, round(config.num_hidden_layers * hparams.generator_layers)),
-        num_attention_heads=heads,
-        intermediate_size=hparams.generator_intermediate_size or 4 * hidden_size,
-    )
-
-
-def max_predictions(hparams: PretrainingHParams) -> int:
-    """P, masked slots per example."""
-    return max(1, int((hparams.mask_prob + 0.005) * hparams.max_seq_length))

@@ -7,13 +7,10 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import Backbone, BackboneConfig, build_backbone, load_config
-from pretrain.hparams import PretrainingHParams
-from pretrain.objectives import build_objective
+from pretrain.build import build_objective
 from pretrain.saved_settings import load_hparams, special_ids
 from training.checkpointing import latest_checkpoint, restore
 from training.objective import Objective
-
-NETWORKS = ("encoder", "head", "generator", "generator_head")  # an objective's, by attribute
 
 
 def stored_parts(prefix: str) -> set[str]:
@@ -25,13 +22,6 @@ def stored_parts(prefix: str) -> set[str]:
     names = [name.split("/") for name, _ in tf.train.list_variables(prefix)]
     networks = {name[1] for name in names if name[0] == "objective" and len(name) > 1}
     return networks | {name[0] for name in names if name[0] == "optimizer"}
-
-
-def needed_networks(hparams: PretrainingHParams) -> list[str]:
-    """Names of the networks of the objective that have variables of their own, `encoder` first."""
-    if not hparams.electra_objective or hparams.uniform_generator:
-        return ["encoder", "head"]
-    return [name for name in NETWORKS if name != "generator" or hparams.untied_generator]
 
 
 def load_objective(model_dir: str) -> Objective:
@@ -46,7 +36,7 @@ def load_objective(model_dir: str) -> Objective:
     objective = build_objective(hparams, load_config(model_dir), special_ids(vocabulary))
     path = latest_checkpoint(model_dir)
     stored = stored_parts(path)
-    missing = [name for name in needed_networks(hparams) if name not in stored]
+    missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
         raise InputError(f"{path}: the {' and the '.join(missing)} of the objective is not in it")
     restore(tf.train.Checkpoint(objective=objective), model_dir)  # the optimizer is left out

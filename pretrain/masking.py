@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from pretrain.hparams import PretrainingHParams, max_predictions
+from pretrain.hparams import PretrainingHParams
 from training.randomness import inverse_cdf, split_seed, uniform_for_batch
 
 
@@ -21,7 +21,7 @@ def mask_tokens(
 
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], unmasked.
-        hparams: `mask_prob`, `mask_token_prob`, `random_token_prob`, `mask_with_replacement`.
+        hparams: with an objective that has the fields of `MaskedLMSettings`.
         special_ids: the ids `cls`, `sep`, `mask`.
         seed: int32 [2].
 
@@ -32,15 +32,17 @@ def mask_tokens(
     """
     ids, mask = features["input_ids"], features["input_mask"]
     B = tf.shape(ids)[0]
-    P = min(max_predictions(hparams), ids.shape[1] or max_predictions(hparams))
+    masking, vocab_size = hparams.objective, hparams.vocab_size
+    P = masking.max_predictions(hparams.max_seq_length)
+    P = min(P, ids.shape[1] or P)
     position_seed, token_seed = split_seed(seed, 2)
 
     candidates = tf.cast(mask, tf.bool)
     for name in ("cls", "sep", "mask"):
         candidates &= ids != special_ids[name]
-    wanted = tf.round(tf.cast(tf.reduce_sum(mask, -1), tf.float32) * hparams.mask_prob)
+    wanted = tf.round(tf.cast(tf.reduce_sum(mask, -1), tf.float32) * masking.mask_prob)
     wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
-    if hparams.mask_with_replacement:
+    if masking.mask_with_replacement:
         positions = _draw_with_replacement(candidates, P, position_seed)
         available = tf.reduce_any(candidates, -1, keepdims=True)
     else:
@@ -53,10 +55,9 @@ def mask_tokens(
     chosen_ids = tf.where(used, tf.gather(ids, positions, batch_dims=1), 0)
 
     choice, token = tf.unstack(uniform_for_batch(token_seed, B, [P, 2]), axis=-1)  # [B, P]
-    vocab_size = hparams.vocab_size
     random_ids = tf.minimum(tf.cast(token * vocab_size, tf.int32), vocab_size - 1)
-    to_mask = choice < hparams.mask_token_prob
-    to_random = ~to_mask & (choice < hparams.mask_token_prob + hparams.random_token_prob)
+    to_mask = choice < masking.mask_token_prob
+    to_random = ~to_mask & (choice < masking.mask_token_prob + masking.random_token_prob)
     shown = tf.where(to_mask, special_ids["mask"], random_ids)
     hidden = tf.where(to_mask | to_random, positions, 0)
     return {

@@ -18,19 +18,19 @@ from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
+from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
-from pretrain.evaluation import evaluate
+from pretrain.evaluation import HeldoutBatches, check_batch, evaluate, read_settings
 from pretrain.hparams import (
-    ADDED_LATER,
     CONTINUE_FLAGS,
     CommandLine,
     PretrainingHParams,
     RunSettings,
     encoder_config,
+    report_unused,
     resolve_hparams,
 )
-from pretrain.objectives import build_objective, build_optimizer
-from pretrain.saved_settings import special_ids
+from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
 from training.hyperparameters import replace_checked
@@ -38,10 +38,6 @@ from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
-
-# What the progress bar and the picture show.
-BAR = {"loss": "loss", "disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-CURVES = ("loss", "masked_lm_loss", "masked_lm_accuracy", "disc_loss", "disc_auc", "learning_rate")
 
 
 def pretrain(
@@ -64,31 +60,35 @@ def pretrain(
             hparam_values, command.continue_from, model_dir, command.additional_steps
         )
     hparams = resolve_hparams(hparam_values, vocabulary.size)
+    report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
     run = replace_checked(RunSettings(), run_values)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
-    checkpointing.check_run(model_dir, described, before=ADDED_LATER)
-    train_batches = RecordBatches(command.data_dir, "train", hparams, hparams.train_batch_size)
+    checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
+    check_batch("train", hparams.train_batch_size, strategy)
+    train_batches = TrainingBatches(command.data_dir, hparams)
     heldout_batches = None
     if command.do_eval:
         size = run.eval_batch_size or hparams.train_batch_size
-        heldout_batches = RecordBatches(command.data_dir, "heldout", hparams, size)
-
-    for batches in filter(None, (train_batches, heldout_batches)):
-        if batches.batch_size % strategy.num_replicas_in_sync:
-            raise InputError(
-                f"the {batches.split} batch should be divisible by the"
-                f" {strategy.num_replicas_in_sync} devices. Received: {batches.batch_size}"
-            )
+        check_batch("heldout", size, strategy)
+        try:
+            heldout_batches = HeldoutBatches(command.data_dir, hparams, size)
+        except InputError as error:
+            raise InputError(f"{error}; nothing is held out, so do without --do_eval") from error
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
+    resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
+    if resumed:
+        step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
+        left = f"resuming from step {step} of {total}"
+        print(left if step < total else f"training is finished: step {step}", file=sys.stderr)
     write_model_directory(command, described, run, config, vocabulary)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
@@ -109,50 +109,50 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
         )
 
 
-def evaluate_only(
+def without_training(
     command: CommandLine, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> None:
-    """Measures a finished model on the held-out records of --data_dir, its own data or other."""
+    """Reports on a model, and measures it first if asked to.
+
+    The held-out records are those of --data_dir, the model's own data or other.
+    """
     model_dir = command.model_dir
     if command.continue_from:
         hparam_values = continued_values(
             hparam_values, command.continue_from, model_dir, command.additional_steps
         )
-    report(model_dir, evaluate(model_dir, command.data_dir, hparam_values, run_values))
+    if command.do_eval:
+        step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
+    else:
+        read_settings(model_dir, hparam_values, run_values)  # for settings that are not the model's
+        step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+    report(model_dir, load_hparams(model_dir)[0], step)
 
 
-class RecordBatches:
-    """Creates the dataset of one split; looks at the files at once, so that errors come early.
+class TrainingBatches:
+    """Creates the dataset of training batches; reads of the files at once, for early errors.
 
     Args:
         data_dir: the data folder.
-        split: "train" or "heldout".
-        hparams: length, vocabulary and seed.
-        batch_size: over all devices.
+        hparams: batch size over all devices, length, vocabulary and seed.
+
+    Attributes:
+        files: the record files.
     """
 
-    def __init__(self, data_dir: str, split: str, hparams: PretrainingHParams, batch_size: int):
-        self.split, self.hparams, self.batch_size = split, hparams, batch_size
-        try:
-            self.files = record_files(data_dir, split)
-            self()
-        except InputError as error:
-            hint = "; nothing is held out, so do without --do_eval" if split == "heldout" else ""
-            raise InputError(f"{error}{hint}") from error
+    def __init__(self, data_dir: str, hparams: PretrainingHParams):
+        self.files, self._hparams = record_files(data_dir, "train"), hparams
+        self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """Training batches from a step on, or one pass over the held-out ones."""
-        training = self.split == "train"
+        """The batches from a step on, without end."""
         return pretraining_dataset(
             self.files,
-            batch_size=self.batch_size,
-            max_seq_length=self.hparams.max_seq_length,
-            vocab_size=self.hparams.vocab_size,
-            seed=self.hparams.seed,
+            batch_size=self._hparams.train_batch_size,
+            max_seq_length=self._hparams.max_seq_length,
+            vocab_size=self._hparams.vocab_size,
+            seed=self._hparams.seed,
             start_step=start_step,
-            shuffle=training,
-            repeat=training,
-            drop_remainder=training,
         )
 
 
@@ -172,11 +172,8 @@ def check_start(
         raise InputError(
             f"{command.data_dir}: vocab.txt is not the one the records were built with"
         )
-    if not command.do_train:
-        checkpointing.latest_checkpoint(model_dir)
     if checkpointing.has_checkpoint(model_dir):
-        if command.do_train:
-            refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
+        refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
     refuse_lost_checkpoints(model_dir)
     if command.continue_from is None:
@@ -221,7 +218,7 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Everything that decides a run's weights."""
     model_dir = command.model_dir
-    described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
+    described = {**hparams.as_json(), "vocabulary": vocabulary.digest}
     data = settings_digest(read_manifest(command.data_dir))
     described |= {"data": data} if data else {}
     if start is not None:
@@ -241,12 +238,8 @@ def restore(
     run: RunSettings,
     start: Start | None,
     strategy: tf.distribute.Strategy,
-) -> checkpointing.CheckpointManager | None:
-    """Restores what is there, else what --continue_from gives.
-
-    Returns:
-        What saves the next checkpoints; None without training, which takes the weights alone.
-    """
+) -> checkpointing.CheckpointManager:
+    """Restores what is there, else what --continue_from gives; returns what saves checkpoints."""
 
     def initialize() -> None:
         if start is not None:
@@ -254,11 +247,6 @@ def restore(
             print(start.describe(), file=sys.stderr)
 
     with strategy.scope():
-        if not command.do_train:
-            weights = tf.train.Checkpoint(objective=objective)
-            path = checkpointing.restore(weights, command.model_dir)
-            optimizer.iterations.assign(checkpointing.checkpoint_step(path))
-            return None
         return checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),
             command.model_dir,
@@ -279,7 +267,7 @@ def write_model_directory(
     """Makes the model directory self-describing; after all that may be wrong has been looked at."""
     settings = {**dataclasses.asdict(run), "data_dir": command.data_dir}
     settings |= {name: getattr(command, name) for name in CONTINUE_FLAGS}
-    checkpointing.describe_run(command.model_dir, described, settings, before=ADDED_LATER)
+    checkpointing.describe_run(command.model_dir, described, settings)
     config.save(command.model_dir)
     vocabulary.save(command.model_dir)
 
@@ -290,9 +278,9 @@ def run_controller(
     run: RunSettings,
     trainer: Trainer,
     evaluator: Evaluator,
-    manager: checkpointing.CheckpointManager | None,
+    manager: checkpointing.CheckpointManager,
 ) -> None:
-    """Trains and evaluates as the flags say."""
+    """Trains what is left to train, and evaluates with --do_eval."""
     model_dir = command.model_dir
     step = trainer.optimizer.iterations
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
@@ -309,11 +297,11 @@ def run_controller(
         )
         log = monitoring.MetricsLog(model_dir, step)
         controller.eval_actions = (log.action("heldout"),)
-        if command.do_train and int(step.numpy()) < hparams.num_train_steps:
+        if int(step.numpy()) < hparams.num_train_steps:
             train(controller, hparams, run, log, evaluate=command.do_eval)
         elif command.do_eval:
             controller.evaluate(run.num_eval_steps)
-    report(model_dir, int(step.numpy()))
+    report(model_dir, hparams, int(step.numpy()))
 
 
 def train(
@@ -326,7 +314,8 @@ def train(
 ) -> None:
     """Trains to the end, saving and evaluating at every multiple of `save_checkpoints_steps`."""
     step, total = controller.global_step, hparams.num_train_steps
-    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, BAR)
+    names = {"loss": "loss", **hparams.objective.bar}
+    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, names)
     try:
         at_checkpoint = int(step.numpy()) % run.save_checkpoints_steps == 0
         if evaluate and at_checkpoint and log.has("train") and not log.has("heldout"):
@@ -338,24 +327,24 @@ def train(
                 controller.train(min(multiple, total))  # ends with a checkpoint
             if evaluate:
                 controller.evaluate(run.num_eval_steps)
-    except stopping.Stopped as stopped:
+    except stopping.Stopped:
         controller.save_checkpoint()
-        message = f"\n{stopped} at step {int(step.numpy())}; run the same command to go on"
-        print(message, file=sys.stderr)
-        sys.exit(stopped.status)
+        print(f"\nsaved at step {int(step.numpy())}", file=sys.stderr)
+        raise
     finally:
         bar.close()
 
 
-def report(model_dir: str, step: int) -> None:
+def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last."""
-    picture = monitoring.plot_curves(model_dir, CURVES)
-    last = monitoring.read_metrics(model_dir)[-1:]
+    names = ("loss", *hparams.objective.curves, "learning_rate")
+    picture = monitoring.plot_curves(model_dir, names)
+    curves = f" curves in {picture}," if picture else ""
     print(
-        f"step {step}, model in {model_dir}, curves in {picture},"
-        f" peak memory {peak_memory_gib():.1f} GiB",
+        f"step {step}, model in {model_dir},{curves} peak memory {peak_memory_gib():.1f} GiB",
         file=sys.stderr,
     )
-    for row in last:
-        shown = {k: round(v, 4) for k, v in row.items() if isinstance(v, float) and k != "time"}
+    for row in monitoring.read_metrics(model_dir)[-1:]:
+        values = {k: v for k, v in row.items() if isinstance(v, float) and k != "time"}
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         print(f"{row['split']}: {shown}", file=sys.stderr)

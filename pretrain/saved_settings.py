@@ -8,8 +8,9 @@ from typing import Any
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig
-from pretrain.hparams import PretrainingHParams
-from training.hyperparameters import replace_checked
+from pretrain import objectives
+from pretrain.hparams import ADDED_LATER, PretrainingHParams, parse_hparams, unused_fields
+from pretrain.original_names import translate
 from training.model_directory import TASK_FILE, read_record
 
 
@@ -31,7 +32,18 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
         for name, value in saved["hparams"].items()
         if name not in ("vocabulary", "data", "continue_optimizer")
     }
-    return replace_checked(PretrainingHParams(), values), saved["run_settings"]
+    return parse_hparams(translate(values)), saved["run_settings"]
+
+
+def as_recorded_now(saved: dict[str, Any]) -> dict[str, Any]:
+    """The "hparams" of an `hparams.json`, whenever it was written, as they would be written now."""
+    saved = translate(saved)
+    if "objective" not in saved:  # of another command
+        return saved
+    settings = objectives.get(saved["objective"])
+    unused = unused_fields(saved, settings)
+    kept = {name: value for name, value in saved.items() if name not in unused}
+    return {**ADDED_LATER, **settings.added_later, **kept}
 
 
 def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:

@@ -20,9 +20,9 @@ from finetune.results import RESULT_FILE, read_results
 from finetune.task import Task
 from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, load_config
 from model.config import CONFIG_FILE
+from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import restore
-from pretrain.objectives import build_objective
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
 from training.checkpointing import latest_checkpoint
 from training.hyperparameters import check_setting
@@ -171,20 +171,15 @@ def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None)
     vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
     objective = build_objective(hparams, config, special_ids(vocabulary))
     stored = {name.split("/")[1] for name in _variable_names(model_dir) if "/" in name}
-    parts = {
-        name: getattr(objective, name)
-        for name in ("encoder", "head", "generator", "generator_head")
-        if name == "encoder" or (name in stored and getattr(objective, name, None) is not None)
-    }
+    own = hparams.objective.own_networks()
+    parts = {name: getattr(objective, name) for name in own if name in {"encoder", *stored}}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)
-    head, masked_lm, discriminator_head = parts.get("head"), None, None
-    if isinstance(head, MaskedLMHead):
-        masked_lm = (objective.encoder, head)
-    elif head is not None:
-        discriminator_head = head
-    generator = parts.get("generator") if hparams.untied_generator else objective.encoder
-    if "generator_head" in parts and generator is not None:
-        masked_lm = (generator, parts["generator_head"])
+
+    def pair(names: tuple[str, str] | None) -> tuple[Backbone, tf.Module] | None:
+        """An encoder and its head, if the checkpoint holds both."""
+        return tuple(parts[name] for name in names) if names and {*names} <= {*parts} else None
+
+    detector = pair(hparams.objective.detector())
     return ServedModel(
         PRETRAINING,
         objective.encoder,
@@ -194,8 +189,8 @@ def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None)
         precision,
         hparams,
         record,
-        discriminator_head=discriminator_head,
-        masked_lm=masked_lm,
+        discriminator_head=detector and detector[1],
+        masked_lm=pair(hparams.objective.masked_lm()),
     )
 
 

@@ -20,7 +20,7 @@ from checkpoints.model_directory import load
 from data import build
 from errors import InputError
 from pretrain.continuation import continued_values
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.golden_support import MODELS, load_golden
@@ -260,7 +260,7 @@ def test_without_a_generator_one_must_be_asked_for(folder, data_dir, tmp_path, c
 
 
 def test_another_objective_keeps_the_encoder_only(folder, data_dir, tmp_path, capsys):
-    hparams = {"electra_objective": False}
+    hparams = {"objective": "masked_lm"}
     options = {"continue_from": folder / "whole", "additional_steps": 3}
     with pytest.raises(InputError, match="it has no head for this objective"):
         run(data_dir, tmp_path / "m", hparams, **options)
@@ -330,7 +330,7 @@ def test_what_is_not_said_is_the_sources(folder):
     assert "learning_rate" not in found
     said = {"mask_token_prob": 0.9, "max_seq_length": 16, "num_warmup_steps": 7}
     assert continued(**said).items() >= said.items()
-    assert "mask_token_prob" not in continued(electra_objective=False)
+    assert "mask_token_prob" not in continued(objective="masked_lm")
 
 
 def test_a_fine_tuned_source_is_refused(folder, data_dir, tmp_path):

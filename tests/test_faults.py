@@ -27,7 +27,7 @@ from training.monitoring import read_metrics
 
 STEPS, KEPT, KILLS = 120, 3, 4
 HPARAMS = {
-    "electra_objective": False,  # half as much to trace, which is what takes time
+    "objective": "masked_lm",  # half as much to trace, which is what takes time
     "num_train_steps": STEPS,
     "save_checkpoints_steps": 5,  # so that many kills hit the writing of a checkpoint
     "iterations_per_loop": 5,

@@ -17,6 +17,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 import run_pretraining
+import stopping
 from data import build
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
@@ -160,7 +161,9 @@ def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_p
     assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
     written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
     run(data_dir, tmp_path / "m")
-    assert "step 12, model in" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "training is finished: step 12" in said
+    assert re.fullmatch(r"heldout: (\w+ [\d.e+-]+, )+\w+ [\d.e+-]+", said.splitlines()[-1])
     after = contents(tmp_path / "m")
     for path, content in before.items():
         if os.path.basename(path) not in written:
@@ -169,7 +172,7 @@ def test_without_its_list_of_checkpoints_a_run_is_known(data_dir, trained, tmp_p
 
 def test_a_warm_up_that_never_ends_is_warned_of(data_dir, tmp_path, capsys):
     for warmup in (2, 3):
-        hparams = {"num_train_steps": 2, "num_warmup_steps": 4 - warmup, "electra_objective": False}
+        hparams = {"num_train_steps": 2, "num_warmup_steps": 4 - warmup, "objective": "masked_lm"}
         run(data_dir, tmp_path / str(warmup), hparams)
         warned = "`num_warmup_steps`" in capsys.readouterr().err
         assert warned == (warmup == 2)
@@ -254,22 +257,23 @@ def test_without_a_good_checkpoint_nothing_is_overwritten(data_dir, trained, tmp
     assert contents(tmp_path / "m") == before
 
 
-def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch):
-    bar, hparams = monitoring.ProgressBar, {"electra_objective": False}
+def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, capsys):
+    bar, hparams = monitoring.ProgressBar, {"objective": "masked_lm"}
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(stopping.Stopped) as stopped:
         run(data_dir, tmp_path / "m", hparams)
-    assert stopped.value.code == 143
+    assert stopped.value.status == 143
     assert checkpoint_tensors(tmp_path / "m", 4)
     run(data_dir, tmp_path / "m", hparams)
     assert read_metrics(str(tmp_path / "m"))[-1]["step"] == 12
+    assert "resuming from step 4 of 12" in capsys.readouterr().err
 
 
 def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkeypatch):
     """What a run measures does not depend on where it was stopped."""
     evaluate = Evaluator.evaluate
     monkeypatch.setattr(Evaluator, "evaluate", lambda *_: 1 / 0)
-    hparams = {"electra_objective": False, "num_train_steps": 8}
+    hparams = {"objective": "masked_lm", "num_train_steps": 8}
     with pytest.raises(ZeroDivisionError):
         run(data_dir, tmp_path / "m", hparams, do_eval=True)
     monkeypatch.setattr(Evaluator, "evaluate", evaluate)
@@ -378,7 +382,7 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
     ids=lambda options: next(iter(options)),
 )
 def test_flags(data_dir, tmp_path, options):
-    hparams = {"num_train_steps": 4, "electra_objective": False, **options.pop("hparams", {})}
+    hparams = {"num_train_steps": 4, "objective": "masked_lm", **options.pop("hparams", {})}
     run(data_dir, tmp_path / "m", hparams, do_eval=True, **options)
     rows = read_metrics(str(tmp_path / "m"))
     assert rows[-1]["split"] == "heldout"
@@ -621,7 +625,7 @@ def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
     with pytest.raises(TrainingStopped, match=r"cannot write the checkpoint of step 5 .*No space"):
-        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5, "electra_objective": False})
+        run(data_dir, tmp_path / "m", {"iterations_per_loop": 5, "objective": "masked_lm"})
 
 
 def test_exit_code_and_no_traceback(data_dir, tmp_path):

@@ -14,7 +14,7 @@ from checkpoints.formats import from_elsewhere
 from checkpoints.model_directory import Options, only_networks
 from checkpoints.tf1_file import write_checkpoint
 from data.vocabulary import SPECIAL_TOKENS
-from pretrain.objectives import build_objective
+from pretrain.build import build_objective
 from tests.golden_support import CHECKPOINT, GOLDEN
 
 SPECIAL_IDS = {"cls": 2, "sep": 3, "mask": 4}

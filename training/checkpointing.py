@@ -165,7 +165,7 @@ def check_run(
     model_dir: str,
     hparams: dict[str, Any],
     advice: str = _ADVICE,
-    before: dict[str, Any] | None = None,
+    as_now: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> None:
     """Raises InputError when a directory with checkpoints was made with other hyper-parameters.
 
@@ -173,33 +173,24 @@ def check_run(
         model_dir: the model directory; nothing is written.
         hparams: the resolved settings that change results.
         advice: what to do about a run of other hyper-parameters.
-        before: what runs did before some settings existed, whose records lack them.
+        as_now: turns settings recorded at any time into what would be recorded now.
     """
     if has_checkpoint(model_dir):
-        saved = read_record(model_dir)["hparams"]
-        refuse_other_run(model_dir, {**(before or {}), **saved}, hparams, advice)
+        refuse_other_run(model_dir, as_now(read_record(model_dir)["hparams"]), hparams, advice)
 
 
 def describe_run(
     model_dir: str,
     hparams: dict[str, Any],
     run_settings: dict[str, Any],
-    advice: str = _ADVICE,
-    before: dict[str, Any] | None = None,
 ) -> None:
-    """Writes `hparams.json`; see `check_run`, which comes first.
+    """Writes `hparams.json`; `check_run` says whether it may be.
 
     Args:
         model_dir: the model directory; created when missing.
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
-        advice: what to do about a run of other hyper-parameters.
-        before: what runs did before some settings existed, whose records lack them.
-
-    Raises:
-        InputError: the directory was made with other hyper-parameters; shows the differences.
     """
-    check_run(model_dir, hparams, advice, before)
     make_directory(model_dir)
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
     record = {

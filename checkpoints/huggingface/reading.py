@@ -26,14 +26,14 @@ from errors import InputError
 from model import DiscriminatorHead, build_encoder
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.masked_lm import MaskedLM
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.saved_settings import special_ids
 
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 _MISSING = "there is no {}; " + INCOMPLETE
-_BERT = {"electra_objective": False, "mask_token_prob": 0.8, "random_token_prob": 0.1}
+_BERT = {"objective": "masked_lm", "mask_token_prob": 0.8, "random_token_prob": 0.1}
 NO_GENERATOR = "none"  # for the option `generator`; a folder of that name is `./none`
 
 

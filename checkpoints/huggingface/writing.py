@@ -43,12 +43,12 @@ def write(conversion: Conversion, folder: str) -> list[str]:
             f"`vocab_size` should be {vocabulary.size}, that of the vocabulary."
             f" Received: {conversion.hparams.vocab_size}"
         )
-    head, head_act = objective.head, conversion.hparams.masked_lm_act
+    head, head_act = objective.head, conversion.hparams.objective.masked_lm_act
     if isinstance(head, MaskedLMHead):
         notes = _write_masked_lm(objective.encoder, head, head_act, vocabulary, folder)
     else:
         detects = isinstance(head, DiscriminatorHead) or objective.generator is not None
-        detects = detects or conversion.hparams.electra_objective
+        detects = detects or conversion.hparams.objective.detector() is not None
         notes = _write_encoder(objective.encoder, head, vocabulary, folder, detects)
         if objective.generator is not None:
             generator_folder = os.path.join(folder, GENERATOR_FOLDER)

@@ -7,24 +7,20 @@ import tensorflow as tf
 
 from analysis import flops
 from analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, hparams_of, reproduced
-from analysis.operations import (
-    ELECTRA,
-    EXECUTED,
-    Convention,
+from analysis.operations import ELECTRA, EXECUTED, Convention, pretraining, training_flops
+from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
+from model.kernels import lightweight_conv
+from model.operations import (
     discriminator_head,
     embedding,
     encoder,
     layer,
     linear,
     masked_lm_head,
-    pretraining,
     token_mixer,
-    training_flops,
 )
-from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
-from model.kernels import lightweight_conv
+from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, resolve_hparams
-from pretrain.objectives import build_objective
 from tests.model_support import TINY
 
 B, S = 3, 20
@@ -146,7 +142,7 @@ def _loss_function(hparams, gradients: bool = False):
     "changes",
     [
         {},
-        {"electra_objective": False},
+        {"objective": "masked_lm"},
         {"uniform_generator": True},
         {"untied_generator": False},
         {"generator_hidden_size": 0.5, "generator_layers": 0.5},
@@ -159,7 +155,7 @@ def test_objective_products_are_the_profilers(changes):
 
 
 def test_backward_products_are_twice_the_forward_ones():
-    hparams = _tiny_hparams(electra_objective=False, conv_type="noconv")
+    hparams = _tiny_hparams(objective="masked_lm", conv_type="noconv")
     counts = profiled(_loss_function(hparams, gradients=True), IDS)
     forward = pretraining(hparams, EXECUTED).matrix * B * S
     assert products(counts) == pytest.approx(forward * (1 + EXECUTED.backward), abs=1)
@@ -196,7 +192,10 @@ def test_shared_layers_cost_as_much_as_others():
 )
 def test_the_convention_is_electras(size, steps, length, figure):
     values = {"model_size": size, "num_train_steps": steps, "max_seq_length": length}
-    hparams = resolve_hparams({**values, "electra_objective": size[0] == "e"}, 30522)
+    hparams = resolve_hparams(
+        {**values, "objective": "replaced_token_detection" if size[0] == "e" else "masked_lm"},
+        30522,
+    )
     assert training_flops(hparams) == pytest.approx(figure, rel=0.005)
 
 

@@ -47,7 +47,7 @@ def test_models_at_hand_still_run_after_counting():
 
 
 def test_bert_is_counted_with_masked_lm_and_the_others_with_detection():
-    detection = [size for size in SIZES if default_hparams(size).electra_objective]
+    detection = [size for size in SIZES if default_hparams(size).objective.detector()]
     assert set(SIZES) - set(detection) == {"bert-small", "bert-base"}
 
 
@@ -57,7 +57,7 @@ def test_table(monkeypatch):
     assert plain[0].split()[:2] == ["size", "vocabulary"]
     assert plain[2].split() == [
         *("convbert-tiny", "8,192", "1,883,976", "1,983,117"),
-        *("replaced-token", "detection"),
+        "replaced_token_detection",
     ]
     assert {line.count("|") for line in markdown} == {6}
     assert markdown[1].replace("-", "") == "|:|:|:|:|:|"

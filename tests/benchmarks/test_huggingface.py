@@ -12,7 +12,7 @@ import pytest
 
 from errors import InputError
 from model import SIZES, EncoderConfig
-from pretrain.hparams import generator_config, resolve_hparams
+from pretrain.hparams import resolve_hparams
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -73,7 +73,7 @@ def test_networks_are_as_large_as_ours(size):
     config = SIZES[size]
     hparams = resolve_hparams({"model_size": size}, config.vocab_size)
     fields = dataclasses.asdict(config)
-    generator = dataclasses.asdict(generator_config(hparams, config))
+    generator = dataclasses.asdict(hparams.objective.generator_config(config))
     with torch.device("meta"):  # shapes without memory
         networks = huggingface.ReplacedTokenDetection(
             huggingface._config(fields),

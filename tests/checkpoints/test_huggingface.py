@@ -14,9 +14,9 @@ from checkpoints import huggingface
 from checkpoints.model_directory import Networks, Options
 from data.tokenization import Tokenizer
 from model import DiscriminatorHead, MaskedLMHead
-from pretrain.hparams import encoder_config, generator_config
-from pretrain.masked_lm import MaskedLM
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.hparams import encoder_config, parse_hparams
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
@@ -76,11 +76,11 @@ def test_discriminator_and_generator():
 def test_hyper_parameters_describe_the_networks(name):
     read = load(name)
     assert encoder_config(read.hparams, read.vocabulary.size) == read.config
-    assert read.hparams.electra_objective is (name not in ("bert", "convbert"))
+    assert (read.hparams.objective.name == "masked_lm") == (name in ("bert", "convbert"))
     assert read.config.mask_padding is False
     assert read.objective.encoder.config == read.config
     if name == "electra":
-        small = generator_config(read.hparams, read.config)
+        small = read.hparams.objective.generator_config(read.config)
         assert read.objective.generator.config == small
         assert (small.hidden_size, small.num_attention_heads) == (8, 2)
 
@@ -147,7 +147,7 @@ def test_convbert_and_its_generator_there_and_back(groups, tmp_path):
     ],
 )
 def test_masked_lm_there_and_back(config, architecture, tmp_path):
-    ours = conversion(MaskedLM, hparams_of(config, electra_objective=False), config)
+    ours = conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config)
     huggingface.write(ours, str(tmp_path))
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [architecture]
     again = huggingface.read(str(tmp_path), Options())
@@ -169,7 +169,7 @@ def test_untied_embeddings_of_a_generator(tmp_path):
     ours = conversion(ReplacedTokenDetection, hparams, PLAIN)
     huggingface.write(ours, str(tmp_path))
     again = huggingface.read(str(tmp_path), Options())
-    assert again.hparams.untied_generator_embeddings
+    assert again.hparams.objective.untied_generator_embeddings
     assert_same_variables(ours.objective, again.objective)
 
 
@@ -179,7 +179,7 @@ def test_generator_as_large_as_the_discriminator(tmp_path):
     ours = conversion(ReplacedTokenDetection, hparams_of(config, generator_hidden_size=1.0), config)
     huggingface.write(ours, str(tmp_path))
     again = huggingface.read(str(tmp_path), Options())
-    assert again.hparams.untied_generator
+    assert again.hparams.objective.untied_generator
     assert_same_variables(ours.objective, again.objective)
 
 
@@ -207,15 +207,16 @@ def test_generator_that_is_the_encoder_itself(tmp_path):
     assert any("written twice" in note for note in notes)
     again = huggingface.read(str(tmp_path), Options())
     assert again.objective.generator is again.objective.encoder
-    assert again.hparams.untied_generator is False
+    assert again.hparams.objective.untied_generator is False
     assert_same_variables(ours.objective, again.objective)
 
 
 def test_encoder_alone(tmp_path):
     """As of a fine-tuned model: the class without a head."""
     parts = load("bert")
-    for objective, architecture in ((True, "ElectraModel"), (False, "BertModel")):
-        hparams = dataclasses.replace(parts.hparams, electra_objective=objective)
+    of = {"replaced_token_detection": "ElectraModel", "masked_lm": "BertModel"}
+    for name, architecture in of.items():
+        hparams = parse_hparams({**parts.hparams.as_json(), "objective": name})
         encoder = Networks(parts.objective.encoder)
         alone = dataclasses.replace(parts, objective=encoder, hparams=hparams)
         folder = tmp_path / architecture
@@ -225,7 +226,7 @@ def test_encoder_alone(tmp_path):
         assert json.loads((folder / "config.json").read_text())["architectures"] == [architecture]
         assert "embeddings.word_embeddings.weight" in tensors(folder)
         again = huggingface.read(str(folder), Options())
-        assert again.hparams.electra_objective is objective
+        assert again.hparams.objective.name == name
         assert again.objective.head is None
         for one, other in zip(again.objective.variables, encoder.variables, strict=True):
             np.testing.assert_array_equal(one, other)
@@ -234,7 +235,7 @@ def test_encoder_alone(tmp_path):
 def test_padding_that_is_kept_out_is_said(tmp_path):
     config = SPAN.replace(mask_padding=True)
     notes = huggingface.write(
-        conversion(MaskedLM, hparams_of(config, electra_objective=False), config), str(tmp_path)
+        conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config), str(tmp_path)
     )
     assert any("without padding only" in note for note in notes)
 

@@ -25,7 +25,7 @@ from checkpoints.model_directory import Options
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import SIZES, EncoderConfig
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     NAMES,

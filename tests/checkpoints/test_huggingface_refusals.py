@@ -12,8 +12,8 @@ from checkpoints import huggingface
 from checkpoints.huggingface.tensors import write_tensors
 from checkpoints.model_directory import Options
 from errors import InputError
-from pretrain.masked_lm import MaskedLM
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     PLAIN,
@@ -231,7 +231,7 @@ def test_dropout_of_a_generator_is_said_not_refused(tmp_path):
     ],
 )
 def test_architectures_without_a_name(config, complaint, tmp_path):
-    ours = conversion(MaskedLM, hparams_of(config, electra_objective=False), config)
+    ours = conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config)
     with pytest.raises(InputError) as error:
         huggingface.write(ours, str(tmp_path))
     assert complaint in str(error.value)

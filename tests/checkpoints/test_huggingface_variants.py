@@ -14,7 +14,7 @@ from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.load import load_objective
 from pretrain.masking import mask_tokens
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from serving.load import load as load_served
 from serving.signatures import signatures
 from tests.huggingface_support import (

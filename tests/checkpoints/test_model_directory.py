@@ -17,7 +17,7 @@ from checkpoints.model_directory import (
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from model import SIZES, build_encoder, named_size
-from pretrain.hparams import PretrainingHParams, generator_config
+from pretrain.hparams import parse_hparams
 from pretrain.load import load_encoder
 from pretrain.saved_settings import load_hparams
 from tests.model_support import TINY
@@ -33,7 +33,8 @@ def of_size(number):
 def test_named_sizes_are_recognised(name):
     config = SIZES[name]
     bert = name.startswith("bert")
-    hparams = describe_pretraining(config, of_size(config.vocab_size), electra_objective=not bert)
+    objective = "masked_lm" if bert else "replaced_token_detection"
+    hparams = describe_pretraining(config, of_size(config.vocab_size), objective=objective)
     assert SIZES[hparams.model_size] == config
     assert bert == hparams.model_size.startswith("bert")
     assert hparams.model_hparam_overrides == {}
@@ -54,14 +55,14 @@ def test_any_encoder_is_described(config):
     hparams = describe_pretraining(config, VOCABULARY, learning_rate=0.1)
     assert hparams.learning_rate == 0.1
     assert hparams.max_seq_length == min(128, config.max_position_embeddings)
-    assert None not in (hparams.train_batch_size, hparams.generator_hidden_size)
+    assert None not in (hparams.train_batch_size, hparams.objective.generator_hidden_size)
 
 
 @pytest.mark.parametrize("share", [1.0, 1 / 3, 1 / 6])
 def test_shares_of_a_generator(share):
     config = named_size("base")
-    hparams = PretrainingHParams(generator_hidden_size=share, generator_layers=0.5)
-    generator = generator_config(hparams, config)
+    hparams = parse_hparams({"generator_hidden_size": share, "generator_layers": 0.5})
+    generator = hparams.objective.generator_config(config)
     assert generator_shares(config, generator, untied_embeddings=False) == {
         "generator_hidden_size": share,
         "generator_layers": 0.5,

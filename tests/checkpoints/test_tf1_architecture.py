@@ -9,7 +9,7 @@ from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, read_config
 from checkpoints.tf1_file import TensorFile
 from errors import InputError
-from pretrain.hparams import encoder_config, generator_config, resolve_hparams
+from pretrain.hparams import encoder_config, resolve_hparams
 from tests.golden_support import CHECKPOINT, GOLDEN, MODELS
 from tests.golden_support import generator_config as golden_generator
 from tests.tf1_support import golden_fields, golden_tensors, random_tensors, write_original
@@ -35,7 +35,7 @@ def test_golden_folders_without_their_config(name):
     assert found.generator == golden_generator(name).replace(conv_kernel_size=kernel)
     assert found.networks == ["encoder", "head", "generator", "generator_head"]
     assert found.objective == {
-        "electra_objective": True,
+        "objective": "replaced_token_detection",
         "untied_generator": True,
         "uniform_generator": False,
         "generator_hidden_size": 0.5,
@@ -76,27 +76,34 @@ def test_what_tensors_show(tmp_path, changes):
     assert found.config.head_size == config.head_size
     same = {name: getattr(config, name) for name in ("num_attention_heads", "head_ratio")}
     assert found.config.replace(**same) == config
-    expected = generator_config(hparams, config)
+    expected = hparams.objective.generator_config(config)
     assert (found.generator.num_heads, found.generator.head_size) == (
         expected.num_heads,
         expected.head_size,
     )
     assert found.generator.num_hidden_layers == expected.num_hidden_layers
-    assert found.objective["untied_generator_embeddings"] is hparams.untied_generator_embeddings
+    assert (
+        found.objective["untied_generator_embeddings"]
+        is hparams.objective.untied_generator_embeddings
+    )
 
 
 @pytest.mark.parametrize(
     ("networks", "changes", "expected"),
     [
         (["encoder"], {}, {}),
-        (["encoder", "head"], {}, {"electra_objective": True}),
+        (["encoder", "head"], {}, {"objective": "replaced_token_detection"}),
         (
             None,
             {"untied_generator": False},
-            {"electra_objective": True, "untied_generator": False, "uniform_generator": False},
+            {
+                "objective": "replaced_token_detection",
+                "untied_generator": False,
+                "uniform_generator": False,
+            },
         ),
-        (None, {"electra_objective": False}, {"electra_objective": False}),
-        (None, {"uniform_generator": True}, {"electra_objective": True}),
+        (None, {"objective": "masked_lm"}, {"objective": "masked_lm"}),
+        (None, {"uniform_generator": True}, {"objective": "replaced_token_detection"}),
     ],
     ids=str,
 )
@@ -147,7 +154,7 @@ def test_heads_that_tensors_contradict():
         ({"generator_layers": 0.5}, "`generator_layers` should be 1.0, as the tensors"),
         ({"untied_generator": False}, "`untied_generator` should be True, as the tensors"),
         ({"uniform_generator": True}, "`uniform_generator` should be False, as the tensors"),
-        ({"electra_objective": False}, "`electra_objective` should be True, as the tensors"),
+        ({"objective": "masked_lm"}, "`objective` should be replaced_token_detection, as the"),
         ({"generator_num_attention_heads": 16}, "generator/.*/conv_attn_kernel/kernel should have"),
         ({"hidden_act": "swish"}, "`hidden_act` should be one of"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from checkpoints.tf1_config import OriginalConfig, config_fields, read_config, unwritten_settings
 from errors import InputError
-from pretrain.hparams import PretrainingHParams
+from pretrain.hparams import PretrainingHParams, parse_hparams
 from tests.golden_support import GOLDEN, MODELS, generator_config
 from tests.tf1_support import golden_fields
 
@@ -38,7 +38,7 @@ def test_written_as_it_was_read(name):
 def test_settings_of_training_are_written(tmp_path):
     """Those that are not the defaults; what the original has no name for is listed."""
     settings = {"mask_prob": 0.25, "temperature": 0.7, "learning_rate": 1e-4, "gen_weight": 2.0}
-    hparams = PretrainingHParams(**settings, train_batch_size=16, random_token_prob=0.1)
+    hparams = parse_hparams({**settings, "train_batch_size": 16, "random_token_prob": 0.1})
     fields = config_fields(read_config(str(GOLDEN / "sdconv")), None, hparams)
     (tmp_path / "config.json").write_text(json.dumps(fields))
     said = OriginalConfig.load(str(tmp_path / "config.json"))
@@ -59,9 +59,11 @@ def test_fields_of_training_and_of_nothing(tmp_path):
 
 def test_the_generators_width_may_be_a_share(tmp_path):
     fields = {"generator_hidden_size": 0.25, "untied_generator": True}
-    (tmp_path / "config.json").write_text(json.dumps(fields))
+    original = {**fields, "electra_objective": False}
+    (tmp_path / "config.json").write_text(json.dumps(original))
     said = OriginalConfig.load(str(tmp_path / "config.json"))
-    assert (said.generator, said.objective) == ({}, fields)
+    assert (said.generator, said.objective) == ({}, {**fields, "objective": "masked_lm"})
+    assert not said.unknown
 
 
 @pytest.mark.parametrize(

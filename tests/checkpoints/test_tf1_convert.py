@@ -16,7 +16,7 @@ from checkpoints.model_directory import load
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig, named_size
-from pretrain.hparams import generator_config, resolve_hparams
+from pretrain.hparams import resolve_hparams
 from pretrain.load import load_encoder, load_objective, stored_parts
 from pretrain.saved_settings import load_hparams
 from tests import command_support
@@ -86,7 +86,7 @@ def test_what_the_model_directory_says(golden):
     assert config == load_golden(name).config
     assert config.mask_padding is False
     hparams, run = load_hparams(model)
-    assert generator_config(hparams, config) == load_golden(name).generator_config
+    assert hparams.objective.generator_config(config) == load_golden(name).generator_config
     again = resolve_hparams(load_record(model), vocabulary.size)  # as run_pretraining.py reads it
     assert again == hparams
     assert run["converted"]["source"] == "tf1"
@@ -117,7 +117,7 @@ def test_moments_go_to_their_variables(golden):
 VARIANTS = {
     "untied embeddings": {"untied_generator_embeddings": True},
     "discriminator is the generator": {"untied_generator": False},
-    "masked language model": {"electra_objective": False},
+    "masked language model": {"objective": "masked_lm"},
     "fewer layers in the generator": {"generator_layers": 0.5},
 }
 

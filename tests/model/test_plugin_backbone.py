@@ -127,7 +127,7 @@ def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
     model_dir = folder / "model"
     hparams = {
         "model_size": "bag-tiny",
-        "electra_objective": False,
+        "objective": "masked_lm",
         "max_seq_length": 32,
         "train_batch_size": 4,
         "num_warmup_steps": 2,

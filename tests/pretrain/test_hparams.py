@@ -1,20 +1,18 @@
 """Hyper-parameters: the original's JSON works unchanged, mistakes are named."""
 
-import dataclasses
-
 import pytest
 
 from errors import InputError
+from pretrain import objectives
 from pretrain.hparams import (
     ADDED_LATER,
     PretrainingHParams,
     RunSettings,
     encoder_config,
-    generator_config,
-    max_predictions,
     resolve_hparams,
     split_hparams,
 )
+from pretrain.original_names import translate
 from training.hyperparameters import differences, read_json_object, replace_checked
 
 
@@ -38,7 +36,7 @@ def test_json_written_for_the_original():
         "vocab_size": 30522,
         "model_hparam_overrides": {"num_hidden_layers": 3, "hidden_size": 128},
     }
-    hparams, run, ignored = split_hparams(values)
+    hparams, run, ignored = split_hparams(translate(values))
     resolved = resolve_hparams(hparams, vocab_size=30522)
     assert resolved.num_train_steps == 1_000_000
     assert resolved.learning_rate == 3e-4
@@ -61,14 +59,14 @@ def test_defaults_are_the_original_convberts():
     assert (hparams.linear_groups, hparams.head_ratio, hparams.conv_kernel_size) == (2, 2, 9)
     base = resolve_hparams({"model_size": "base"}, vocab_size=30522)
     assert (base.learning_rate, base.train_batch_size) == (2e-4, 256)
-    assert base.generator_hidden_size == pytest.approx(1 / 3)
-    assert max_predictions(hparams) == 19
+    assert base.objective.generator_hidden_size == pytest.approx(1 / 3)
+    assert hparams.objective.max_predictions(hparams.max_seq_length) == 19
 
 
 def test_resolving_twice_changes_nothing():
     for size in ("small", "medium-small", "base", "electra-small", "bert-base"):
         once = resolve_hparams({"model_size": size}, vocab_size=30522)
-        assert resolve_hparams(dataclasses.asdict(once), vocab_size=30522) == once
+        assert resolve_hparams(once.as_json(), vocab_size=30522) == once
 
 
 def test_attention_only():
@@ -89,7 +87,10 @@ def test_attention_only():
         ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
         ({"learning_rate": "fast"}, "`learning_rate` should be float or null. Received: 'fast'"),
         ({"num_train_steps": 10.5}, "`num_train_steps` should be int. Received: 10.5"),
-        ({"electra_objective": 1}, "`electra_objective` should be bool. Received: 1"),
+        ({"electra_objective": 1}, "`electra_objective` should be true or false. Received: 1"),
+        ({"objective": "maskedlm"}, "masked_lm"),
+        ({"objective": None}, "`objective`"),
+        ({"electra_objective": True, "objective": "masked_lm"}, "`objective`"),
         ({"num_train_steps": True}, "`num_train_steps` should be int. Received: True"),
         ({"model_size": "smal"}, "Did you mean small"),
         ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
@@ -122,7 +123,7 @@ def test_attention_only():
 )
 def test_mistakes(values, message):
     with pytest.raises(InputError) as error:
-        resolve_hparams(split_hparams(values)[0], vocab_size=30522)
+        resolve_hparams(split_hparams(translate(values))[0], vocab_size=30522)
     assert message in str(error.value)
 
 
@@ -132,7 +133,7 @@ def test_padded_embeddings():
     hparams = resolve_hparams(values, vocab_size=30522)
     assert hparams.vocab_size == 30522
     assert encoder_config(hparams, 30522).vocab_size == 30528
-    assert resolve_hparams(dataclasses.asdict(hparams), vocab_size=30522) == hparams
+    assert resolve_hparams(hparams.as_json(), vocab_size=30522) == hparams
 
 
 def test_inner_width_of_the_generator():
@@ -140,12 +141,14 @@ def test_inner_width_of_the_generator():
     for said, expected in ((None, 256), (200, 200)):
         hparams = resolve_hparams({**values, "generator_intermediate_size": said}, 30522)
         encoder = encoder_config(hparams, 30522)
-        assert generator_config(hparams, encoder).intermediate_size == expected
+        assert hparams.objective.generator_config(encoder).intermediate_size == expected
 
 
 def test_settings_that_came_later_are_as_before_by_default():
     """A run whose record lacks them is resumed."""
-    assert ADDED_LATER.items() <= dataclasses.asdict(resolve_hparams({}, 30522)).items()
+    for name in objectives.registered():
+        now = resolve_hparams({"objective": name}, 30522).as_json()
+        assert {**ADDED_LATER, **objectives.get(name).added_later}.items() <= now.items()
 
 
 def test_json_text_or_file(tmp_path):
@@ -174,7 +177,8 @@ def test_annotations_cover_every_field():
     """A field whose type the checker does not know would accept anything."""
     import typing
 
-    for cls in (PretrainingHParams, RunSettings):
+    settings = [objectives.get(name) for name in objectives.registered()]
+    for cls in (PretrainingHParams, RunSettings, *settings):
         for name, hint in typing.get_type_hints(cls).items():
             assert typing.get_origin(hint) is not typing.Literal, name
 

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from pretrain.hparams import PretrainingHParams, max_predictions
+from pretrain.hparams import parse_hparams
 from pretrain.masking import mask_tokens, replace_tokens
-from pretrain.vocabulary_softmax import exponential_blocks, sample_tokens
+from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from training.distribution import own_rows
 
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
@@ -15,7 +15,7 @@ V, B, S = 1000, 800, 128  # 102,400 tokens
 
 
 def make_hparams(**changes):
-    return PretrainingHParams(vocab_size=V, max_seq_length=S, **changes)
+    return parse_hparams({"vocab_size": V, "max_seq_length": S, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_how_many_and_which_tokens(features):
     batch = draw(features)
     ids, mask = features["input_ids"].numpy(), features["input_mask"].numpy()
     used = batch["masked_lm_weights"] > 0
-    assert batch["masked_lm_positions"].shape == (B, max_predictions(make_hparams())) == (B, 19)
+    assert batch["masked_lm_positions"].shape == (B, 19)
     wanted = np.clip(np.round(mask.sum(1).astype(np.float32) * 0.15), 1, 19)
     candidates = (mask > 0) & ~np.isin(ids, list(SPECIAL.values()))
     np.testing.assert_array_equal(used.sum(1), np.minimum(wanted, candidates.sum(1)))
@@ -116,7 +116,7 @@ def test_the_originals_draws_collide(features):
 def test_example_with_nothing_to_mask():
     ids = tf.constant([[2, 3, 0, 0], [2, 7, 3, 0], [0, 0, 0, 0]])
     features = {"input_ids": ids, "input_mask": tf.cast(ids > 0, tf.int32), "segment_ids": ids * 0}
-    hparams = PretrainingHParams(vocab_size=V, max_seq_length=20)
+    hparams = make_hparams(max_seq_length=20)
     batch = mask_tokens(features, hparams, SPECIAL, tf.constant([0, 0]))
     assert batch["masked_lm_weights"].numpy().sum(1).tolist() == [0.0, 1.0, 0.0]
     np.testing.assert_array_equal(batch["masked_input_ids"][0], ids[0])
@@ -136,7 +136,7 @@ def test_samples_follow_the_softmax():
     draws = 200_000
     uniform = tf.random.stateless_uniform([1, draws, 2], [5, 6])
     tiled = tf.tile(tf.constant(logits)[None, None], [1, draws, 1])
-    samples = sample_tokens(exponential_blocks(tiled), uniform, 90).numpy()[0]
+    samples = sample_tokens(unnormalized_softmax(tiled), uniform, 90).numpy()[0]
     assert samples.min() >= 10
     assert samples.max() < 90
     probabilities = np.exp(logits.astype(np.float64))
@@ -148,7 +148,7 @@ def test_samples_follow_the_softmax():
 def test_extreme_uniforms_stay_inside_the_vocabulary():
     logits = tf.fill([1, 3, 30522], 0.0)
     uniform = tf.constant([[[0.0, 0.0], [1 - 2**-23, 1 - 2**-23], [0.5, 1 - 2**-23]]])
-    samples = sample_tokens(exponential_blocks(logits), uniform, 30522).numpy()[0]
+    samples = sample_tokens(unnormalized_softmax(logits), uniform, 30522).numpy()[0]
     assert samples[0] == 0
     assert samples[1] == 30521
     assert 0 < samples[2] < 30522

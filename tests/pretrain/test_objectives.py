@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import SIZES, EncoderConfig
-from pretrain.hparams import (
-    PretrainingHParams,
-    encoder_config,
-    generator_config,
-    resolve_hparams,
-)
-from pretrain.masked_lm import MaskedLM
-from pretrain.objectives import OBJECTIVES, build_objective
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from model import SIZES, DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from pretrain.build import build_objective
+from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
+from pretrain.objectives import registered
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.vocabulary_softmax import unnormalized_softmax
 from tests.golden_support import MODELS, load_golden
 from training.metrics import summarize
 
@@ -31,8 +28,8 @@ SEED = tf.constant([3, 4])
 
 
 def make_hparams(**changes):
-    changes = {"max_seq_length": 24, "generator_hidden_size": 0.5, **changes}
-    return PretrainingHParams(vocab_size=97, train_batch_size=6, **changes)
+    sizes = {"max_seq_length": 24, "vocab_size": 97, "train_batch_size": 6}
+    return parse_hparams({**sizes, "generator_hidden_size": 0.5, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +67,7 @@ def test_losses_of_the_original(name):
         batch["masked_lm_positions"],
         batch_dims=1,
     )
-    objective.sample = lambda logits, batch, blocks: sampled
+    objective.sample = lambda logits, softmax, batch: sampled
     loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     metrics = summarize(sums)
     assert metrics["masked_lm_loss"] == pytest.approx(golden.reference["mlm_loss"], abs=1e-5)
@@ -94,7 +91,7 @@ def test_size_of_the_whole_graph():
 def test_generator_of_every_size():
     for name, config in SIZES.items():
         hparams = resolve_hparams({"model_size": name}, config.vocab_size)
-        scaled = generator_config(hparams, config)
+        scaled = hparams.objective.generator_config(config)
         multiplier = 3 if config.hidden_size == 768 else 4
         assert scaled.hidden_size == config.hidden_size // multiplier
         assert scaled.intermediate_size == 4 * scaled.hidden_size
@@ -104,11 +101,11 @@ def test_generator_of_every_size():
 def test_labels_are_zero_where_the_sample_is_right(features):
     objective = ReplacedTokenDetection(make_hparams(), CONFIG, SPECIAL)
     batch = objective.prepare(features, SEED)
-    objective.sample = lambda logits, batch, blocks: batch["masked_lm_ids"]
+    objective.sample = lambda logits, softmax, batch: batch["masked_lm_ids"]
     _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     assert summarize(sums)["sampled_masked_lm_accuracy"] == 1.0
     assert sums["disc_auc"][1].numpy().sum() == 0  # no positives at all
-    objective.sample = lambda logits, batch, blocks: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
+    objective.sample = lambda logits, softmax, batch: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
     _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     assert sums["disc_auc"][1].numpy().sum() == batch["masked_lm_weights"].numpy().sum()
 
@@ -179,7 +176,8 @@ def test_temperature_sharpens_the_samples(features):
     objective = ReplacedTokenDetection(make_hparams(temperature=1e-3), CONFIG, SPECIAL)
     batch = objective.prepare(features, SEED)
     logits = objective.generator_logits(batch)
-    np.testing.assert_array_equal(objective.sample(logits, batch), tf.argmax(logits, -1))
+    softmax = unnormalized_softmax(logits)
+    np.testing.assert_array_equal(objective.sample(logits, softmax, batch), tf.argmax(logits, -1))
 
 
 def test_loss_weights(features):
@@ -212,20 +210,32 @@ def test_masked_lm_starts_at_log_v(features):
     assert float(loss) == pytest.approx(metrics["masked_lm_loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_table_of_objectives(name):
-    hparams = make_hparams(electra_objective=name == "replaced_token_detection")
-    objective = build_objective(hparams, CONFIG, SPECIAL)
-    assert type(objective) is OBJECTIVES[name]
-    assert objective.name == name
+@pytest.mark.parametrize("changes", [{}, {"uniform_generator": True}, {"untied_generator": False}])
+@pytest.mark.parametrize("name", registered())
+def test_what_an_objective_says_of_its_networks_is_so(name, changes):
+    hparams = make_hparams(objective=name, **changes)
+    settings, objective = hparams.objective, build_objective(hparams, CONFIG, SPECIAL)
+    own = [getattr(objective, network) for network in settings.own_networks()]
+    variables = [{v.ref() for v in network.trainable_variables} for network in own]
+    assert set().union(*variables) == {v.ref() for v in objective.trainable_variables}
+    for number, some in enumerate(variables):
+        assert some - set().union(*variables[:number], *variables[number + 1 :])
+    for pair, head in (
+        (settings.masked_lm(), MaskedLMHead),
+        (settings.detector(), DiscriminatorHead),
+    ):
+        if pair is not None:
+            assert isinstance(getattr(objective, pair[0]), Encoder)
+            assert isinstance(getattr(objective, pair[1]), head)
 
 
 @pytest.mark.parametrize(
-    "electra_objective",
-    [False, pytest.param(True, marks=pytest.mark.slow)],  # compiles for half a minute
+    "name",
+    # The second compiles for half a minute.
+    ["masked_lm", pytest.param("replaced_token_detection", marks=pytest.mark.slow)],
 )
-def test_the_step_compiles_to_the_same_numbers(features, electra_objective):
-    hparams = make_hparams(electra_objective=electra_objective)
+def test_the_step_compiles_to_the_same_numbers(features, name):
+    hparams = make_hparams(objective=name)
     objective = build_objective(hparams, CONFIG.replace(num_hidden_layers=1), SPECIAL)
 
     def step(features, seed):

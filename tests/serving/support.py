@@ -15,7 +15,7 @@ from finetune.task import Task
 from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
-from pretrain.objectives import build_objective
+from pretrain.build import build_objective
 from pretrain.saved_settings import special_ids
 from tests.finetune.squad_support import vocabulary
 from tests.model_support import TINY, random_features, randomize

@@ -155,8 +155,8 @@ def test_no_input_is_too_bad(electra):
         ({}, ("encoder", "generator"), set()),
         ({"untied_generator": False}, None, {"replaced_tokens", "masked_tokens"}),
         ({"uniform_generator": True}, None, {"replaced_tokens"}),
-        ({"electra_objective": False}, None, {"masked_tokens"}),
-        ({"electra_objective": False}, ("encoder",), set()),
+        ({"objective": "masked_lm"}, None, {"masked_tokens"}),
+        ({"objective": "masked_lm"}, ("encoder",), set()),
     ],
 )
 def test_signatures_are_those_the_checkpoint_has_networks_for(tmp_path, hparams, parts, expected):

@@ -1,4 +1,4 @@
-"""Masked language modelling: BERT's objective with dynamic masking, without next sentences."""
+"""Masked language modelling: its loss and networks. masked_lm.py has its settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 from model import EncoderConfig, MaskedLMHead, build_backbone
 from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens
-from pretrain.vocabulary_softmax import cross_entropy
+from pretrain.vocabulary_softmax import cross_entropy, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
 
@@ -22,32 +22,37 @@ def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def masked_lm_loss(
-    logits: tf.Tensor, batch: dict[str, tf.Tensor], normalizer: tf.Tensor
-) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
+    logits: tf.Tensor,
+    softmax: tf.Tensor,
+    batch: dict[str, tf.Tensor],
+    normalizer: tf.Tensor,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Cross entropy of the masked tokens: sum(weight * nll) / (sum(weight) + 1e-6).
 
     Args:
         logits: float32 [B, P, V].
+        softmax: `unnormalized_softmax(logits)`.
         batch: `masked_lm_ids`, `masked_lm_weights` [B, P].
         normalizer: sum of the weights over the global batch.
 
     Returns:
-        The loss; the sums of `masked_lm_loss` and `masked_lm_accuracy`; and the softmax as
-        `sample_tokens` takes it, without a gradient.
+        The loss; the sums of `masked_lm_loss` and `masked_lm_accuracy`.
     """
     ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-    nll, blocks = cross_entropy(logits, ids)  # [B, P]
+    nll = cross_entropy(logits, softmax, ids)  # [B, P]
     loss = tf.reduce_sum(nll * weights) / (normalizer + 1e-6)
     predictions = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    sums = {
+    return loss, {
         "masked_lm_loss": metrics.mean(nll, weights),
         "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
     }
-    return loss, sums, tf.stop_gradient(blocks)
 
 
 class MaskedLM(Objective):
-    """BERT's objective. Its own encoder predicts the masked tokens."""
+    """BERT's objective with dynamic masking: the encoder predicts the masked tokens.
+
+    loss = masked_lm_loss
+    """
 
     def __init__(self, hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict):
         super().__init__(name="masked_lm")
@@ -57,7 +62,7 @@ class MaskedLM(Objective):
             config,
             self.encoder.embeddings,
             pieces=hparams.vocab_size,
-            activation=hparams.masked_lm_act,
+            activation=hparams.objective.masked_lm_act,
             name="generator_predictions",
         )
         self.head(tf.zeros([1, 1, config.hidden_size]), tf.zeros([1, 1], tf.int32))
@@ -71,5 +76,5 @@ class MaskedLM(Objective):
     def loss(self, batch, normalizers, *, training, seed=None):
         encoded = self.encoder(masked_features(batch), training=training, seed=seed)
         logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
-        loss, sums, _ = masked_lm_loss(logits, batch, normalizers["masked_lm"])
-        return loss, sums
+        softmax = unnormalized_softmax(logits)
+        return masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])

@@ -1,14 +1,14 @@
-"""Replaced-token detection: ELECTRA's objective, with which ConvBERT is pre-trained."""
+"""Replaced-token detection: its loss and networks. replaced_token_detection.py has its settings."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_backbone
-from pretrain.hparams import PretrainingHParams, generator_config, max_predictions
-from pretrain.masked_lm import masked_features, masked_lm_loss
+from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens, replace_tokens
-from pretrain.vocabulary_softmax import exponential_blocks, sample_tokens
+from pretrain.objectives.masked_lm_loss import masked_features, masked_lm_loss
+from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed, uniform_for_batch
@@ -29,11 +29,12 @@ class ReplacedTokenDetection(Objective):
         self.head = DiscriminatorHead(config, name="discriminator_predictions")
         self.head(tf.zeros([1, 1, config.hidden_size]))
         self.generator = self.generator_head = None
-        if hparams.uniform_generator:
+        settings = hparams.objective
+        if settings.uniform_generator:
             return
-        if hparams.untied_generator:
-            shared = None if hparams.untied_generator_embeddings else self.encoder.embeddings
-            scaled = generator_config(hparams, config)
+        if settings.untied_generator:
+            shared = None if settings.untied_generator_embeddings else self.encoder.embeddings
+            scaled = settings.generator_config(config)
             self.generator = build_backbone(scaled, shared, name="generator")
         else:
             self.generator = self.encoder
@@ -42,7 +43,7 @@ class ReplacedTokenDetection(Objective):
             scaled,
             embeddings,
             pieces=hparams.vocab_size,
-            activation=hparams.masked_lm_act,
+            activation=settings.masked_lm_act,
             name="generator_predictions",
         )
         self.generator_head(tf.zeros([1, 1, scaled.hidden_size]), tf.zeros([1, 1], tf.int32))
@@ -50,8 +51,8 @@ class ReplacedTokenDetection(Objective):
     def prepare(self, features, seed):
         mask_seed, sample_seed = split_seed(seed, 2)
         batch = mask_tokens(features, self.hparams, self.special_ids, mask_seed)
-        shape = [max_predictions(self.hparams), 2]
-        uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], shape)
+        slots = self.hparams.objective.max_predictions(self.hparams.max_seq_length)
+        uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
         P = tf.shape(batch["masked_lm_positions"])[1]  # fewer where S itself is smaller
         return {**batch, "sampling_noise": uniform[:, :P]}
 
@@ -63,14 +64,16 @@ class ReplacedTokenDetection(Objective):
 
     def loss(self, batch, normalizers, *, training, seed=None):
         gen_seed, disc_seed = split_seed(seed, 2) if training else (None, None)
+        settings = self.hparams.objective
         logits = self.generator_logits(batch, training=training, seed=gen_seed)
-        gen_loss, gen_sums, blocks = masked_lm_loss(logits, batch, normalizers["masked_lm"])
-        sampled = self.sample(logits, batch, blocks)
+        softmax = unnormalized_softmax(logits)
+        gen_loss, gen_sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
+        sampled = self.sample(logits, softmax, batch)
         ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
         disc_loss, disc_sums = self.discriminator_loss(
             ids, batch, normalizers["disc"], training=training, seed=disc_seed
         )
-        loss = self.hparams.gen_weight * gen_loss + self.hparams.disc_weight * disc_loss
+        loss = settings.gen_weight * gen_loss + settings.disc_weight * disc_loss
         accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
         return loss, {**gen_sums, "sampled_masked_lm_accuracy": accuracy, **disc_sums}
 
@@ -83,19 +86,19 @@ class ReplacedTokenDetection(Objective):
         positions = batch["masked_lm_positions"]
         return self.generator_head(encoded.sequence, positions, training=training)
 
-    def sample(self, logits, batch, blocks=None) -> tf.Tensor:
+    def sample(self, logits, softmax, batch) -> tf.Tensor:
         """Replacement tokens drawn from the generator, int32 [B, P].
 
-        `blocks`, if given, are the `exponential_blocks` of the logits, which serve as they are
-        unless a temperature or `disallow_correct` changes the distribution.
+        `softmax` is the `unnormalized_softmax` of the logits, which serves as it is unless a
+        temperature or `disallow_correct` changes the distribution.
         """
-        hparams, V = self.hparams, logits.shape[-1]
-        if blocks is None or hparams.temperature != 1.0 or hparams.disallow_correct:
-            logits = tf.stop_gradient(logits) / hparams.temperature
-            if hparams.disallow_correct:
+        settings, V = self.hparams.objective, logits.shape[-1]
+        if settings.temperature != 1.0 or settings.disallow_correct:
+            logits = tf.stop_gradient(logits) / settings.temperature
+            if settings.disallow_correct:
                 logits -= 1000.0 * tf.one_hot(batch["masked_lm_ids"], V)
-            blocks = exponential_blocks(logits)
-        return sample_tokens(blocks, batch["sampling_noise"], V)
+            softmax = unnormalized_softmax(logits)
+        return sample_tokens(softmax, batch["sampling_noise"], V)
 
     def discriminator_loss(self, corrupted_ids, batch, normalizer, *, training, seed=None):
         """Binary cross entropy of "was replaced", averaged over non-padding tokens.

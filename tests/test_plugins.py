@@ -1,0 +1,58 @@
+"""Files and modules from outside are imported once; what fails names them."""
+
+import sys
+
+import pytest
+
+import plugins
+from errors import InputError
+
+
+def test_a_file_is_imported_once_and_its_dataclasses_have_types(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "import dataclasses, typing\n"
+        "@dataclasses.dataclass\n"
+        "class Settings:\n"
+        "    share: float = 0.5\n"
+        "typing.get_type_hints(Settings)\n"
+        "print('imported')\n"
+    )
+    plugins.load([str(path)])
+    module = sys.modules[str(path)]
+    plugins.load([str(path)])
+    assert sys.modules[str(path)] is module
+    assert module.Settings().share == 0.5
+
+
+def test_a_module_is_imported_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "outsider_module.py").write_text("VALUE = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.load(["outsider_module"])
+    assert sys.modules["outsider_module"].VALUE == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (None, "no such file"),
+        ("x = (\n", "line 1"),
+        ("import dataclasses\n\n1 / 0\n", "line 3: ZeroDivisionError"),
+        ("import no_such_library\n", "no_such_library"),
+    ],
+)
+def test_what_cannot_be_imported_is_named(tmp_path, text, named):
+    path = tmp_path / "broken.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError) as error:
+        plugins.load([str(path)])
+    assert str(path) in str(error.value)
+    assert named in str(error.value)
+    assert str(path) not in sys.modules
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(InputError, match="no_such_module"):
+        plugins.load(["no_such_module"])
