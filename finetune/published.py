@@ -18,8 +18,8 @@ from model.sizes import ALIASES
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
 _SETTINGS += ("generator_hidden_size",)
-# Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
 _OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
+# Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
 _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 
 
