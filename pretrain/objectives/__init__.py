@@ -6,7 +6,6 @@ outside of this repository is imported with `--plugins FILE`.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 
 from errors import InputError
@@ -28,7 +27,7 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
     name = getattr(settings, "name", None)
     if not isinstance(name, str):
         raise InputError(f"{settings.__name__}.name should be a string. Received: {name!r}")
-    if not dataclasses.is_dataclass(settings) or not settings.__dataclass_params__.frozen:
+    if "__dataclass_fields__" not in vars(settings):  # those of a base would be taken for its own
         raise InputError(f"objective {name}: {settings.__name__} should be a frozen dataclass")
     if settings.networks[:1] != ("encoder",):
         raise InputError(

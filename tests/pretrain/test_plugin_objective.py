@@ -1,0 +1,197 @@
+"""An objective from outside the package: one file, one call, and the ordinary commands."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import plugins
+from data import build
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from errors import InputError
+from model import DiscriminatorHead, EncoderConfig
+from pretrain import objectives
+from pretrain.build import build_objective
+from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
+from pretrain.load import load_encoder, load_objective
+from pretrain.saved_settings import load_hparams
+from serving.export import export
+from serving.load import load
+from tests import command_support
+from training.monitoring import read_metrics
+
+FILE = pathlib.Path(__file__).parents[1] / "outside" / "shuffled_token_detection.py"
+NAME = "shuffled_token_detection"
+HPARAMS = {
+    "objective": NAME,
+    "shuffle_prob": 0.3,
+    "model_size": "convbert-tiny",
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "embedding_size": 16,
+        "max_position_embeddings": 32,
+    },
+    "train_batch_size": 8,
+    "max_seq_length": 32,
+    "num_train_steps": 6,
+    "num_warmup_steps": 2,
+    "iterations_per_loop": 1,
+    "save_checkpoints_steps": 3,
+    "num_eval_steps": 2,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    plugins.load([str(FILE)])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Data, and a run on it, evaluated at steps 3 and 6."""
+    folder = tmp_path_factory.mktemp("outside")
+    words = [f"w{i}" for i in range(30)]
+    rng = np.random.default_rng(0)
+    documents = ["\n".join(" ".join(rng.choice(words, 12)) for _ in range(6)) for _ in range(60)]
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+    Vocabulary((*SPECIAL_TOKENS, *words)).save(folder / "vocabulary")
+    options = {"corpus_format": "text", "max_seq_length": 32, "heldout_fraction": 0.2}
+    build.build(
+        build.BuildOptions(
+            corpus=str(folder / "corpus.txt"),
+            output_dir=str(folder / "data"),
+            vocab=str(folder / "vocabulary"),
+            num_shards=2,
+            **options,
+        )
+    )
+    pretrain(folder, folder / "model", "--do_eval")
+    return folder
+
+
+def pretrain(folder, model_dir, *flags):
+    line = [f"--data_dir={folder}/data", f"--model_dir={model_dir}", f"--plugins={FILE}"]
+    done = command_support.run(
+        "run_pretraining.py", *line, f"--hparams={json.dumps(HPARAMS)}", *flags
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def rows(model_dir):
+    return [
+        {name: value for name, value in row.items() if name != "time"}
+        for row in read_metrics(str(model_dir))
+    ]
+
+
+def test_its_settings_are_read_beside_the_others():
+    values = {"objective": NAME, "shuffle_prob": 0.2, "num_train_steps": 10, "gen_weight": 2.0}
+    hparams = resolve_hparams(split_hparams(values)[0], 100)
+    assert hparams.as_json().items() >= {"objective": NAME, "shuffle_prob": 0.2}.items()
+    assert "gen_weight" not in hparams.as_json()
+    assert parse_hparams(hparams.as_json()) == hparams
+    with pytest.raises(InputError, match="`shuffle_prob`"):
+        resolve_hparams({"objective": NAME, "shuffle_prob": 2.0}, 100)
+    with pytest.raises(InputError, match="`shuffle_prob`"):
+        split_hparams({"shufle_prob": 0.2})
+    with pytest.raises(InputError, match=NAME):
+        objectives.get("shuffled_tokens_detection")
+
+
+def test_what_cannot_be_an_objective_is_rejected():
+    base = objectives.get(NAME)
+    with pytest.raises(InputError, match=NAME):
+        objectives.register(base)
+    for changes in ({"name": 3}, {"name": "other", "networks": ("head", "encoder")}):
+        with pytest.raises(InputError):
+            objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
+    with pytest.raises(InputError, match="frozen"):
+        objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
+    assert set(objectives.registered()) == {"masked_lm", "replaced_token_detection", NAME}
+
+
+def test_tokens_swap_places_within_their_sequence():
+    ids = np.random.default_rng(0).integers(5, 40, [4, 32])
+    ids[:, 0], ids[:, -1] = 2, 3
+    mask = np.ones_like(ids)
+    mask[2:, 20:] = 0
+    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
+    features = {name: tf.constant(value, tf.int32) for name, value in features.items()}
+    config = EncoderConfig(
+        vocab_size=40,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+    )
+    hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 40})
+    objective = build_objective(hparams, config, {"cls": 2, "sep": 3, "mask": 4})
+    shuffled = objective.prepare(features, tf.constant([1, 2]))["shuffled_ids"].numpy()
+    before = features["input_ids"].numpy()
+    np.testing.assert_array_equal(np.sort(shuffled), np.sort(before))
+    changed = shuffled != before
+    assert 0.3 < changed[:2].mean() < 0.6
+    assert not changed[:, 0].any()
+    assert not changed[2:, 20:].any()
+
+
+def test_it_trains_and_resumes(trained, tmp_path):
+    model = trained / "model"
+    record = json.loads((model / "hparams.json").read_text())["hparams"]
+    assert record["shuffle_prob"] == 0.3
+    assert "mask_prob" not in record
+    assert (model / "curves.png").exists()
+    whole = rows(model)
+    assert [(row["step"], row["split"]) for row in whole][-2:] == [(6, "train"), (6, "heldout")]
+    shutil.copytree(model, tmp_path / "model")
+    for path in (tmp_path / "model" / "checkpoints").glob("model.ckpt-6.*"):
+        path.unlink()
+    assert "resuming from step 3 of 6" in pretrain(trained, tmp_path / "model", "--do_eval")
+    assert rows(tmp_path / "model") == whole
+
+
+def test_it_is_evaluated_and_loaded(trained, tmp_path):
+    shutil.copytree(trained / "model", tmp_path / "model")
+    before = rows(tmp_path / "model")
+    said = pretrain(trained, tmp_path / "model", "--nodo_train", "--do_eval")
+    assert said.splitlines()[-1].startswith("heldout: ")
+    after = rows(tmp_path / "model")
+    assert len(after) == len(before)
+    for found, expected in zip(after, before, strict=True):
+        assert found.pop("split") == expected.pop("split")
+        assert found == pytest.approx(expected, rel=1e-5)
+    objective = load_objective(str(tmp_path / "model"))
+    encoder = load_encoder(str(tmp_path / "model"))  # what fine-tuning starts from
+    for one, other in zip(encoder.variables, objective.encoder.variables, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_is_served(trained):
+    model = load(str(trained / "model"))
+    assert isinstance(model.discriminator_head, DiscriminatorHead)
+    assert model.masked_lm is None
+    hparams, _ = load_hparams(str(trained / "model"))
+    assert model.hparams == hparams
+
+
+@pytest.mark.slow  # needs half a minute: a SavedModel is written and asked
+def test_it_is_exported(trained, tmp_path):
+    export(load(str(trained / "model")), str(tmp_path / "exported"), str(trained / "model"))
+    text = json.dumps({"text": "w1 w2 w3", "text_pair": "w4"}) + "\n"
+    done = command_support.run(
+        *("-m", "serving.predict", f"--model={tmp_path / 'exported'}"),
+        *("--signature=replaced_tokens",),
+        text=text,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
