@@ -21,6 +21,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+import plugins
 from errors import InputError, main_with_clear_errors, require_flags
 from finetune.catalogue import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
@@ -53,6 +54,7 @@ flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER]
 flags.DEFINE_string("output_dir", None, "Where runs are kept. Default: MODEL_DIR/finetuning.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer(
     "num_trials", None, "Runs of each setting, each with its own seed. Default: 1."
 )
@@ -84,6 +86,7 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
+    plugins.load(FLAGS.plugins)
     settings = read_settings()
     parse_strategy(settings.run.strategy)
     config, vocabulary = load_model(settings)

@@ -149,7 +149,7 @@ def test_the_task_can_be_loaded_and_read(packages, tmp_path, capsys):
     counts = make(folder, options)
     assert counts == {"train": 40, "dev": 10}
     task = load_task(os.path.join(folder, "task.json"))
-    assert (task.kind, task.labels) == ("classification", ("disturbed", "intact"))
+    assert (task.plugin.name, task.labels) == ("classification", ("disturbed", "intact"))
     for split in ("train", "dev"):
         examples = read_split(task, "", split)
         assert len(examples) == counts[split]
