@@ -34,6 +34,7 @@ from finetune.hparams import (
     split_hparams,
 )
 from finetune.settings import Settings, load_model
+from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from locks import locked
 from training.hyperparameters import (
@@ -101,8 +102,6 @@ def main(argv: list[str]) -> None:
 
         finetune(settings, config, vocabulary)
         if FLAGS.glue_submission:
-            from finetune.submission import write_glue_archive
-
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")
 
