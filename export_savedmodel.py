@@ -22,6 +22,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+import plugins
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
 from locks import locked
@@ -31,6 +32,7 @@ flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
 flags.DEFINE_string("output_dir", None, "SavedModel folder to make.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum(
     "precision", "float32", ["float32", "mixed_bfloat16"], "Dtype policy of compute and weights."
 )
@@ -54,6 +56,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if not os.path.isdir(FLAGS.model_dir):
         raise InputError(f"--model_dir {FLAGS.model_dir}: there is no such folder")
+    plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):
         export_model()

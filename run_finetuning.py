@@ -21,6 +21,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+import plugins
 from errors import InputError, main_with_clear_errors, require_flags
 from finetune.catalogue import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
@@ -33,6 +34,7 @@ from finetune.hparams import (
     split_hparams,
 )
 from finetune.settings import Settings, load_model
+from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from locks import locked
 from training.hyperparameters import (
@@ -53,6 +55,7 @@ flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER]
 flags.DEFINE_string("output_dir", None, "Folder of the runs. Default: MODEL_DIR/finetuning.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer(
     "num_trials", None, "Runs of each setting, each with its own seed. Default: 1."
 )
@@ -84,6 +87,7 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
+    plugins.load(FLAGS.plugins)
     settings = read_settings()
     parse_strategy(settings.run.strategy)
     config, vocabulary = load_model(settings)
@@ -98,8 +102,6 @@ def main(argv: list[str]) -> None:
 
         finetune(settings, config, vocabulary)
         if FLAGS.glue_submission:
-            from finetune.submission import write_glue_archive
-
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")
 

@@ -15,7 +15,7 @@ from errors import InputError
 from files import replacing
 from finetune.encoded import Encoded
 
-# To be raised by whoever changes what `finetune.encoding.encode` makes of the same input.
+# To be raised by whoever changes what a `Kind.encode` makes of the same input.
 FORMAT_VERSION = 2
 
 

@@ -31,7 +31,10 @@ def get(name: str) -> Kind:
         InputError: there is none.
     """
     if name not in _KINDS:
-        raise InputError(f"`kind` should be one of {', '.join(_KINDS)}. Received: {name!r}")
+        raise InputError(
+            f"`kind` should be one of {', '.join(_KINDS)}, or of a file that --plugins imports. "
+            f"Received: {name!r}"
+        )
     return _KINDS[name]
 
 

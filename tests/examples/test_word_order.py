@@ -143,7 +143,7 @@ def test_the_task_can_be_loaded_and_read(packages, data_dir, tmp_path, monkeypat
     monkeypatch.setattr(word_order, "EXAMPLES", {"train": 40, "dev": 10})
     make(data_dir, packages, str(tmp_path / "task"))
     task = load_task(str(tmp_path / "task" / "task.json"))
-    assert (task.kind, task.labels) == ("classification", ("disturbed", "intact"))
+    assert (task.plugin.name, task.labels) == ("classification", ("disturbed", "intact"))
     for split, count in (("train", 40), ("dev", 10)):
         examples = read_split(task, "", split)
         assert len(examples) == len({example.id for example in examples}) == count

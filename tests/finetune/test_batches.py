@@ -1,5 +1,7 @@
 """Order, padding, resumption and distribution of fine-tuning batches."""
 
+import dataclasses
+import hashlib
 import itertools
 
 import numpy as np
@@ -183,6 +185,53 @@ def test_evaluation_gives_every_row_once_and_fillers_no_weight(n, batch_size):
     for batch in batches:
         check_batch(batch, encoded)
     assert_equal_batches(batches, take(evaluation(), 1000))  # a second pass is the same
+
+
+@pytest.mark.parametrize(
+    ("n", "batch_size", "seed", "digest"),
+    [(1000, 8, 1, "9cd2bb85b6d2fb24"), (37, 16, -3, "8c940b857f3174ad")],
+)
+def test_the_order_is_that_of_the_runs_so_far(n, batch_size, seed, digest):
+    """A run that was begun by an earlier version is resumed in its order."""
+    stream = TrainingBatches(encoded_of(n), batch_size, seed, max_seq_length=S_MAX).rows(3)
+    rows = np.stack(list(itertools.islice(stream, 400))).astype(np.int64)
+    assert hashlib.sha256(rows.tobytes()).hexdigest().startswith(digest)
+
+
+def grouped(examples, group):
+    """Examples of `group` sequences each."""
+    encoded = encoded_of(examples * group)
+    numbers = np.repeat(np.arange(examples, dtype=np.int32), group)
+    return dataclasses.replace(encoded, rows={**encoded.rows, "example": numbers})
+
+
+@pytest.mark.parametrize(("examples", "group", "batch_size"), [(100, 3, 12), (7, 4, 8), (2, 4, 16)])
+def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, batch_size):
+    encoded, options = grouped(examples, group), {"max_seq_length": S_MAX, "group_size": group}
+    batches = TrainingBatches(encoded, batch_size, 5, **options)
+    rows = np.stack(list(itertools.islice(batches.rows(), 40)))
+    members = rows.reshape(-1, group)
+    assert (members == members[:, :1] + np.arange(group)).all()
+    assert (members[:, 0] % group == 0).all()
+    epoch = -(-examples * group // batch_size)
+    assert set(rows[:epoch].ravel()) == set(range(examples * group))
+    assert np.array_equal(rows[7:], list(itertools.islice(batches.rows(7), 33)))
+    (first,) = take(batches(), 1)
+    assert first["example"].tolist() == (rows[0] // group).tolist()
+    evaluation = EvaluationBatches(encoded, batch_size, **options)
+    order = evaluation.order.reshape(-1, group)
+    assert (order == order[:, :1] + np.arange(group)).all()
+    longest = encoded.lengths[order].max(axis=1)
+    assert (np.diff(longest) >= 0).all()
+    weight = np.concatenate([batch["weight"] for batch in take(evaluation(), 1000)])
+    assert weight.sum() == examples * group
+
+
+def test_groups_fill_batches_and_are_of_one_example():
+    with pytest.raises(ValueError, match="groups of 3"):
+        TrainingBatches(grouped(4, 3), 8, 1, max_seq_length=S_MAX, group_size=3)
+    with pytest.raises(ValueError, match="multiple of 2"):
+        EvaluationBatches(grouped(4, 3), 8, max_seq_length=S_MAX, group_size=2)
 
 
 def test_training_rows_all_have_weight():

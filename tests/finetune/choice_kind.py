@@ -1,0 +1,128 @@
+"""Multiple choice as a plug-in: which of some texts goes with a context.
+
+    {"context": "...", "choices": ["...", "..."], "label": "0"}
+
+An example is a group of sequences, a context with each of its choices; the labels of the task are
+the places of the choices. Run the commands with `--plugins tests/finetune/choice_kind.py`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from finetune import kinds, metrics
+from finetune.kinds.base import Kind, lazily
+from finetune.kinds.predicted import constant_label, first_most_frequent
+from finetune.kinds.texts import TextExample
+from finetune.labels import label_index
+
+_encode_texts = lazily("finetune.encoding:encode_texts")
+_tokenizer = lazily("data.tokenization:Tokenizer")
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceExample:
+    """A context and its choices; `label` is the place of the right one."""
+
+    id: str
+    context: str
+    choices: tuple[str, ...]
+    label: int | None
+
+
+class Choice(Kind):
+    """A softmax over the scores of an example's choices."""
+
+    name = "choice"
+    formats = {"jsonl": ".jsonl"}  # noqa: RUF012
+    needed = ("context", "choices", "label")
+    target = "label"
+    has_labels = True
+    metrics = {"accuracy": metrics.accuracy}  # noqa: RUF012
+    default_metrics = ("accuracy",)
+
+    def example(self, source, identity, where, row):
+        """See Kind.example."""
+        label = row.get("label")
+        label = None if label is None else label_index(source.task, source.split, where, label)
+        return ChoiceExample(identity, row["context"], tuple(row["choices"]), label)
+
+    def group_size(self, task):
+        """See Kind.group_size."""
+        return len(task.labels)
+
+    def encode(self, task, examples, vocabulary, hparams):
+        """See Kind.encode: [CLS] context [SEP] choice [SEP]."""
+        pairs = [TextExample(x.id, x.context, text, None) for x in examples for text in x.choices]
+        encoded = _encode_texts(pairs, task, _tokenizer(vocabulary), hparams.max_seq_length)
+        G = self.group_size(task)
+        columns = {"example": np.repeat(np.arange(len(examples), dtype=np.int32), G)}
+        if all(example.label is not None for example in examples):
+            labels = np.array([example.label for example in examples], np.int32)
+            columns["label"] = np.repeat(labels, G)
+        return dataclasses.replace(encoded, rows=columns)
+
+    def head(self, task, config, hparams):
+        """See Kind.head."""
+        return create_head(self.group_size(task))
+
+    def answers(self, task, examples, encoded, outputs, hparams):
+        """The choices of highest `score` [n]."""
+        return outputs["score"].reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
+
+    def collapsed(self, predicted):
+        """See Kind.collapsed."""
+        return constant_label(predicted.task, predicted.answers)
+
+    def constant(self, task, examples):
+        """See Kind.constant."""
+        best = first_most_frequent(collections.Counter(example.label for example in examples))
+        return "most frequent place", task.labels[best], [best] * len(examples)
+
+    def gold(self, task, example):
+        """See Kind.gold."""
+        return None if example.label is None else task.labels[example.label]
+
+    def row(self, predicted, number):
+        """See Kind.row."""
+        return {"prediction": predicted.task.labels[predicted.answers[number]]}
+
+    def signatures(self, network):
+        """See Kind.signatures: the score of one choice."""
+        from serving.signature import TEXT, TRUNCATED, Signature
+
+        def of_pair(context, choice):
+            rows = network.layout.pair(context, choice)
+            scores = network.predict(rows.features, network.lengths(rows.features))
+            return {"score": scores["score"], "truncated": rows.truncated}
+
+        inputs = {"context": TEXT, "choice": TEXT}
+        outputs = {"score": "float32 [B], higher is better", "truncated": TRUNCATED}
+        about = "a context and a choice to the choice's score"
+        return {"serving_default": Signature(about, of_pair, inputs, outputs)}
+
+
+def create_head(group_size):
+    """A score of each sequence, and a softmax over the sequences of a group."""
+    import tensorflow as tf
+
+    from model.task_heads import RegressionHead
+
+    class ChoiceHead(RegressionHead):
+        def loss_weights(self, batch):
+            """float32 [B / group_size]."""
+            return tf.reshape(batch["weight"], [-1, group_size])[:, 0]
+
+        def loss(self, sequence, batch, seed=None):
+            """Cross entropy [B / group_size]."""
+            logits = tf.reshape(self(sequence, seed), [-1, group_size])
+            labels = tf.reshape(batch["label"], [-1, group_size])[:, 0]
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+    return ChoiceHead()
+
+
+kinds.register(Choice())

@@ -1,0 +1,160 @@
+"""A kind of task from a file outside the package, by the ordinary commands."""
+
+import json
+import pathlib
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops are in the exported graph)
+
+import plugins
+from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune import kinds, predictions
+from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.catalogue import load_task
+from finetune.hparams import resolve_hparams
+from finetune.objective import FineTuning
+from finetune.task_data import load_task_data
+from model import build_encoder
+from tests import command_support
+from tests.command_support import Command
+from tests.model_support import TINY
+from training.randomness import step_seed
+
+PLUGIN = pathlib.Path(__file__).parent / "choice_kind.py"
+RIGHT, WRONG, WORDS = ([f"{kind}{i}" for i in range(8)] for kind in ("right", "wrong", "w"))
+VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *RIGHT, *WRONG, *WORDS))
+CHOICES = 3
+HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 8, "train_batch_size": 12}
+HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 2, "save_checkpoints_steps": 4}
+HPARAMS |= {"eval_batch_size": 12}
+
+
+@pytest.fixture(scope="module")
+def task_path(tmp_path_factory):
+    """A declaration and its files: the right choice has a word of its own."""
+    folder = tmp_path_factory.mktemp("choices")
+    draw = np.random.default_rng(0)
+    for split, count in (("train", 48), ("dev", 17)):
+        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for _ in range(count):
+                label = int(draw.integers(CHOICES))
+                choices = [
+                    " ".join([*draw.choice(WORDS, draw.integers(1, 9)), draw.choice(words)])
+                    for words in (RIGHT if i == label else WRONG for i in range(CHOICES))
+                ]
+                row = {"story": " ".join(draw.choice(WORDS, 5)), "ends": choices, "right": label}
+                file.write(json.dumps(row) + "\n")
+    declaration = {
+        "kind": "choice",
+        "files": {split: f"{split}.jsonl" for split in ("train", "dev")},
+        "columns": {"context": "story", "choices": "ends", "label": "right"},
+    }
+    path = folder / "stories.json"
+    path.write_text(json.dumps(declaration))
+    return path
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """The kind, registered for one test."""
+    monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
+    sys.modules.pop(str(PLUGIN.resolve()), None)  # a file is imported once per process
+    plugins.load([str(PLUGIN)])
+
+
+def test_a_kind_is_unknown_until_it_is_registered(task_path):
+    with pytest.raises(InputError, match=r"stories\.json.*`kind`.*span.*'choice'"):
+        load_task(str(task_path))
+
+
+def test_a_name_is_taken_once():
+    class Other(kinds.Kind):
+        name = "span"
+
+    with pytest.raises(ValueError, match="'span'"):
+        kinds.register(Other())
+
+
+def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugin):
+    task = load_task(str(task_path))
+    hparams = resolve_hparams({"max_seq_length": 24}, task, TINY)
+    data = load_task_data(task, "", VOCABULARY, hparams, cache_dir=None)
+    task = data.task
+    assert task.plugin.group_size(task) == CHOICES
+    options = {"max_seq_length": 24, "group_size": CHOICES}
+    (batch,) = TrainingBatches(data.train, 12, 1, **options)().take(1)
+    groups = batch["example"].numpy().reshape(-1, CHOICES)
+    assert (groups == groups[:, :1]).all()
+    encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size))
+    head = task.plugin.head(task, encoder.config, hparams)
+    objective = FineTuning(encoder, head, "mean")
+    loss, _ = objective.loss(batch, objective.normalizers(batch), step_seed(0, 0))
+    assert np.isfinite(loss)
+    *_, last = EvaluationBatches(data.splits["dev"].encoded, 12, **options)()
+    weights = head.loss_weights(last).numpy()
+    assert weights.tolist() == [1.0] * (17 % 4) + [0.0] * (4 - 17 % 4)
+
+
+@pytest.mark.slow  # needs a minute of two cores: three trainings and an export by real commands
+def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
+    model_dir = tmp_path / "model"
+    model_dir.mkdir()
+    config = TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1)
+    config.save(str(model_dir))
+    VOCABULARY.save(model_dir)
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
+    tf.train.CheckpointManager(saved, str(model_dir / "checkpoints"), 1).save()
+    record = {"hparams": {"max_seq_length": 24, "vocabulary": VOCABULARY.digest}}
+    (model_dir / "hparams.json").write_text(json.dumps(record))
+
+    def arguments(output_dir):
+        return [
+            "run_finetuning.py",
+            f"--plugins={PLUGIN}",
+            f"--model_dir={model_dir}",
+            f"--task={task_path}",
+            f"--output_dir={tmp_path / output_dir}",
+            f"--hparams={json.dumps(HPARAMS)}",
+        ]
+
+    whole = command_support.run(*arguments("whole"))
+    assert whole.returncode == 0, whole.stderr
+    stopped = Command(*arguments("stopped"))
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "stopped").glob("*/*/*/checkpoints/checkpoint")):
+        assert stopped.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    stopped.send(signal.SIGTERM)
+    assert stopped.finish().returncode == 128 + signal.SIGTERM
+    assert not list((tmp_path / "stopped").glob("*/*/*/result.json"))
+    resumed = command_support.run(*arguments("stopped"))
+    assert resumed.returncode == 0, resumed.stderr
+    folders = [next((tmp_path / name).glob("*/*/trial_0")) for name in ("whole", "stopped")]
+    result, again = (json.loads((folder / "result.json").read_text()) for folder in folders)
+    assert result["scores"] == again["scores"]
+    assert result["kind"] == "choice"
+    assert result["scores"]["dev"]["accuracy"] > 80  # one in three by chance
+    rows = [predictions.read(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
+    assert rows[0] == rows[1]
+
+    exported = tmp_path / "exported"
+    export = ["export_savedmodel.py", f"--model_dir={folders[0]}", f"--output_dir={exported}"]
+    refused = command_support.run(*export)
+    assert refused.returncode == 1
+    assert "choice" in refused.stderr
+    done = command_support.run(*export, f"--plugins={PLUGIN}")
+    assert done.returncode == 0, done.stderr
+    ask = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    examples = [json.loads(line) for line in (task_path.parent / "dev.jsonl").open()]
+    for example, row in zip(examples, rows[0], strict=True):
+        contexts = tf.constant([example["story"]] * CHOICES)
+        scores = ask(context=contexts, choice=tf.constant(example["ends"]))["score"].numpy()
+        assert str(scores.argmax()) == row["prediction"]
+        assert str(example["right"]) == row["label"]
