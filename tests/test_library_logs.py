@@ -9,7 +9,8 @@ import pytest
 
 from tests.command_support import ROOT
 
-FOLDERS = (".", "analysis", "checkpoints", "finetune", "serving")  # benchmarks set their own
+# Benchmarks set their own.
+FOLDERS = (".", "analysis", "checkpoints", "examples/quickstart", "finetune", "serving")
 COMMANDS = sorted(
     path
     for folder in FOLDERS

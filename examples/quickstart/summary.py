@@ -1,10 +1,15 @@
 """The last lines of `make quickstart`: what was learned, where it is, what to try next.
 
-python -m examples.quickstart.summary runs/quickstart
+    python -m examples.quickstart.summary runs/quickstart
+
+It reads what the steps before have left in the folder.
 """
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  as every command does
+
+# isort: split
 import argparse
 import os
 
