@@ -1,4 +1,4 @@
-"""What tf.data streams have in common. TensorFlow is imported where it is used: readers are light."""
+"""What tf.data streams have in common. Light modules import this, so TensorFlow comes late."""
 
 from __future__ import annotations
 
