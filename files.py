@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and JSON. Every room may import this."""
+"""Atomic writes of files and folders, and JSON. Every room may import this."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import shutil
-import socket
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +16,7 @@ from errors import InputError
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """Yields a temporary name in the folder of `path`; at the end, that file becomes `path`.
+    """Yields a temporary name for a file; at the end, what is there becomes `path`, atomically.
 
     Example:
         with replacing("curves.png") as temporary:
@@ -24,11 +24,28 @@ def replacing(path: str) -> Iterator[str]:
 
     Raises:
         InputError: an OSError in the block, or of the renaming. Nothing is left behind then, and
-            what was at `path` before stays.
+            what was at `path` before stays. Nor is there when a signal ends the process, unless it
+            is one that cannot be caught.
     """
-    with _temporary(path) as temporary:
-        yield temporary
-        os.replace(temporary, path)
+    process, made = os.getpid(), []
+
+    def clean() -> None:
+        if os.getpid() == process:  # not a forked one, which leaves it to its parent
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    folder, name = os.path.split(path)
+    with stopping.cleaning(clean):
+        try:
+            # In a folder of its own, where the umask decides who may read it.
+            made.append(tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=folder or "."))
+            temporary = os.path.join(made[0], name)
+            yield temporary
+            os.replace(temporary, path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        finally:
+            clean()
 
 
 def check_new_folder(path: str) -> None:
@@ -39,104 +56,47 @@ def check_new_folder(path: str) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[str]:
-    """Yields a temporary folder beside `path`, which it becomes at the end.
+    """Yields a temporary folder, which becomes `path` at the end; see `replacing`.
 
-    Whatever the block raises, nothing is left behind.
+    Whatever the block raises, nothing is left behind, nor of the folders above it.
 
     Raises:
         InputError: there is something at `path` already; or an OSError in the block.
     """
     check_new_folder(path)
     path = os.path.realpath(path)  # of a link to an empty folder, what it leads to
-    with _temporary(path) as temporary:
-        os.makedirs(temporary)
+    with new_parents(path), replacing(path) as temporary:
+        os.mkdir(temporary)
         yield temporary
-        os.replace(temporary, path)
 
 
 @contextlib.contextmanager
-def _temporary(path: str) -> Iterator[str]:
-    """Yields `PATH.tmp-HOST-PROCESS`, of which nothing is left at the end.
-
-    Nor is there when the process is ended by a signal, unless by one that cannot be caught; what
-    that left is removed when `path` is next written from the same machine.
+def new_parents(path: str) -> Iterator[None]:
+    """Makes the folders above `path`; those that are empty at the end go again.
 
     Raises:
-        InputError: an OSError in the block.
+        InputError: they cannot be made.
     """
-    process = os.getpid()
-    temporary = f"{path}.tmp-{socket.gethostname()}-{process}"
-    made = missing_parents(path)
+    process, made = os.getpid(), []
+    parent = os.path.dirname(path)
+    while parent and not os.path.lexists(parent):
+        made.append(parent)
+        parent = os.path.dirname(parent)
 
     def clean() -> None:
-        if os.getpid() != process:  # a forked one, which leaves it to its parent
-            return
-        _remove(temporary)
-        for parent in made:
+        for folder in made if os.getpid() == process else ():
             with contextlib.suppress(OSError):  # it is not empty, or was not made
-                os.rmdir(parent)
+                os.rmdir(folder)
 
     with stopping.cleaning(clean):
         try:
-            _remove_leftovers(path)
-            yield temporary
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+            try:
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+            yield
         finally:
             clean()
-
-
-def _remove_leftovers(path: str) -> None:
-    """Removes the temporary files and folders for `path` of processes that are no more."""
-    folder, name = os.path.split(path)
-    beginning = f"{name}.tmp-{socket.gethostname()}-"
-    try:
-        found = [entry for entry in os.listdir(folder or ".") if entry.startswith(beginning)]
-    except OSError:  # writing will say what is wrong
-        return
-    for entry in found:
-        process = entry.removeprefix(beginning)
-        # One that has our number was another before: in containers, numbers come again.
-        if process.isdecimal() and (int(process) == os.getpid() or not is_running(int(process))):
-            _remove(os.path.join(folder, entry))
-
-
-def is_running(process: int) -> bool:
-    """Whether there is a process of this number on this machine, other than one that has ended."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # it is another user's
-        pass
-    fields = process_fields(process)
-    return not fields or fields[0] not in "ZX"  # ended; nobody has asked for its status yet
-
-
-def process_fields(process: int) -> list[str]:
-    """What Linux says of a process, from the field `state` on (proc(5), stat); else nothing."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()  # before it the name, of any characters
-    except OSError:
-        return []
-
-
-def _remove(path: str) -> None:
-    if os.path.isdir(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.remove(path)
-
-
-def missing_parents(path: str) -> list[str]:
-    """The folders above `path` that are not there, innermost first."""
-    missing, parent = [], os.path.dirname(path)
-    while parent and not os.path.lexists(parent):
-        missing.append(parent)
-        parent = os.path.dirname(parent)
-    return missing
 
 
 def write_text(path: str, text: str) -> None:

@@ -21,7 +21,7 @@ class AddedToken:
         normalized: whether it is looked for in normalised text, itself normalised; else in the
             text as it is.
         special: whether it is left out where ids are decoded; kept for Hugging Face.
-        lstrip: whether white space before it belongs to it, which changes no ids.
+        lstrip: whether whitespace before it belongs to it, which changes no ids.
         rstrip: likewise after it.
     """
 
@@ -103,7 +103,7 @@ def check_added_tokens(added: Sequence[AddedToken], do_lower_case: bool, where: 
 def _unfit(token: AddedToken, do_lower_case: bool) -> str | None:
     content, decomposed = token.content, unicodedata.normalize("NFD", token.content)
     if any(character.isspace() for character in content):
-        return "should not hold white space"
+        return "should not hold whitespace"
     if content.startswith("##"):
         return "should not begin with ##, as pieces inside of words do"
     if any(unicodedata.category(character)[0] in "CM" for character in decomposed):

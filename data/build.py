@@ -179,8 +179,8 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
         for folder in SPLITS.values():
             os.makedirs(os.path.join(work, folder), exist_ok=True)
         pattern = os.path.join(glob.escape(work), "**", "*.tmp-*")
-        for leftover in glob.glob(pattern, recursive=True):
-            os.remove(leftover)
+        for leftover in glob.glob(pattern, recursive=True):  # of a process that was killed
+            shutil.rmtree(leftover)
     except OSError as error:
         raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
     if os.path.exists(settings_file):

@@ -26,7 +26,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
@@ -71,18 +71,6 @@ flags.DEFINE_bool(
 _WINDOW = 16
 
 
-class Refusal(NamedTuple):
-    """A row that could not be read.
-
-    Attributes:
-        id: its number from 0, or what its column `id` says.
-        error: what is wrong with it.
-    """
-
-    id: str
-    error: InputError
-
-
 class Answers:
     """Rows on their way to their answers; holds no more than a window of them.
 
@@ -102,10 +90,10 @@ class Answers:
         self.count = self.refusals = 0
         self.first_refusal: InputError | None = None
         self._window, self._write, self._show = window, write, show
-        self._rows: list[Record | Refusal] = []
+        self._rows: list[Record | tuple[str, InputError]] = []
 
-    def add(self, row: Record | Refusal) -> None:
-        """Takes a row."""
+    def add(self, row: Record | tuple[str, InputError]) -> None:
+        """Takes a row, or the id and the error of one that could not be read."""
         self._rows.append(row)
         if len(self._rows) == self._window:
             self.flush()
@@ -114,7 +102,7 @@ class Answers:
         """Takes a row that could not be read."""
         self.refusals += 1
         self.first_refusal = self.first_refusal or error
-        self.add(Refusal(identity, error))
+        self.add((identity, error))
 
     def flush(self) -> None:
         """Answers the rows that were taken, in their order."""
@@ -123,10 +111,10 @@ class Answers:
         records = [row for row in rows if isinstance(row, Record)]
         answers = self.client.answers(records, FLAGS.batch_size) if records else iter(())
         for row in rows:
-            if isinstance(row, Refusal):
-                answer = {"id": row.id, "error": str(row.error)}
-            else:
+            if isinstance(row, Record):
                 answer = next(answers)
+            else:
+                answer = {"id": row[0], "error": str(row[1])}
             self._write(json.dumps(answer, ensure_ascii=False) + "\n")
         self._show()
 

@@ -1,8 +1,8 @@
 """Files that appear whole or not at all, and what unreadable JSON gets."""
 
 import os
+import pathlib
 import signal
-import socket
 import subprocess
 import sys
 
@@ -42,7 +42,7 @@ def test_a_failed_write_keeps_what_was_there(tmp_path):
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with files.new_folder(str(tmp_path / "a" / "b")) as folder:
-        (tmp_path / "a" / os.path.basename(folder) / "file").write_text("text")
+        (pathlib.Path(folder) / "file").write_text("text")
         assert not (tmp_path / "a" / "b").exists()
     assert os.listdir(tmp_path / "a") == ["b"]
     assert (tmp_path / "a" / "b" / "file").read_text() == "text"
@@ -56,7 +56,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
 def test_a_folder_replaces_nothing_but_an_empty_one(tmp_path):
     (tmp_path / "empty").mkdir()
     with files.new_folder(str(tmp_path / "empty")) as folder:
-        (tmp_path / os.path.basename(folder) / "file").write_text("text")
+        (pathlib.Path(folder) / "file").write_text("text")
     assert os.listdir(tmp_path) == ["empty"]
     for name in ("empty", "empty/file"):
         path = str(tmp_path / name)
@@ -101,27 +101,16 @@ def test_a_signal_leaves_nothing(tmp_path, number):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path):
-    assert ended(tmp_path, signal.SIGKILL) == -signal.SIGKILL
-    assert len(os.listdir(tmp_path)) == 2
-    (leftover,) = os.listdir(tmp_path / "new")
-    assert os.listdir(tmp_path / "new" / leftover) == ["half"]
-    with files.new_folder(str(tmp_path / "new" / "a")):
-        assert leftover not in os.listdir(tmp_path / "new")
-    files.write_text(str(tmp_path / "b"), "whole")
-    assert sorted(os.listdir(tmp_path)) == ["b", "new"]
-    assert os.listdir(tmp_path / "new") == ["a"]
-
-
-def test_leftovers_of_others_stay(tmp_path):
-    """Of a process that is at work, of another machine, of another target."""
-    host = socket.gethostname()
-    kept = [f"a.tmp-{host}-{os.getppid()}", "a.tmp-elsewhere-1", f"aa.tmp-{host}-999999999"]
-    kept += [f"a.tmp-{host}-x"]
-    for name in [*kept, f"a.tmp-{host}-{os.getpid()}", f"a.tmp-{host}-999999999"]:
-        (tmp_path / name).mkdir()
-    files.write_text(str(tmp_path / "a"), "whole")
-    assert sorted(os.listdir(tmp_path)) == sorted(["a", *kept])
+def test_the_umask_decides_who_may_read(tmp_path):
+    before = os.umask(0o027)
+    try:
+        files.write_text(str(tmp_path / "a"), "")
+        with files.new_folder(str(tmp_path / "b")):
+            pass
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "b")]
+    assert modes == [0o640, 0o750]
 
 
 def test_handlers_are_given_back(tmp_path):

@@ -142,7 +142,7 @@ def readable_file(path: str) -> Iterator[BinaryIO]:
 def decode_line(
     raw: bytes, *, where: str, offset: int, strict: bool, problems: collections.Counter
 ) -> str:
-    """Decodes UTF-8 and strips white space; counts "undecodable_bytes" or, when strict, refuses.
+    """Decodes UTF-8 and strips whitespace; counts "undecodable_bytes" or, when strict, refuses.
 
     Args:
         raw: the bytes of one line.
@@ -183,7 +183,7 @@ def raw_lines(
         where: its name, for messages.
         start: 0, or a position in a file that can be sought in.
         longest: bytes; longer lines come in pieces that end between words where there is white
-            space, and pieces of nothing but white space do not come. -1: lines of any length.
+            space, and pieces of nothing but whitespace do not come. -1: lines of any length.
 
     Raises:
         InputError: the file begins as UTF-16 or UTF-32 does.

@@ -152,7 +152,7 @@ def test_without_added_tokens_nothing_is_different(tmp_path):
     ("tokens", "complaint"),
     [
         ([entry("<X>", single_word=True)], "`single_word` of '<X>' should be false"),
-        ([entry("a b")], "'a b' should not hold white space"),
+        ([entry("a b")], "'a b' should not hold whitespace"),
         ([entry("##ings")], "'##ings' should not begin with ##"),
         ([Y], "'<Yé>' should not hold control characters or accents"),
         ([entry("word", normalized=False)], "'word' is a word, so `normalized` should be true"),
