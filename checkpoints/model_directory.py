@@ -122,11 +122,7 @@ def describe_pretraining(
 
 
 def generator_shares(
-    config: EncoderConfig,
-    generator: EncoderConfig,
-    *,
-    untied_embeddings: bool,
-    inner_width: bool = True,
+    config: EncoderConfig, generator: EncoderConfig, *, untied_embeddings: bool
 ) -> dict[str, Any]:
     """The fields of PretrainingHParams that make `generator` of `config`.
 
@@ -134,7 +130,6 @@ def generator_shares(
         config: the encoder.
         generator: the generator.
         untied_embeddings: whether its embeddings are its own.
-        inner_width: whether its inner width may be other than four times its width.
 
     Raises:
         InputError: no such fields do; names what would differ.
@@ -145,7 +140,7 @@ def generator_shares(
         "generator_layers": generator.num_hidden_layers / config.num_hidden_layers,
         "untied_generator_embeddings": untied_embeddings,
     }
-    if not inner_width or generator.intermediate_size == 4 * generator.hidden_size:
+    if generator.intermediate_size == 4 * generator.hidden_size:
         del shares["generator_intermediate_size"]
     made = dataclasses.asdict(generator_config(PretrainingHParams(**shares), config))
     wrong = [
