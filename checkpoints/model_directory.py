@@ -123,11 +123,7 @@ def describe_pretraining(
 
 
 def generator_shares(
-    config: EncoderConfig,
-    generator: EncoderConfig,
-    *,
-    untied_embeddings: bool,
-    inner_width: bool = True,
+    config: EncoderConfig, generator: EncoderConfig, *, untied_embeddings: bool
 ) -> dict[str, Any]:
     """The fields of PretrainingHParams that make `generator` of `config`.
 
@@ -135,7 +131,6 @@ def generator_shares(
         config: the encoder.
         generator: the generator.
         untied_embeddings: whether its embeddings are its own.
-        inner_width: whether its inner width may be other than four times its width.
 
     Raises:
         InputError: no such fields do; names what would differ.
@@ -146,7 +141,7 @@ def generator_shares(
         "generator_layers": generator.num_hidden_layers / config.num_hidden_layers,
         "untied_generator_embeddings": untied_embeddings,
     }
-    if not inner_width or generator.intermediate_size == 4 * generator.hidden_size:
+    if generator.intermediate_size == 4 * generator.hidden_size:
         del shares["generator_intermediate_size"]
     made = dataclasses.asdict(ReplacedTokenDetectionSettings(**shares).generator_config(config))
     wrong = [

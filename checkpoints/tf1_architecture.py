@@ -1,4 +1,4 @@
-"""What the tensors of an original TensorFlow 1 checkpoint say about the networks in it."""
+"""The networks of an original TensorFlow 1 checkpoint, inferred from its tensors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import re
 from typing import Any
 
 from checkpoints import tf1
-from checkpoints.model_directory import generator_shares
-from checkpoints.tf1_config import OriginalConfig
+from checkpoints.tf1_config import OriginalConfig, network_fields
 from checkpoints.tf1_file import TensorFile
 from errors import InputError
 from model import EncoderConfig
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
-# Fields of EncoderConfig that a generator has otherwise than its discriminator.
-_SIZES = ("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-_SIZES += ("intermediate_size",)
 _HEAD_SIZE = 64  # of every published BERT, ELECTRA and ConvBERT, but ConvBERT-medium-small's 48
+_NOT_SHOWN = ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,191 +46,148 @@ def infer_architecture(
 ) -> Architecture:
     """The networks that the tensors' names and shapes describe.
 
+    Shapes are compared with the networks when the tensors are read.
+
     Args:
         file: the checkpoint.
         said: its `config.json`; fills in what tensors do not show.
         num_attention_heads: N, for the encoder, where neither shows it.
 
     Raises:
-        InputError: another kind of model; a tensor that is missing or does not fit the others; a
-            contradiction between tensors and `said`; or the number of heads is open.
+        InputError: another kind of model; a tensor that is missing; a contradiction between tensors
+            and `said`; or the number of heads is open.
     """
-    _refuse_other_models(file)
+    _reject_other_models(file)
     scope, embeddings_scope = _scopes(file)
-    inferred = _Fields(file, scope, embeddings_scope)
-    if scope == tf1.GENERATOR:
-        said = _said_of_generator(said, inferred)
-    heads, notes = _choose_heads(inferred, said, num_attention_heads)
-    config = inferred.complete({**said.encoder, **heads}, said.path)
-    notes = [f"inferred from the tensors: {inferred}", *notes]
-    assumed = ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob")
-    assumed = [f"{name} {getattr(config, name)}" for name in assumed if name not in said.encoder]
+    shown = _shown(file, scope, embeddings_scope)
+    heads, notes = _heads(file, scope, shown, said, num_attention_heads)
+    try:
+        config = EncoderConfig(**{"mask_padding": False, **said.encoder, **shown, **heads})
+    except InputError as error:
+        raise InputError(f"{said.path or file.prefix}: {error}") from error
+    if "num_attention_heads" in shown:
+        _check_widths(config, shown, said.path or file.prefix)
+    listed = ", ".join(f"{name} {value}" for name, value in shown.items())
+    notes = [f"inferred from the tensors: {listed}", *notes]
+    assumed = [f"{name} {getattr(config, name)}" for name in _NOT_SHOWN if name not in said.fields]
     if assumed:
         notes.append(f"not visible in tensors, so as published: {', '.join(assumed)}")
     objective, networks = _objective(file, scope)
-    generator = None
     if scope == tf1.GENERATOR:
         notes.append(
             "a generator without a discriminator: it is the encoder of a masked language model here"
         )
-    elif _has_layers(file, tf1.GENERATOR):
-        generator, shares = _infer_generator(file, config, said)
+        return Architecture(config, objective, networks, None, scope, embeddings_scope, notes)
+    generator = None
+    if objective.get("untied_generator"):
+        shares = _generator_shares(file, config)
         objective |= shares
-        notes.append(
-            "generator, from the tensors: hidden_size"
-            f" {generator.hidden_size}, {generator.num_hidden_layers} layers,"
-            f" {generator.num_attention_heads} heads, embeddings"
-            f" {'its own' if shares['untied_generator_embeddings'] else 'shared'}"
-        )
-    for name, value in said.objective.items():
-        if not _agree(value, objective.setdefault(name, value)):
-            raise InputError(
-                f"{said.path}: `{name}` should be {objective[name]}, as the tensors of"
-                f" {file.prefix} show. Received: {value!r}"
-            )
+        generator = ReplacedTokenDetectionSettings(**shares).generator_config(config)
+        notes.append(f"generator, from the tensors: {shares}")
+    fields = network_fields(config, generator)
+    # Of heads and their ratio only the widths that they make are shown.
+    names = {*shown, "conv_type", *(n for n in fields if n.startswith("generator_"))}
+    names -= {"num_attention_heads", "head_ratio"}
+    expected = {name: value for name, value in fields.items() if name in names}
+    said.check({**objective, **expected}, file.prefix)
+    objective = {**said.objective, **objective}
     return Architecture(config, objective, networks, generator, scope, embeddings_scope, notes)
 
 
-class _Fields:
-    """Fields of EncoderConfig that the tensors of a scope show, each with the tensor it is from."""
-
-    def __init__(self, file: TensorFile, scope: str, embeddings_scope: str):
-        self.file, self.scope = file, scope
-        layer, embeddings = f"{scope}/encoder/layer_0", f"{embeddings_scope}/embeddings"
-        self.query = f"{layer}/attention/self/query/kernel"
-        self.convolution = f"{layer}/attention/self/conv_attn_kernel/kernel"
-        self.values: dict[str, Any] = {}
-        self.origins: dict[str, str] = {}
-
-        def note(tensor: str, **fields):
-            self.values |= fields
-            self.origins |= dict.fromkeys(fields, tensor)
-
-        words = f"{embeddings}/word_embeddings"
-        V, E = file.shape(words, 2)
-        note(words, vocab_size=V, embedding_size=E)
-        for name, field in (
-            ("position_embeddings", "max_position_embeddings"),
-            ("token_type_embeddings", "type_vocab_size"),
-        ):
-            rows, _ = file.shape(f"{embeddings}/{name}", 2)
-            note(f"{embeddings}/{name}", **{field: rows})
-        D, self.mixer_size = file.shape(self.query, 2)
-        if not self.mixer_size or D % self.mixer_size:
-            raise InputError(
-                f"{file.prefix}: {self.query} should have a width that divides {D}."
-                f" Received: {[D, self.mixer_size]}"
-            )
-        note(self.query, hidden_size=D, head_ratio=D // self.mixer_size)
-        note(f"{scope}/encoder/layer_*", num_hidden_layers=self._count_layers())
-        grouped, dense = (f"{layer}/intermediate/{name}/kernel" for name in ("g_dense", "dense"))
-        if grouped in file.shapes:
-            G, _, width = file.shape(grouped, 3)
-            note(grouped, intermediate_size=G * width, linear_groups=G)
-        else:
-            note(dense, intermediate_size=file.shape(dense, 2)[1], linear_groups=1)
-        self._infer_convolution(note, f"{layer}/attention/self/conv_attn_key/depthwise_kernel")
-
-    def _infer_convolution(self, note, depthwise: str) -> None:
-        """With a convolution, the number of kernels says how many heads there are."""
-        self.heads = None
-        if depthwise not in self.file.shapes:
-            note(self.query, token_mixer="attention")
-            return
-        K = self.file.shape(depthwise, 3)[0]
-        note(depthwise, token_mixer="mixed", convolution="span", conv_kernel_size=K)
-        width = self.file.shape(self.convolution, 2)[1]
-        self.heads = width // K  # N', after the bottleneck
-        if not self.heads or width % K or self.mixer_size % self.heads:
-            raise InputError(
-                f"{self.file.prefix}: {self.convolution} should have as many columns as the heads"
-                f" of width {self.mixer_size} have taps, {K} each. Received: {width}"
-            )
-        heads = self.values["hidden_size"] // (self.mixer_size // self.heads)
-        note(self.convolution, num_attention_heads=heads)
-
-    def _count_layers(self) -> int:
-        pattern = re.compile(rf"{self.scope}/encoder/layer_(\d+)/")
-        found = {int(match.group(1)) for match in map(pattern.match, self.file.shapes) if match}
-        return max(found) + 1
-
-    def complete(self, said: dict[str, Any], path: str) -> EncoderConfig:
-        """The configuration, with `said` (from the file `path`) for what tensors do not show.
-
-        Of heads and ratio only the widths they make are shown, so they may be said otherwise.
-
-        Raises:
-            InputError: something said contradicts a tensor.
-        """
-        for name, value in said.items():
-            free = name in ("num_attention_heads", "head_ratio")
-            if name in self.values and not free and value != self.values[name]:
-                raise InputError(
-                    f"{path}: `{name}` should be {self.values[name]}, as {self.origins[name]} in"
-                    f" {self.file.prefix} is. Received: {value!r}"
-                )
-        try:
-            config = EncoderConfig(**{"mask_padding": False, **self.values, **said})
-        except InputError as error:
-            raise InputError(f"{path or self.file.prefix}: {error}") from error
-        heads, ratio = config.num_attention_heads, config.head_ratio
-        reason = f"as `num_attention_heads` {heads} and `head_ratio` {ratio} make it"
-        expected = [config.hidden_size, config.mixer_size]
-        self.file.check_shape(self.query, expected, reason)
-        if self.heads is not None:
-            expected = [config.mixer_size, config.num_heads * config.conv_kernel_size]
-            self.file.check_shape(self.convolution, expected, reason)
-        return config
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.values.items())
+def _layer(scope: str, name: str) -> str:
+    return f"{scope}/encoder/layer_0/{name}"
 
 
-def _choose_heads(
-    inferred: _Fields, said: OriginalConfig, asked: int | None
+def _shown(file: TensorFile, scope: str, embeddings_scope: str) -> dict[str, Any]:
+    """Fields of EncoderConfig that the shapes of an encoder's tensors show."""
+    embeddings = f"{embeddings_scope}/embeddings"
+    V, E = file.shape(f"{embeddings}/word_embeddings", 2)
+    D, A = file.shape(_layer(scope, "attention/self/query/kernel"), 2)
+    fields = {
+        "vocab_size": V,
+        "embedding_size": E,
+        "max_position_embeddings": file.shape(f"{embeddings}/position_embeddings", 2)[0],
+        "type_vocab_size": file.shape(f"{embeddings}/token_type_embeddings", 2)[0],
+        "hidden_size": D,
+        "head_ratio": D // max(A, 1),
+        "num_hidden_layers": _count_layers(file, scope),
+    }
+    grouped = _layer(scope, "intermediate/g_dense/kernel")
+    if grouped in file.shapes:
+        G, _, width = file.shape(grouped, 3)
+        fields |= {"intermediate_size": G * width, "linear_groups": G}
+    else:
+        width = file.shape(_layer(scope, "intermediate/dense/kernel"), 2)[1]
+        fields |= {"intermediate_size": width, "linear_groups": 1}
+    depthwise = _layer(scope, "attention/self/conv_attn_key/depthwise_kernel")
+    if depthwise not in file.shapes:
+        return {**fields, "token_mixer": "attention"}
+    K = file.shape(depthwise, 3)[0]
+    # N' K columns, where N' is the number of heads after the bottleneck.
+    columns = file.shape(_layer(scope, "attention/self/conv_attn_kernel/kernel"), 2)[1]
+    heads = D // max(1, A // max(1, columns // K))
+    mixer = {"token_mixer": "mixed", "convolution": "span", "conv_kernel_size": K}
+    return {**fields, **mixer, "num_attention_heads": heads}
+
+
+def _count_layers(file: TensorFile, scope: str) -> int:
+    pattern = re.compile(rf"{scope}/encoder/layer_(\d+)/")
+    return 1 + max(int(match[1]) for match in map(pattern.match, file.shapes) if match)
+
+
+def _heads(
+    file: TensorFile, scope: str, shown: dict[str, Any], said: OriginalConfig, asked: int | None
 ) -> tuple[dict[str, int], list[str]]:
-    """N where tensors do not show it: what the user or config.json says, or heads of width 64."""
-    name = "num_attention_heads"
-    written = said.encoder.get(name)
-    if asked is not None and written is not None and asked != written:
+    """N and the ratio: those of the user, of config.json, of tensors, or heads of width 64.
+
+    A generator that is alone may have the `config.json` of its discriminator, whose heads are
+    scaled by the widths.
+    """
+    name, hidden_size = "num_attention_heads", shown["hidden_size"]
+    written = said.fields.get(name)
+    ratio = {"head_ratio": said.fields.get("head_ratio", shown["head_ratio"])}
+    if scope == tf1.GENERATOR and written is not None:
+        width = said.fields.get("hidden_size", hidden_size)
+        written = max(1, round(written * hidden_size / width))
+    if asked is not None and written not in (None, asked):
         raise InputError(f"--{name} should be {written}, as {said.path} says. Received: {asked}")
     if asked is not None:
-        return {name: asked}, [f"{name} {asked}, as told"]
+        return {name: asked, **ratio}, [f"{name} {asked}, as told"]
     if written is not None:
-        return {}, [f"{name} {written}, as {said.path} says"]
-    if name in inferred.values:
-        return {}, []
-    hidden_size, ratio = inferred.values["hidden_size"], inferred.values["head_ratio"]
+        return {name: written, **ratio}, [f"{name} {written}, as {said.path} says"]
+    if name in shown:
+        return ratio, []
     heads, rest = divmod(hidden_size, _HEAD_SIZE)
-    if rest or heads % ratio:
+    if rest or heads % ratio["head_ratio"]:
         raise InputError(
-            f"{inferred.file.prefix}: how many heads {inferred.query} of shape"
-            f" {[hidden_size, inferred.mixer_size]} is for cannot be seen; say"
-            f" --{name}"
+            f"{file.prefix}: the number of heads of {_layer(scope, 'attention/self/query/kernel')}"
+            f" cannot be seen; --{name} should say it"
         )
-    return {name: heads}, [
-        f"{name} {heads}: heads of width {_HEAD_SIZE}, as published; say --{name} if it is another"
-    ]
+    note = f"{name} {heads}: heads of width {_HEAD_SIZE}, as published; otherwise give --{name}"
+    return {name: heads}, [note]
 
 
-def _infer_generator(
-    file: TensorFile, config: EncoderConfig, said: OriginalConfig
-) -> tuple[EncoderConfig, dict[str, Any]]:
-    """The generator, and the fields of PretrainingHParams that make it."""
-    untied = f"{tf1.GENERATOR}/embeddings/word_embeddings" in file.shapes
-    inferred = _Fields(file, tf1.GENERATOR, tf1.GENERATOR if untied else tf1.ENCODER)
-    share = inferred.values["hidden_size"] / config.hidden_size
-    scaled = max(1, round(config.num_attention_heads * share))
-    same = dataclasses.asdict(config)  # what tensors do not show, as in the encoder
-    filled = {name: value for name, value in same.items() if name not in inferred.values}
-    filled |= {"head_ratio": config.head_ratio, "num_attention_heads": scaled}
-    generator = inferred.complete({**filled, **said.generator}, said.path or file.prefix)
-    try:
-        return generator, generator_shares(
-            config, generator, untied_embeddings=untied, inner_width=False
+def _check_widths(config: EncoderConfig, shown: dict[str, Any], where: str) -> None:
+    """Raises InputError unless heads and ratio, which may vary, make the widths of the tensors."""
+    names = ("num_attention_heads", "head_ratio")
+    expected = config.replace(**{name: shown[name] for name in names})
+    if (config.num_heads, config.mixer_size) != (expected.num_heads, expected.mixer_size):
+        given, made = ([getattr(c, name) for name in names] for c in (config, expected))
+        raise InputError(
+            f"{where}: `num_attention_heads` and `head_ratio` should be {made}, as the tensors"
+            f" show. Received: {given}"
         )
-    except InputError as error:
-        raise InputError(f"{file.prefix}: {error}") from error
+
+
+def _generator_shares(file: TensorFile, config: EncoderConfig) -> dict[str, Any]:
+    """The fields of PretrainingHParams that make the generator of the encoder."""
+    width = file.shape(_layer(tf1.GENERATOR, "attention/self/query/kernel"), 2)[0]
+    layers = _count_layers(file, tf1.GENERATOR)
+    return {
+        "generator_hidden_size": width / config.hidden_size,
+        "generator_layers": layers / config.num_hidden_layers,
+        "untied_generator_embeddings": f"{tf1.GENERATOR}/embeddings/word_embeddings" in file.shapes,
+    }
 
 
 def _scopes(file: TensorFile) -> tuple[str, str]:
@@ -262,24 +217,6 @@ def _has_layers(file: TensorFile, scope: str) -> bool:
     return any(name.startswith(f"{scope}/encoder/") for name in file.shapes)
 
 
-def _said_of_generator(said: OriginalConfig, inferred: _Fields) -> OriginalConfig:
-    """What a `config.json` says of a generator that is alone.
-
-    It is either that of the generator itself, or that of the discriminator with what is said there
-    of its generator; then sizes are as tensors show them.
-    """
-    if not said.generator and "generator_hidden_size" not in said.objective:
-        return dataclasses.replace(said, objective={})
-    encoder = {name: value for name, value in said.encoder.items() if name not in _SIZES}
-    heads, width = (said.encoder.get(name) for name in ("num_attention_heads", "hidden_size"))
-    if heads and width:
-        scaled = max(1, round(heads * inferred.values["hidden_size"] / width))
-        encoder["num_attention_heads"] = scaled
-    return dataclasses.replace(
-        said, encoder={**encoder, **said.generator}, generator={}, objective={}
-    )
-
-
 def _objective(file: TensorFile, scope: str) -> tuple[dict[str, Any], list[str]]:
     """Fields of PretrainingHParams that the names show, and which of the networks there are."""
     scopes = {name.split("/")[0] for name in file.shapes}
@@ -302,14 +239,7 @@ def _objective(file: TensorFile, scope: str) -> tuple[dict[str, Any], list[str]]
     return objective, networks
 
 
-def _agree(said: Any, shown: Any) -> bool:
-    """Whether two values are the same, or shares of a width with few decimals, as 0.33333."""
-    if isinstance(shown, float) and isinstance(said, (int, float)):
-        return abs(said - shown) < 1e-3
-    return said == shown
-
-
-def _refuse_other_models(file: TensorFile) -> None:
+def _reject_other_models(file: TensorFile) -> None:
     """Raises InputError, naming a tensor, unless the names are ConvBERT's or ELECTRA's."""
     names = list(file.shapes)
     if any(name.startswith((f"{tf1.ENCODER}/", f"{tf1.GENERATOR}/encoder/")) for name in names):

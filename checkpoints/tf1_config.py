@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Collection
 from typing import Any
 
 from errors import InputError
 from model import EncoderConfig
-from model.config import ACTIVATIONS, CONFIG_FILE, read_fields
+from model.config import read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams
 from pretrain.original_names import translate
 from training.hyperparameters import field_names
 
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
-_REQUIRED_FIELDS = (
-    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
-    *("num_attention_heads", "intermediate_size", "conv_type"),
-)
+_MIXERS = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
 _ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
-_OWN_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name not in _ACTIVATIONS)  # ours alone
-# Fields of EncoderConfig that the original has no name for, as it knows one value only.
+# Fields of EncoderConfig that the original knows one value of, and so no name.
 _FIXED_FIELDS = {"layer_norm_eps": EncoderConfig.layer_norm_eps}
-# What stands for the generator. `generator_hidden_size` is a width, or, up to 1, a share of the
-# encoder's as in `--hparams`.
+_UNNAMED = {"token_mixer", "convolution", "share_layers", "mask_padding", *_FIXED_FIELDS}
+_ENCODER_FIELDS = tuple(n for n in field_names(EncoderConfig) if n not in _UNNAMED)
+# The original's names of the generator's fields. `generator_hidden_size` is a width, or, up to 1, a
+# share of the encoder's as in `--hparams`.
 _GENERATOR_FIELDS = {
     "generator_hidden_size": "hidden_size",
     "generator_intermediate_size": "intermediate_size",
@@ -51,73 +48,87 @@ _ALWAYS_WRITTEN = ("disc_weight", "gen_weight")
 
 @dataclasses.dataclass(frozen=True)
 class OriginalConfig:
-    """What a `config.json` beside an original checkpoint says, under our names.
+    """The fields that a `config.json` beside an original checkpoint gives, under its names.
 
     Attributes:
         path: the file; "" when there is none.
-        encoder: fields of EncoderConfig.
-        generator: fields of the generator's EncoderConfig.
-        objective: fields of PretrainingHParams that tensors show, too.
-        training: fields of PretrainingHParams that they do not.
-        unknown: names that mean nothing here.
+        fields: its fields that are not null.
     """
 
     path: str = ""
-    encoder: dict[str, Any] = dataclasses.field(default_factory=dict)
-    generator: dict[str, Any] = dataclasses.field(default_factory=dict)
-    objective: dict[str, Any] = dataclasses.field(default_factory=dict)
-    training: dict[str, Any] = dataclasses.field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str) -> OriginalConfig:
-        """Reads the file; raises InputError when it cannot be read or has no such `conv_type`."""
-        fields = translate(read_fields(path))
-        names = set(field_names(EncoderConfig)) - set(_FIXED_FIELDS)
-        encoder = {k: v for k, v in fields.items() if k in names}
-        if encoder.get("hidden_act") in _OWN_ACTIVATIONS:
-            raise InputError(
-                f"{path}: `hidden_act` should be one of {', '.join(_ACTIVATIONS)}."
-                f" Received: {encoder['hidden_act']!r}"
-            )
-        if "conv_type" in fields:
-            if fields["conv_type"] not in _CONV_TYPES:
+        """Reads the file.
+
+        Raises:
+            InputError: it cannot be read, or the original has no such `conv_type` or activation.
+        """
+        given = translate(read_fields(path))
+        fields = {name: value for name, value in given.items() if value is not None}
+        for name, allowed in (("conv_type", tuple(_CONV_TYPES)), ("hidden_act", _ACTIVATIONS)):
+            if name in fields and fields[name] not in allowed:
                 raise InputError(
-                    f"{path}: `conv_type` should be one of {', '.join(_CONV_TYPES)}."
-                    f" Received: {fields['conv_type']!r}"
+                    f"{path}: `{name}` should be one of {', '.join(allowed)}."
+                    f" Received: {fields[name]!r}"
                 )
-            encoder["token_mixer"] = _CONV_TYPES[fields["conv_type"]]
-        given = {name: value for name, value in fields.items() if value is not None}
-        generator = {ours: given[k] for k, ours in _GENERATOR_FIELDS.items() if k in given}
-        objective = {k: given[k] for k in _OBJECTIVE_FIELDS if k in given}
-        width = given.get("generator_hidden_size")
-        if isinstance(width, (int, float)) and width <= 1:
-            objective["generator_hidden_size"] = generator.pop("hidden_size")
-        if _SHARE in given:
-            objective["generator_hidden_size"] = given[_SHARE]
-        training = {k: given[k] for k in _TRAINING_FIELDS if k in given}
-        known = {*encoder, *objective, *training, *_GENERATOR_FIELDS, _SHARE, "conv_type"}
-        unknown = tuple(name for name in fields if name not in known)
-        return cls(path, encoder, generator, objective, training, unknown)
+        return cls(path, fields)
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """Fields of EncoderConfig."""
+        encoder = self._given(_ENCODER_FIELDS)
+        if "conv_type" in self.fields:
+            encoder["token_mixer"] = _CONV_TYPES[self.fields["conv_type"]]
+        return encoder
+
+    @property
+    def objective(self) -> dict[str, Any]:
+        """Fields of PretrainingHParams that tensors may show, too."""
+        objective = self._given(_OBJECTIVE_FIELDS)
+        share = self.fields.get(_SHARE, self.fields.get("generator_hidden_size"))
+        if isinstance(share, (int, float)) and share <= 1:
+            objective["generator_hidden_size"] = share
+        return objective
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Fields of PretrainingHParams that tensors do not show."""
+        return self._given(_TRAINING_FIELDS)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names that mean nothing here."""
+        known = {*_ENCODER_FIELDS, *_OBJECTIVE_FIELDS, *_TRAINING_FIELDS, *_GENERATOR_FIELDS}
+        return tuple(name for name in self.fields if name not in {*known, _SHARE, "conv_type"})
+
+    def check(self, expected: dict[str, Any], prefix: str) -> None:
+        """Raises InputError where a field is other than the tensors of the file `prefix` show."""
+        for name, received in self.fields.items():
+            if name == "generator_hidden_size" and received <= 1:
+                name = _SHARE
+            value = expected.get(name, received)
+            # Shares of a width may have few decimals, as 0.33333.
+            share = isinstance(value, float) and isinstance(received, (int, float))
+            if abs(received - value) >= 1e-3 if share else received != value:
+                raise InputError(
+                    f"{self.path}: `{name}` should be {value}, as the tensors of {prefix} show."
+                    f" Received: {received!r}"
+                )
+
+    def _given(self, names: Collection[str]) -> dict[str, Any]:
+        return {name: self.fields[name] for name in names if name in self.fields}
 
 
-def read_config(folder: str) -> EncoderConfig:
-    """The encoder that the `config.json` of a folder describes by itself.
-
-    `mask_padding` is False, as padding enters the original's convolution.
-
-    Raises:
-        InputError: the file is missing, is not JSON, lacks a field, or one does not fit.
-    """
-    path = os.path.join(folder, CONFIG_FILE)
-    fields = read_fields(path)
-    missing = [name for name in _REQUIRED_FIELDS if name not in fields]
-    if missing:
-        raise InputError(f"{path}: the fields {', '.join(missing)} are missing")
-    try:
-        return EncoderConfig(**{**OriginalConfig.load(path).encoder, "mask_padding": False})
-    except InputError as error:
-        raise error if str(error).startswith(path) else InputError(f"{path}: {error}") from error
+def network_fields(config: EncoderConfig, generator: EncoderConfig | None) -> dict[str, Any]:
+    """The fields of `config.json` that describe the networks; `generator` is one of its own."""
+    fields = {name: getattr(config, name) for name in _ENCODER_FIELDS}
+    fields["conv_type"] = _MIXERS[config.token_mixer]
+    if generator is not None:
+        fields |= {theirs: getattr(generator, ours) for theirs, ours in _GENERATOR_FIELDS.items()}
+        fields[_SHARE] = generator.hidden_size / config.hidden_size
+    return fields
 
 
 def config_fields(
@@ -129,18 +140,8 @@ def config_fields(
         InputError: the original has no such network; names the field.
     """
     _check_known(config, generator, hparams)
-    ours = dataclasses.asdict(config)
-    without = ("token_mixer", "convolution", "share_layers", *_FIXED_FIELDS)
-    names = [name for name in ours if name not in without]
-    names.remove("mask_padding")
-    fields = {name: ours[name] for name in names}
-    mixers = {ours: theirs for theirs, ours in _CONV_TYPES.items()}
-    fields["conv_type"] = mixers[config.token_mixer]
-    if generator is not None:
-        fields |= {theirs: getattr(generator, ours) for theirs, ours in _GENERATOR_FIELDS.items()}
-        fields[_SHARE] = generator.hidden_size / config.hidden_size
-    names = set(_TRAINING_FIELDS) - {"max_seq_length"}
-    return fields | _values(hparams, _ALWAYS_WRITTEN) | _changed(hparams, names)
+    changed = _changed(hparams, set(_TRAINING_FIELDS) - {"max_seq_length"})
+    return network_fields(config, generator) | _values(hparams, _ALWAYS_WRITTEN) | changed
 
 
 def _check_known(
@@ -164,7 +165,7 @@ def _check_known(
 
 
 def unwritten_settings(hparams: PretrainingHParams) -> dict[str, Any]:
-    """The settings of training, other than by default, that no `config.json` can say."""
+    """The settings of training, other than by default, that no `config.json` can give."""
     return _changed(hparams, _OWN_FIELDS)
 
 

@@ -19,12 +19,13 @@ from checkpoints.model_directory import (
 )
 from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
-from checkpoints.tf1_file import TensorFile, find_checkpoint, step_of_name, write_checkpoint
+from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from errors import InputError
 from model.config import CONFIG_FILE
 from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
 from pretrain.saved_settings import special_ids
+from training.checkpoint_files import step_of
 from training.optimizer import AdamWeightDecay
 
 _SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)
@@ -194,8 +195,8 @@ def _read_step(file: TensorFile) -> tuple[int, str]:
                 f"{file.prefix}: {tf1.GLOBAL_STEP} should be at least 0. Received: {step}"
             )
         return step, f"as {tf1.GLOBAL_STEP} says"
-    step = step_of_name(file.prefix)
-    if step is not None:
+    step = step_of(file.prefix)
+    if step >= 0:
         return step, f"from the name, as there is no {tf1.GLOBAL_STEP}"
     return 0, f"as there is no {tf1.GLOBAL_STEP}"
 

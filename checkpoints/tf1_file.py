@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,11 +10,8 @@ import tensorflow as tf
 
 import files
 from errors import InputError, reason
-from training.checkpoint_files import read_list
+from training.checkpoint_files import READING_ERRORS, damage, find_checkpoints
 from training.model_directory import CHECKPOINT_FOLDER
-
-_READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
-_SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
 
 
 class TensorFile:
@@ -35,14 +30,10 @@ class TensorFile:
 
     def __init__(self, prefix: str):
         self.prefix = prefix
-        if not os.path.exists(f"{prefix}.index"):
-            raise InputError(f"{prefix}.index: there is no such file, so no checkpoint")
-        _check_shards(prefix)
-        try:
-            self._reader = tf.train.load_checkpoint(prefix)
-            shapes = self._reader.get_variable_to_shape_map()
-        except _READING_ERRORS as error:
-            raise InputError(f"{prefix}.index: not a readable checkpoint ({error})") from error
+        if fault := damage(prefix, thorough=False):
+            raise InputError(f"no readable checkpoint: {fault}")
+        self._reader = tf.train.load_checkpoint(prefix)
+        shapes = self._reader.get_variable_to_shape_map()
         self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
     def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
@@ -52,7 +43,7 @@ class TensorFile:
             InputError: it is not in the file, has another shape or type, cannot be read, or holds
                 NaN or infinity.
         """
-        self.check_shape(name, shape)
+        self._check_shape(name, shape)
         value = self._raw(name)
         if value.dtype != np.float32:
             raise InputError(
@@ -68,7 +59,7 @@ class TensorFile:
 
     def read_integer(self, name: str) -> int:
         """A scalar integer, such as the step; InputError when it is something else."""
-        self.check_shape(name, ())
+        self._check_shape(name, ())
         value = self._raw(name)
         if not np.issubdtype(value.dtype, np.integer):
             raise InputError(
@@ -87,20 +78,19 @@ class TensorFile:
             )
         return self.shapes[name]
 
-    def check_shape(self, name: str, shape: Sequence[int], reason: str = "") -> None:
-        """Raises InputError, with the reason for the expectation, unless a tensor has a shape."""
+    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
         if name not in self.shapes:
             raise InputError(f"{self.prefix}: tensor {name} of shape {list(shape)} is missing")
         if self.shapes[name] != tuple(shape):
             raise InputError(
-                f"{self.prefix}: {name} should have shape {list(shape)}"
-                f"{reason and ', ' + reason}. Received: {list(self.shapes[name])}"
+                f"{self.prefix}: {name} should have shape {list(shape)}."
+                f" Received: {list(self.shapes[name])}"
             )
 
     def _raw(self, name: str) -> np.ndarray:
         try:
             return np.asarray(self._reader.get_tensor(name))
-        except _READING_ERRORS as error:
+        except READING_ERRORS as error:
             raise InputError(
                 f"{self.prefix}: {name} cannot be read, as from a file that was cut short"
                 f" ({reason(error)})"
@@ -119,26 +109,16 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
     """
     if not os.path.isdir(path):
         return path.removesuffix(".index"), []
-    found = [
-        name.removesuffix(".index")
-        for name in glob.glob(os.path.join(glob.escape(path), "*.index"))
-    ]
+    found = [prefix for prefix in find_checkpoints(path) if os.path.exists(f"{prefix}.index")]
     if not found:
         ours = os.path.isdir(os.path.join(path, CHECKPOINT_FOLDER))
         hint = "; it is a model directory, which --target takes" if ours else ""
         raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
-    named = os.path.join(path, read_list(path).latest or "")
-    chosen = named if named in found else max(found, key=lambda name: (_step(name), name))
-    if len(found) == 1:
+    chosen, *others = found
+    if not others:
         return chosen, []
-    others = ", ".join(sorted(os.path.basename(name) for name in found if name != chosen))
-    return chosen, [f"of several checkpoints the latest, {chosen}, is taken; not {others}"]
-
-
-def step_of_name(prefix: str) -> int | None:
-    """The step in the name `model.ckpt-STEP`; None without one."""
-    step = _step(prefix)
-    return None if step < 0 else step
+    names = ", ".join(sorted(map(os.path.basename, others)))
+    return chosen, [f"of several checkpoints the latest, {chosen}, is taken; not {names}"]
 
 
 def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
@@ -160,21 +140,3 @@ def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
     folder, name = os.path.split(prefix)
     state = f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n'
     files.write_text(os.path.join(folder, "checkpoint"), state)
-
-
-def _step(prefix: str) -> int:
-    match = re.search(r"-(\d+)$", prefix)
-    return int(match.group(1)) if match else -1
-
-
-def _check_shards(prefix: str) -> None:
-    """Raises InputError, with the file's name, when one of the parts of the data is missing."""
-    names = glob.glob(f"{glob.escape(prefix)}.data-*")
-    found = [match for match in map(_SHARD.search, names) if match]
-    if not found:
-        raise InputError(f"{prefix}.data-00000-of-00001: there is no such file beside the .index")
-    total = max(int(match.group(2)) for match in found)
-    for part in range(total):
-        name = f"{prefix}.data-{part:05d}-of-{total:05d}"
-        if not os.path.exists(name):
-            raise InputError(f"{name}: this part of the checkpoint, one of {total}, is missing")

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkpoints import tf1
-from checkpoints.tf1_config import read_config
+from checkpoints.tf1_config import OriginalConfig
 from checkpoints.tf1_file import TensorFile
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead, build_encoder
 
@@ -42,6 +42,12 @@ class Golden:
         """The encoder's features with the ids of that name in the reference, int32 [B, S]."""
         names = {"input_ids": ids_name, "input_mask": "input_mask", "segment_ids": "segment_ids"}
         return {name: tf.constant(self.reference[source]) for name, source in names.items()}
+
+
+def read_config(folder: str) -> EncoderConfig:
+    """The encoder that the `config.json` of a folder describes by itself."""
+    said = OriginalConfig.load(f"{folder}/config.json")
+    return EncoderConfig(**{**said.encoder, "mask_padding": False})
 
 
 def generator_config(name: str) -> EncoderConfig:

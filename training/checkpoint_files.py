@@ -24,7 +24,7 @@ _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
 _TEMPORARY_FOLDER = re.compile(r"(.+-\d+)_temp")
 _TEMPORARY_LIST = re.compile(r"checkpoint\.tmp[0-9a-f]{32}")
 _LISTED = re.compile(r'^(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*$', re.M)
-_READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
+READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _damage(prefix: str, sizes: tuple[tuple[str, int, int], ...], thorough: bool
     try:
         reader = tf.train.load_checkpoint(prefix)
         shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    except _READING_ERRORS as error:
+    except READING_ERRORS as error:
         return f"{index} cannot be read ({reason(error)})"
     files_of_data = ", ".join(sorted(data))
     needed = sum(
@@ -148,7 +148,7 @@ def _damage(prefix: str, sizes: tuple[tuple[str, int, int], ...], thorough: bool
     for name in sorted(shapes) if thorough else ():
         try:
             reader.get_tensor(name)
-        except _READING_ERRORS as error:
+        except READING_ERRORS as error:
             return f"{files_of_data} cannot be read ({name}: {reason(error)})"
     return None
 

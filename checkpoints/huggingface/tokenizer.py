@@ -86,33 +86,35 @@ def read_vocabulary(
     return vocabulary, [f"vocabulary: {TOKENIZER_FILE}, {_described(vocabulary)}"]
 
 
-def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> None:
-    """Writes what AutoTokenizer loads as a BertTokenizer: three files.
-
-    `tokenizer.json` holds the pieces exactly; from `vocab.txt` alone, transformers takes them
-    without blanks at their ends.
+def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
+    """Writes `vocab.txt` and `tokenizer_config.json`, of which AutoTokenizer makes a BertTokenizer.
 
     Args:
         vocabulary: whose ids transformers is to give.
         folder: where to write.
         longest: tokens that the model takes.
+
+    Returns:
+        Sentences on what transformers takes otherwise.
     """
     vocabulary.save(folder)  # vocab.txt
-    switches = {
-        "do_lower_case": vocabulary.do_lower_case,
-        "strip_accents": vocabulary.strip_accents,
-    }
     settings = {
         "tokenizer_class": "BertTokenizer",
-        **switches,
+        "do_lower_case": vocabulary.do_lower_case,
+        "strip_accents": vocabulary.strip_accents,
         **{name: value for name, value in _FIXED.items() if name.endswith(("_chars", "_token"))},
         "model_max_length": longest,
     }
     if vocabulary.added_tokens:
-        listed = _tokenizer(vocabulary)["added_tokens"]
-        settings[ADDED_TOKENS] = {str(fields.pop("id")): fields for fields in listed}
+        own = [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+        added = {vocabulary.ids[t.content]: t for t in (*own, *vocabulary.added_tokens)}
+        settings[ADDED_TOKENS] = {
+            str(number): {"content": added[number].content, **added[number].flags}
+            for number in sorted(added)
+        }
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
-    files.write_json(os.path.join(folder, TOKENIZER_FILE), _tokenizer(vocabulary))
+    stripped = [token for token in vocabulary.tokens if token != token.strip()]
+    return [f"transformers strips whitespace from the pieces {stripped}"] if stripped else []
 
 
 def _settings(folder: str) -> dict[str, Any]:
@@ -129,15 +131,10 @@ def _settings(folder: str) -> dict[str, Any]:
             f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
             f" vocabulary is taken at your word with --vocab. Received: {tokenizer_class}"
         )
-    for name, value in _FIXED.items():
-        received = settings.get(name, value)
-        if isinstance(received, dict):  # a token with its properties
-            received = received.get("content")
-        if received != value:
-            raise InputError(
-                f"{path}: `{name}` should be {value!r}, as text is always cut so here."
-                f" Received: {received!r}"
-            )
+    given = {name: settings.get(name, value) for name, value in _FIXED.items()}
+    # A token may be given with its properties.
+    given = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
+    _check_fixed(path, given, _FIXED)
     never = settings.get("never_split") or []
     if set(never) - set(SPECIAL_TOKENS):
         raise InputError(
@@ -152,48 +149,51 @@ def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
     model = tokenizer.get("model")
     model = model if isinstance(model, dict) else {}
     _check_cutting(tokenizer, model, path)
-    ids, prefix = model.get("vocab"), model.get("continuing_subword_prefix", _PREFIX)
-    if not isinstance(ids, dict) or model.get("type", "WordPiece") != "WordPiece":
-        raise InputError(f"{path}: the model should be WordPiece. Received: {model.get('type')!r}")
-    if prefix != _PREFIX:
-        raise InputError(
-            f"{path}: `continuing_subword_prefix` should be {_PREFIX!r}. Received: {prefix!r}"
-        )
+    ids = model.get("vocab")
+    if not isinstance(ids, dict):
+        raise InputError(f"{path}: `vocab` of the model should map tokens to ids")
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise InputError(f"{path}: the ids of its {len(ids)} tokens should count from 0 on")
     return tuple(sorted(ids, key=ids.__getitem__))
 
 
 def _check_cutting(tokenizer: dict[str, Any], model: dict[str, Any], path: str) -> None:
-    """Refuses a `tokenizer.json` that cuts text into other words, or knows other tokens."""
+    """Rejects a `tokenizer.json` that cuts text into other words, or knows other tokens."""
     before = tokenizer.get("pre_tokenizer")
-    received = {
-        "pre_tokenizer": before.get("type") if isinstance(before, dict) else before,
-        "unk_token": model.get("unk_token", "[UNK]"),
+    expected = {
+        "type": "WordPiece",
+        "continuing_subword_prefix": _PREFIX,
+        "unk_token": "[UNK]",
+        "max_input_chars_per_word": _LONGEST_WORD,
     }
-    for name, expected in (("pre_tokenizer", "BertPreTokenizer"), ("unk_token", "[UNK]")):
-        if received[name] != expected:
+    received = {name: model.get(name, value) for name, value in expected.items()}
+    expected["pre_tokenizer"] = "BertPreTokenizer"
+    received["pre_tokenizer"] = before.get("type") if isinstance(before, dict) else before
+    _check_fixed(path, received, expected)
+    _check_post_processor(tokenizer.get("post_processor"), path)
+
+
+def _check_fixed(path: str, received: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raises InputError, naming the field, unless settings have the values that are built in."""
+    for name, value in expected.items():
+        if received[name] != value:
             raise InputError(
-                f"{path}: `{name}` should be {expected!r}, as text is always cut so here."
+                f"{path}: `{name}` should be {value!r}, the only tokenisation there is here."
                 f" Received: {received[name]!r}"
             )
-    longest = model.get("max_input_chars_per_word", _LONGEST_WORD)
-    if longest != _LONGEST_WORD:
-        raise InputError(
-            f"{path}: `max_input_chars_per_word` should be {_LONGEST_WORD}, the only value there is"
-            f" here. Received: {longest!r}"
-        )
-    _check_post_processor(tokenizer.get("post_processor"), path)
 
 
 def _check_post_processor(given: Any, path: str) -> None:
     """Raises InputError unless texts become [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
     given = given if isinstance(given, dict) else {}
-    kind, expected = given.get("type"), _template()
-    fits = kind == "TemplateProcessing" and all(given.get(key) == expected[key] for key in expected)
-    if kind == "BertProcessing":
-        ends = [(given.get(name) or [None])[0] for name in ("cls", "sep")]
-        fits = ends == ["[CLS]", "[SEP]"]
+    if given.get("type") == "BertProcessing":
+        layout = [(given.get(name) or [None])[0] for name in ("cls", "sep")]
+        fits = layout == ["[CLS]", "[SEP]"]
+    else:
+        single = [_part("[CLS]", 0), _part("A", 0), _part("[SEP]", 0)]
+        pair = [*single, _part("B", 1), _part("[SEP]", 1)]
+        fits = given.get("type") == "TemplateProcessing"
+        fits = fits and (given.get("single"), given.get("pair")) == (single, pair)
     if not fits:
         raise InputError(
             f"{path}: `post_processor` should make [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with"
@@ -202,19 +202,9 @@ def _check_post_processor(given: Any, path: str) -> None:
         )
 
 
-def _template() -> dict[str, list[dict[str, Any]]]:
-    """How one text and two become rows."""
-
-    def part(kind: str, name: str, segment: int) -> dict[str, Any]:
-        return {kind: {"id": name, "type_id": segment}}
-
-    first = [
-        part("SpecialToken", "[CLS]", 0),
-        part("Sequence", "A", 0),
-        part("SpecialToken", "[SEP]", 0),
-    ]
-    second = [part("Sequence", "B", 1), part("SpecialToken", "[SEP]", 1)]
-    return {"single": first, "pair": first + second}
+def _part(name: str, segment: int) -> dict[str, dict[str, Any]]:
+    kind = "SpecialToken" if name in SPECIAL_TOKENS else "Sequence"
+    return {kind: {"id": name, "type_id": segment}}
 
 
 def _with_added_tokens(
@@ -239,12 +229,7 @@ def _normalization(tokenizer: dict[str, Any], path: str) -> dict[str, bool | Non
     normalizer = tokenizer.get("normalizer")
     normalizer = normalizer if isinstance(normalizer, dict) else {}
     expected = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
-    for name, value in expected.items():
-        if normalizer.get(name) != value:
-            raise InputError(
-                f"{path}: `{name}` of the normalizer should be {value!r}, as text is always"
-                f" normalised so here. Received: {normalizer.get(name)!r}"
-            )
+    _check_fixed(f"{path}: normalizer", {k: normalizer.get(k) for k in expected}, expected)
     return {
         "do_lower_case": normalizer.get("lowercase"),
         "strip_accents": normalizer.get("strip_accents"),
@@ -285,40 +270,3 @@ def _described(vocabulary: Vocabulary) -> str:
         f" strip_accents {vocabulary.strip_accents}"
         + (f", added tokens {', '.join(added)}" if added else "")
     )
-
-
-def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
-    """`tokenizer.json` of the tokenizers library."""
-    cls, sep = ({"id": t, "ids": [vocabulary.ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]"))
-    own = [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
-    added = sorted([*own, *vocabulary.added_tokens], key=lambda t: vocabulary.ids[t.content])
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": vocabulary.ids[token.content], "content": token.content, **token.flags}
-            for token in added
-        ],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": vocabulary.strip_accents,
-            "lowercase": vocabulary.do_lower_case,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            **_template(),
-            "special_tokens": {"[CLS]": cls, "[SEP]": sep},
-        },
-        "decoder": {"type": "WordPiece", "prefix": _PREFIX, "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": _PREFIX,
-            "max_input_chars_per_word": _LONGEST_WORD,
-            "vocab": vocabulary.ids,
-        },
-    }

@@ -149,8 +149,8 @@ def _write_model(
     write_json(os.path.join(folder, CONFIG_FILE), fields)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
     write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
-    write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
-    return [f"written: {architecture}, {len(tensors)} tensors"]
+    notes = write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
+    return [f"written: {architecture}, {len(tensors)} tensors", *notes]
 
 
 def _model_type(config: EncoderConfig, bert: bool) -> str:

@@ -50,13 +50,6 @@ def read(folder) -> Vocabulary:
     return read_vocabulary(str(folder))[0]
 
 
-def refused(folder) -> str:
-    with pytest.raises(InputError) as error:
-        read(folder)
-    assert str(folder) in str(error.value)
-    return str(error.value)
-
-
 def ids_of(vocabulary: Vocabulary, text: str) -> list[int]:
     return Tokenizer(vocabulary).tokenize([text])[0].tolist()
 
@@ -134,8 +127,6 @@ def test_saved_and_written(lower, tmp_path):
     (tmp_path / "theirs").mkdir()
     write_tokenizer(vocabulary, str(tmp_path / "theirs"), 24)
     assert read(tmp_path / "theirs") == vocabulary
-    (tmp_path / "theirs" / TOKENIZER).unlink()
-    assert read(tmp_path / "theirs") == vocabulary
     assert Vocabulary.load(tmp_path / "theirs") == vocabulary
 
 
@@ -148,84 +139,33 @@ def test_without_added_tokens_nothing_is_different(tmp_path):
     assert dataclasses.replace(vocabulary).digest == vocabulary.digest
 
 
-@pytest.mark.parametrize(
-    ("tokens", "complaint"),
-    [
-        ([entry("<X>", single_word=True)], "`single_word` of '<X>' should be false"),
-        ([entry("a b")], "'a b' should not hold whitespace"),
-        ([entry("##ings")], "'##ings' should not begin with ##"),
-        ([Y], "'<Yé>' should not hold control characters or accents"),
-        ([entry("word", normalized=False)], "'word' is a word, so `normalized` should be true"),
-        ([entry("<a<"), entry("<b>")], "'<a<' and '<b>' may overlap"),
-        ([entry("<x>"), entry("<X>", normalized=False)], "'<x>' differ in nothing but case"),
-        ([entry("")], "a token should have a `content`"),
-        ([entry("<X>", special=1)], "`special` of '<X>' should be true or false"),
-    ],
-)
-def test_what_cannot_be_found_as_there(tokens, complaint, tmp_path):
-    folder = copied("electra", tmp_path)
-    add(folder, *tokens, where=TOKENIZER)
-    assert complaint in refused(folder)
-
-
-def test_ids_that_contradict(tmp_path):
+def test_the_files_of_a_folder_agree(tmp_path):
     folder = copied("electra", tmp_path)
     add(folder, X, where=TOKENIZER)
-    add(folder, {**X, "special": False}, where=CONFIG)
-    assert "'<X>' has another id or other flags" in refused(folder)
-    change_json(folder / CONFIG, added_tokens_decoder={"140": entry("<Z>")})
-    assert "'<Z>' should be 138, the next one. Received: 140" in refused(folder)
-    change_json(folder / CONFIG, added_tokens_decoder={"138": entry("the")})
-    known = load("electra").vocabulary.ids["the"]
-    assert f"'the' should be {known}, that of its piece. Received: 138" in refused(folder)
-    change_json(folder / CONFIG, added_tokens_decoder="absent", extra_special_tokens=["<Q>"])
-    assert "'<Q>' should have an id" in refused(folder)
     change_json(folder / CONFIG, extra_special_tokens=["<X>", "[CLS]"])
     assert [token.content for token in read(folder).added_tokens] == ["<X>"]
+    add(folder, {**X, "special": False}, where=CONFIG)
+    with pytest.raises(InputError, match="<X>"):
+        read(folder)
     (folder / "special_tokens_map.json").write_text('{"unk_token": "<unk>"}')
-    assert "special_tokens_map.json: `unk_token` should be '[UNK]'" in refused(folder)
+    with pytest.raises(InputError, match=r"special_tokens_map\.json: `unk_token`"):
+        read(folder)
 
 
-def test_special_tokens_that_are_not_to_be_found(tmp_path):
+@pytest.mark.parametrize("lists", [[Y], [entry("<x>"), entry("<X>", normalized=False)]], ids=str)
+def test_tokens_that_lower_case_would_change(lists, tmp_path):
     folder = copied("electra", tmp_path)
-    change_json(folder / CONFIG, split_special_tokens=True)
-    assert read(folder) == load("electra").vocabulary  # BERT's five never are
-    add(folder, X, where=TOKENIZER)
-    assert "`split_special_tokens` should be False, as <X>" in refused(folder)
+    add(folder, *lists, where=TOKENIZER)
+    with pytest.raises(InputError, match=str(folder)):
+        read(folder)
 
 
-def test_spans_are_refused_by_name(tmp_path):
+def test_spans_are_rejected(tmp_path):
     folder = copied("electra", tmp_path)
     add(folder, X, where=TOKENIZER)
     tokenizer = Tokenizer(read(folder))
-    with pytest.raises(InputError, match=r"spans of text are not supported .* added tokens"):
+    with pytest.raises(InputError, match="added tokens"):
         tokenizer.tokenize_ragged_with_offsets(tf.constant(["the"]))
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"post_processor": None}, "`post_processor` should make [CLS] A [SEP]"),
-        ({"post_processor": {"type": "ByteLevel"}}, "`post_processor` should make [CLS] A"),
-        (
-            {"post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 4], "cls": ["[X]", 3]}},
-            "`post_processor` should make [CLS] A",
-        ),
-        ({"model": {"max_input_chars_per_word": 5}}, "`max_input_chars_per_word` should be 100"),
-        ({"model": {"max_input_chars_per_word": 500}}, "`max_input_chars_per_word` should be 100"),
-        ({"normalizer": {"clean_text": False}}, "`clean_text` of the normalizer should be True"),
-        ({"normalizer": {"type": "Sequence"}}, "`type` of the normalizer"),
-    ],
-    ids=str,
-)
-def test_settings_of_the_tokenizer_that_change_ids(changes, complaint, tmp_path):
-    folder = copied("bert", tmp_path)
-    whole = json.loads((folder / TOKENIZER).read_text())
-    (name, change), *_ = changes.items()
-    if name != "post_processor":
-        change = {**whole[name], **change}
-    change_json(folder / TOKENIZER, **{name: change})
-    assert complaint in refused(folder)
 
 
 def test_a_post_processor_by_its_older_name(tmp_path):
@@ -233,26 +173,6 @@ def test_a_post_processor_by_its_older_name(tmp_path):
     older = {"type": "BertProcessing", "sep": ["[SEP]", 4], "cls": ["[CLS]", 3]}
     change_json(folder / TOKENIZER, post_processor=older)
     assert read(folder) == load("bert").vocabulary
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"max_input_chars_per_word": 50}, "`max_input_chars_per_word` should be 100"),
-        ({"never_split": ["<Z>"]}, "`never_split` should be among [PAD]"),
-        ({"do_basic_tokenize": False}, "`do_basic_tokenize` should be True"),
-        ({"tokenize_chinese_chars": False}, "`tokenize_chinese_chars` should be True"),
-        ({"added_tokens_decoder": [1]}, "`added_tokens_decoder` should map ids to tokens"),
-        ({"added_tokens_decoder": {"x": {}}}, "`added_tokens_decoder` should map ids to tokens"),
-        ({"added_tokens_decoder": {"137": 1}}, "a token should have a `content`. Received: 1"),
-        ({"truncation_side": "left"}, "`truncation_side` should be 'right'"),
-    ],
-    ids=str,
-)
-def test_settings_of_the_config_that_change_ids(changes, complaint, tmp_path):
-    folder = copied("convbert", tmp_path)
-    change_json(folder / CONFIG, **changes)
-    assert complaint in refused(folder)
 
 
 def test_accents_are_honoured(tmp_path):

@@ -1,4 +1,4 @@
-"""What is not read and not written: a sentence that names file, tensor or field."""
+"""Folders that are not read and models that are not written: file and field are named."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from checkpoints import huggingface
 from checkpoints.huggingface.tensors import write_tensors
 from checkpoints.model_directory import Options
 from errors import InputError
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.masked_lm import MaskedLM
+from pretrain.replaced_token_detection import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     PLAIN,
@@ -27,65 +27,152 @@ from tests.huggingface_support import (
     load,
 )
 
+CONFIG, SWITCHES, TOKENIZER = "config.json", "tokenizer_config.json", "tokenizer.json"
+INDEX = "model.safetensors.index.json"
 QUERY = "convbert.encoder.layer.1.attention.self.query.weight"
+V = 137
 
 
-def refused(folder, **options) -> str:
-    """The error's sentence."""
+def assert_rejected(folder, *named, **options):
+    """Reading raises InputError, whose sentence names all of these."""
     with pytest.raises(InputError) as error:
         huggingface.read(str(folder), Options(**options))
-    return str(error.value)
+    for name in named:
+        assert name in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("changes", "field"),
     [
-        ({"model_type": "roberta"}, "`model_type` should be one of convbert, electra, bert"),
-        ({"layer_norm_eps": 0}, "`layer_norm_eps` should be in (0, 1)"),
-        ({"position_embedding_type": "relative_key"}, "`position_embedding_type` should be 'abso"),
-        ({"is_decoder": True}, "`is_decoder` should be False"),
-        ({"add_cross_attention": True}, "`add_cross_attention` should be False"),
-        ({"pruned_heads": {"0": [1]}}, "`pruned_heads` should be {}"),
-        ({"quantization_config": {"bits": 4}}, "`quantization_config` should be None"),
-        ({"tie_word_embeddings": False}, "`tie_word_embeddings` should be True"),
-        ({"hidden_act": "quick_gelu"}, "`hidden_act` should be one of gelu, gelu_new, silu, relu"),
-        ({"model_type": ["bert"]}, "Received: ['bert']"),
-        ({"hidden_act": {}}, "`hidden_act` should be one of gelu, gelu_new, silu, relu"),
-        ({"head_ratio": 0}, "`head_ratio` should be an integer of at least 1"),
-        ({"num_hidden_layers": 10**6}, "config.json: `num_hidden_layers` should be 2, as the ten"),
-        ({"hidden_size": 15}, "`hidden_size` should be divisible by 4"),
-        ({"hidden_size": None}, "`hidden_size` should be of type int"),
-        ({"vocab_size": 136}, "the number of tokens of the vocabulary, 137. Received: 136"),
+        ({"model_type": "roberta"}, "model_type"),
+        ({"model_type": ["bert"]}, "model_type"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ({"is_decoder": True}, "is_decoder"),
+        ({"add_cross_attention": True}, "add_cross_attention"),
+        ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ({"hidden_act": "quick_gelu"}, "hidden_act"),
+        ({"hidden_act": {}}, "hidden_act"),
+        ({"head_ratio": 0}, "head_ratio"),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers"),
+        ({"hidden_size": 15}, "hidden_size"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"vocab_size": 136}, "vocab_size"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
     ],
 )
-def test_configuration(changes, complaint, tmp_path):
+def test_config(changes, field, tmp_path):
     folder = copied("convbert", tmp_path)
-    change_json(folder / "config.json", **changes)
-    sentence = refused(folder)
-    assert complaint in sentence
-    assert str(folder) in sentence
+    change_json(folder / SWITCHES, tokenizer_class="absent")
+    change_json(folder / CONFIG, **changes)
+    assert_rejected(folder, str(folder), field)
+
+
+def entry(content, **flags):
+    default = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
+    return {"content": content, **default, "special": False, **flags}
+
+
+def tokens(*entries, first=V):
+    return {str(number): token for number, token in enumerate(entries, first)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize"),
+        ({"wordpieces_prefix": "@@"}, "wordpieces_prefix"),
+        ({"mask_token": "<mask>"}, "mask_token"),
+        ({"unk_token": {"content": "<unk>"}}, "unk_token"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+        ({"do_lower_case": "yes"}, "do_lower_case"),
+        ({"max_input_chars_per_word": 50}, "max_input_chars_per_word"),
+        ({"never_split": ["<Z>"]}, "never_split"),
+        ({"truncation_side": "left"}, "truncation_side"),
+        # Contradictions with tokenizer.json, and the flag that decides.
+        ({"do_lower_case": True}, "--nodo_lower_case"),
+        ({"strip_accents": True}, "--nostrip_accents"),
+        # Added tokens.
+        ({"added_tokens_decoder": [1]}, "added_tokens_decoder"),
+        ({"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder"),
+        ({"added_tokens_decoder": {"137": 1}}, "content"),
+        ({"added_tokens_decoder": tokens(entry("<Z>"), first=140)}, "<Z>"),
+        ({"added_tokens_decoder": tokens(entry("[of]"), first=20)}, "[of]"),
+        ({"added_tokens_decoder": tokens(entry("the"))}, "the"),
+        ({"added_tokens_decoder": tokens(entry("<X>", single_word=True))}, "single_word"),
+        ({"added_tokens_decoder": tokens(entry("<X>", special=1))}, "special"),
+        ({"added_tokens_decoder": tokens(entry(""))}, "content"),
+        ({"added_tokens_decoder": tokens(entry("a b"))}, "a b"),
+        ({"added_tokens_decoder": tokens(entry("##ings"))}, "##ings"),
+        ({"added_tokens_decoder": tokens(entry("word", normalized=False))}, "normalized"),
+        ({"added_tokens_decoder": tokens(entry("<a<"), entry("<b>"))}, "<a<"),
+        ({"extra_special_tokens": ["<Q>"]}, "<Q>"),
+        (
+            {
+                "split_special_tokens": True,
+                "added_tokens_decoder": tokens(entry("<X>", special=True, normalized=False)),
+            },
+            "split_special_tokens",
+        ),
+    ],
+    ids=str,
+)
+def test_tokenizer_config(changes, field, tmp_path):
+    folder = copied("bert", tmp_path)
+    change_json(folder / SWITCHES, **changes)
+    assert_rejected(folder, str(folder), field)
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "field"),
+    [
+        ("model", {"type": "BPE"}, "type"),
+        ("model", {"continuing_subword_prefix": "@@"}, "continuing_subword_prefix"),
+        ("model", {"unk_token": "[MASK]"}, "unk_token"),
+        ("model", {"max_input_chars_per_word": 5}, "max_input_chars_per_word"),
+        ("model", {"vocab": None}, "vocab"),
+        ("model", {"vocab": {"gap": 500}}, "ids"),
+        ("model", {"vocab": {"text": "0"}}, "ids"),
+        ("model", {"vocab": {"[CLS]": 0}}, "[MASK]"),
+        ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer"),
+        ("post_processor", {"type": "ByteLevel"}, "post_processor"),
+        ("post_processor", {"single": []}, "post_processor"),
+        ("normalizer", {"handle_chinese_chars": False}, "handle_chinese_chars"),
+        ("normalizer", {"clean_text": False}, "clean_text"),
+        ("normalizer", {"type": "Sequence"}, "type"),
+    ],
+)
+def test_tokenizer(section, changes, field, tmp_path):
+    folder = copied("bert", tmp_path)
+    whole = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
+    change_json(folder / TOKENIZER, **{section: {**whole[section], **changes}})
+    assert_rejected(folder, TOKENIZER, field)
+
+
+def test_two_vocabularies_or_none(tmp_path):
+    folder = copied("bert", tmp_path)
+    own = load("bert").vocabulary.tokens
+    (folder / "vocab.txt").write_text("\n".join([*own[:-2], own[-1], own[-2]]) + "\n")
+    assert_rejected(folder, "vocab.txt", TOKENIZER)
+    (folder / "vocab.txt").unlink()
+    (folder / TOKENIZER).unlink()
+    assert_rejected(folder, str(folder), "--vocab")
 
 
 def test_no_configuration(tmp_path):
-    assert "there is no such folder" in refused(tmp_path / "nothing")
+    assert_rejected(tmp_path / "nothing", "nothing")
     folder = copied("bert", tmp_path)
-    (folder / "config.json").write_text("{")
-    assert "config.json, line 1: not JSON" in refused(folder)
-    (folder / "config.json").unlink()
-    assert "config.json: no encoder configuration here" in refused(folder)
+    (folder / CONFIG).write_text("{")
+    assert_rejected(folder, CONFIG, "line 1")
+    (folder / CONFIG).unlink()
+    assert_rejected(folder, CONFIG)
     # One that lies elsewhere does as well.
-    given = str(FOLDER / "bert" / "config.json")
+    given = str(FOLDER / "bert" / CONFIG)
     assert huggingface.read(str(folder), Options(config=given)).config == load("bert").config
-
-
-def test_option_of_the_other_source():
-    assert "--num_attention_heads is for --source tf1" in refused(
-        FOLDER / "bert", num_attention_heads=4
-    )
-
-
-def renamed(held):
-    return {name.replace("query", "quest"): tensor for name, tensor in held.items()}
+    assert_rejected(FOLDER / "bert", "--num_attention_heads", num_attention_heads=4)
 
 
 def with_value(value):
@@ -96,169 +183,133 @@ def with_value(value):
     return change
 
 
+GAMMA = "convbert.embeddings.LayerNorm.gamma"
+
+
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "named"),
     [
-        (lambda held: {k: v for k, v in held.items() if k != QUERY}, f"are missing: {QUERY}"),
-        (renamed, "are missing: convbert.encoder.layer.0.attention.self.query.bias, "),
-        (lambda held: {**held, "lm.extra": held[QUERY]}, "no variable takes: lm.extra"),
+        (lambda held: {k: v for k, v in held.items() if k != QUERY}, QUERY),
+        (lambda held: {**held, "lm.extra": held[QUERY]}, "lm.extra"),
+        (lambda held: {**held, QUERY: held[QUERY][:, :6]}, QUERY),
+        (lambda held: {**held, QUERY: held[QUERY].astype(np.int8)}, QUERY),
+        (with_value(np.nan), QUERY),
+        (with_value(-np.inf), QUERY),
         (
-            lambda held: {**held, QUERY: held[QUERY][:, :6]},
-            f"{QUERY} should have shape [8, 16], as its config.json says. Received: [8, 6]",
-        ),
-        (with_value(np.nan), f"{QUERY} should be finite. Received: nan at [3, 5], 1 such"),
-        (with_value(-np.inf), f"{QUERY} should be finite. Received: -inf at [3, 5], 1 such"),
-        (
-            lambda held: {**held, QUERY: held[QUERY].astype(np.int8)},
-            f"{QUERY} should be of type F32, F16, BF16. Received: I8",
+            lambda held: {**held, "generator_lm_head.weight": np.zeros([V, 12], np.float32)},
+            "generator_lm_head.weight",
         ),
         (
-            lambda held: {**held, "generator_lm_head.weight": np.zeros([137, 12], np.float32)},
-            "generator_lm_head.weight should be equal to convbert.embeddings.word_embeddings",
-        ),
-        (
-            lambda held: {
-                **held,
-                "convbert.embeddings.LayerNorm.gamma": held["convbert.embeddings.LayerNorm.weight"],
-            },
-            "are the same tensor",
+            lambda held: {**held, GAMMA: held[GAMMA.replace("gamma", "weight")]},
+            GAMMA,
         ),
     ],
 )
-def test_tensors(change, complaint, tmp_path):
+def test_tensors(change, named, tmp_path):
     folder = copied("convbert", tmp_path)
     change_tensors(folder, change)
-    sentence = refused(folder)
-    assert complaint in sentence
-    assert str(folder) in sentence
+    assert_rejected(folder, str(folder), named)
 
 
 @pytest.mark.parametrize("length", [0, 7, 2000, -1])
 def test_truncated_file(length, tmp_path):
     path = copied("convbert", tmp_path) / WEIGHTS
     path.write_bytes(path.read_bytes()[:length])
-    assert f"{path}: not a readable safetensors file" in refused(path.parent)
+    assert_rejected(path.parent, str(path))
 
 
 def test_shards(tmp_path):
     folder = copied("convbert_grouped", tmp_path)
-    index = folder / "model.safetensors.index.json"
+    index = folder / INDEX
     shard_of = json.loads(index.read_text())["weight_map"]
     name = next(name for name, shard in shard_of.items() if "00002" in shard)
     shard = folder / shard_of[name]
-
-    change_json(index, weight_map={**shard_of, "pooler.weight": shard.name})
-    assert f"{index}: pooler.weight should be in {shard.name}" in refused(folder)
-    change_json(index, weight_map={**shard_of, name: f"../{shard.name}"})
-    assert f"the shard ../{shard.name} should be beside it" in refused(folder)
-    change_json(index, weight_map={**shard_of, name: 2})
-    assert "the shard 2 should be beside it" in refused(folder)
+    for changes, named in (
+        ({"pooler.weight": shard.name}, "pooler.weight"),
+        ({name: f"../{shard.name}"}, f"../{shard.name}"),
+        ({name: 2}, "shard 2"),
+    ):
+        change_json(index, weight_map={**shard_of, **changes})
+        assert_rejected(folder, str(index), named)
     change_json(index, weight_map=[])
-    assert f"{index}: `weight_map` should map tensors to files" in refused(folder)
-    change_json(index, weight_map=shard_of)
+    assert_rejected(folder, str(index), "weight_map")
     shutil.copy(shard, folder / "twice.safetensors")
     change_json(index, weight_map={**shard_of, "extra": "twice.safetensors"})
-    assert "is in" in refused(folder)
+    assert_rejected(folder, "twice.safetensors")
     change_json(index, weight_map=shard_of)
     shard.unlink()
-    assert f"{index}: the shard {shard.name} should be beside it" in refused(folder)
+    assert_rejected(folder, str(index), shard.name)
 
 
 def test_pickles_are_not_read(tmp_path):
     folder = copied("bert", tmp_path)
     (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
-    sentence = refused(folder)
-    assert "pickled (pytorch_model.bin)" in sentence
-    assert "save_pretrained" in sentence
+    assert_rejected(folder, "pytorch_model.bin", "save_pretrained")
     (folder / "pytorch_model.bin").unlink()
-    assert "there should be a model.safetensors or a model.safetensors.index.json" in refused(
-        folder
-    )
+    assert_rejected(folder, WEIGHTS)
 
 
 def test_generators_that_do_not_belong(tmp_path):
     inside = FOLDER / "electra" / "generator"
-    assert "should be a electra with a masked-LM head" not in refused(
-        FOLDER / "bert", generator=str(inside)
-    )
-    assert "should be a discriminator" in refused(FOLDER / "bert", generator=str(inside))
+    assert_rejected(FOLDER / "bert", "discriminator", generator=str(inside))
     folder = copied("electra", tmp_path)
     small = folder / "generator"
-
-    assert "electra, with no masked-LM head" in refused(folder, generator=str(FOLDER / "electra"))
-    assert "convbert, with a masked-LM" in refused(folder, generator=str(FOLDER / "convbert"))
-
-    change_json(small / "config.json", num_attention_heads=4)
-    assert "`num_attention_heads` 2 (received: 4)" in refused(folder)
-    change_json(small / "config.json", num_attention_heads=2)
+    for other in ("electra", "convbert"):
+        assert_rejected(folder, "masked-LM head", generator=str(FOLDER / other))
+    change_json(small / CONFIG, num_attention_heads=4)
+    assert_rejected(folder, str(small), "num_attention_heads")
+    change_json(small / CONFIG, num_attention_heads=2)
 
     def other_embeddings(held):
         held["electra.embeddings.position_embeddings.weight"][0, 0] += 1
         return held
 
     change_tensors(small, other_embeddings)
-    sentence = refused(folder)
-    assert str(small) in sentence
-    assert "`embedding_size` 8 (received: 12); its embeddings are its own" in sentence
-
+    assert_rejected(folder, str(small), "embedding_size")
     shutil.rmtree(small)
     shutil.copytree(inside, small)
-    shutil.copy(FOLDER / "bert" / "tokenizer.json", small)
-    assert "the generator's vocabulary should be that of" in refused(folder)
+    shutil.copy(FOLDER / "bert" / TOKENIZER, small)
+    assert_rejected(folder, str(small), "vocabulary")
 
 
-def test_dropout_of_a_generator_is_said_not_refused(tmp_path):
+def test_dropout_of_a_generator_is_said_not_rejected(tmp_path):
     folder = copied("electra", tmp_path)
-    change_json(folder / "generator" / "config.json", hidden_dropout_prob=0.3)
+    change_json(folder / "generator" / CONFIG, hidden_dropout_prob=0.3)
     notes = huggingface.read(str(folder), Options()).notes
-    assert any("`hidden_dropout_prob` 0.3 becomes the discriminator's, 0.1" in n for n in notes)
+    assert any("`hidden_dropout_prob` 0.3" in note for note in notes)
 
 
 @pytest.mark.parametrize(
-    ("config", "complaint"),
+    ("config", "field"),
     [
-        (SPAN.replace(share_layers=True), "`share_layers` should be False"),
-        (SPAN.replace(token_mixer="convolution"), "`token_mixer` should be 'mixed'"),
-        (SPAN.replace(convolution="dynamic"), "`convolution` should be 'span'"),
-        (SPAN.replace(convolution="static"), "`convolution` should be 'span'"),
-        (SPAN.replace(head_ratio=4), "Received: 2 heads of width 4, from"),
-        (SPAN.replace(head_ratio=1), "Received: 8 heads of width 4, from"),
-        (SPAN.replace(hidden_act="relu"), "its `hidden_act` is always gelu"),
-        (PLAIN.replace(share_layers=True), "`share_layers` should be False"),
-        (PLAIN.replace(head_ratio=2), "`head_ratio` should be 1"),
-        (PLAIN.replace(linear_groups=2), "`linear_groups` should be 1"),
-        (PLAIN.replace(hidden_act="tanh"), "its `hidden_act` is always gelu"),
+        (SPAN.replace(share_layers=True), "share_layers"),
+        (SPAN.replace(token_mixer="convolution"), "token_mixer"),
+        (SPAN.replace(convolution="dynamic"), "convolution"),
+        (SPAN.replace(head_ratio=4), "head_ratio"),
+        (SPAN.replace(head_ratio=1), "head_ratio"),
+        (SPAN.replace(hidden_act="relu"), "hidden_act"),
+        (PLAIN.replace(head_ratio=2), "head_ratio"),
+        (PLAIN.replace(linear_groups=2), "linear_groups"),
+        (PLAIN.replace(hidden_act="tanh"), "hidden_act"),
     ],
 )
-def test_architectures_without_a_name(config, complaint, tmp_path):
+def test_architectures_that_hugging_face_lacks(config, field, tmp_path):
     ours = conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=f"`{field}`"):
         huggingface.write(ours, str(tmp_path))
-    assert complaint in str(error.value)
-    assert "Hugging Face's" in str(error.value)
-
-
-def test_discriminator_without_a_name(tmp_path):
-    config = PLAIN.replace(share_layers=True)
-    hparams = hparams_of(config, generator_hidden_size=0.5)
-    with pytest.raises(InputError, match="electra has no such encoder: `share_layers`"):
-        huggingface.write(conversion(ReplacedTokenDetection, hparams, config), str(tmp_path))
 
 
 def test_other_activation_leaves_the_generator_out(tmp_path):
     config = PLAIN.replace(hidden_act="relu")
     hparams = hparams_of(config, generator_hidden_size=0.5)
     notes = huggingface.write(conversion(ReplacedTokenDetection, hparams, config), str(tmp_path))
-    assert any(n.startswith("left out: the generator") and "always gelu" in n for n in notes)
+    assert any(n.startswith("left out: the generator") and "hidden_act" in n for n in notes)
     assert not (tmp_path / "generator").exists()
 
 
-def test_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere.*cannot be written"):
+def test_what_cannot_be_written(tmp_path):
+    with pytest.raises(InputError, match="nowhere"):
         write_tensors(str(tmp_path / "nowhere" / WEIGHTS), {"a": np.zeros(2, np.float32)})
-
-
-def test_vocabulary_of_another_size(tmp_path):
     ours = load("bert")
     vocabulary = type(ours.vocabulary)(ours.vocabulary.tokens[:-1])
     other = type(ours)(ours.config, ours.hparams, vocabulary, ours.objective)

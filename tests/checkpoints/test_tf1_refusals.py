@@ -1,104 +1,174 @@
-"""Original checkpoints that are not read: a sentence that names file and tensor, nothing left."""
+"""Original checkpoints that are rejected: the file and the tensor or field named, nothing left."""
 
 from __future__ import annotations
 
 import os
+import shutil
 
 import numpy as np
 import pytest
 
+from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from errors import InputError
-from tests.golden_support import GOLDEN
-from tests.tf1_support import convert, golden_tensors, write_original
+from tests.golden_support import CHECKPOINT, GOLDEN
+from tests.tf1_support import convert, golden_fields, golden_tensors, write_original
 
-
-def with_nan(tensors):
-    name = "electra/encoder/layer_1/output/dense/kernel"
-    tensors[name] = tensors[name].copy()
-    tensors[name][3, 4] = np.nan
-
-
-def with_nan_moment(tensors):
-    tensors["electra/embeddings/LayerNorm/gamma/adam_v"] = np.full(16, np.inf, np.float32)
-
-
-def with_negative_moment(tensors):
-    tensors["electra/embeddings/LayerNorm/gamma/adam_v"] = np.full(16, -0.5, np.float32)
-
-
-def with_negative_step(tensors):
-    tensors["global_step"] = np.int64(-5)
-
-
-def without_bias(tensors):
-    del tensors["electra/encoder/layer_1/output/dense/bias"]
-
-
-def with_another_convolution(tensors):
-    """A `conv_type` that is not known: one tensor more in every layer."""
-    tensors["electra/encoder/layer_0/attention/self/conv_attn_gate/kernel"] = np.zeros(
-        [32, 16], np.float32
-    )
-
-
-def without_span_key(tensors):
-    for name in list(tensors):
-        if "conv_attn_key" in name:
-            del tensors[name]
-
-
-def with_another_shape(tensors):
-    tensors["generator_predictions/dense/kernel"] = np.zeros([16, 8], np.float32)
-
-
-def in_half_precision(tensors):
-    name = "electra/embeddings/word_embeddings"
-    tensors[name] = tensors[name].astype(np.float16)
+PREFIX = str(GOLDEN / "sdconv" / CHECKPOINT)
+DENSE = "electra/encoder/layer_1/output/dense"
+GATE = "electra/encoder/layer_0/attention/self/conv_attn_gate/kernel"
+MOMENT = "electra/embeddings/LayerNorm/gamma/adam_v"
+WORDS = "electra/embeddings/word_embeddings"
+GENERATOR_INNER = "generator/encoder/layer_0/intermediate/dense/kernel"
+WITH_NAN = np.zeros([64, 32], np.float32)
+WITH_NAN[3, 4] = np.nan
 
 
 @pytest.mark.parametrize(
-    ("damage", "complaint"),
-    [
-        (with_nan, "layer_1/output/dense/kernel should hold finite numbers. Received: 1 of 2048"),
-        (with_nan_moment, "gamma/adam_v should hold finite numbers. Received: 16 of 16"),
-        (with_negative_moment, "gamma/adam_v, a mean of squares, should be at least 0. Receiv"),
-        (with_negative_step, "global_step should be at least 0. Received: -5"),
-        (without_bias, "tensor electra/encoder/layer_1/output/dense/bias of shape [32] is missing"),
-        (with_another_convolution, "conv_attn_gate/kernel of shape [32, 16] has no place in"),
-        (without_span_key, "conv_attn_kernel/bias of shape [18] has no place in the network"),
-        (with_another_shape, "generator_predictions/dense/kernel should have shape [16, 16]"),
-        (in_half_precision, "word_embeddings should be of type float32. Received: float16"),
+    ("changed", "named"),
+    [  # tensors that are replaced, or with None removed
+        ({f"{DENSE}/kernel": WITH_NAN}, f"{DENSE}/kernel"),
+        ({f"{DENSE}/kernel": np.zeros([64, 16], np.float32)}, f"{DENSE}/kernel"),
+        ({f"{DENSE}/bias": None}, f"{DENSE}/bias"),
+        ({MOMENT: np.full(16, np.inf, np.float32)}, MOMENT),
+        ({MOMENT: np.full(16, -0.5, np.float32)}, MOMENT),
+        ({"global_step": np.int64(-5)}, "global_step"),
+        ({"global_step": np.float32(1.5)}, "global_step"),
+        ({GATE: np.zeros([32, 16], np.float32)}, GATE),
+        ({WORDS: None}, WORDS),
+        ({WORDS: np.zeros([97, 16], np.float16)}, WORDS),
+        ({WORDS: np.zeros([97], np.float32)}, WORDS),
+        ({WORDS: np.zeros([96, 16], np.float32)}, "vocab.txt"),
+        ({GENERATOR_INNER: np.zeros([16, 48], np.float32)}, GENERATOR_INNER),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_tensors_are_named_and_nothing_is_left(tmp_path, damage, complaint):
-    tensors = golden_tensors("sdconv")
-    damage(tensors)
+def test_bad_tensors_are_named_and_nothing_is_left(tmp_path, changed, named):
+    tensors = {**golden_tensors("sdconv"), **changed}
+    tensors = {name: value for name, value in tensors.items() if value is not None}
     source = write_original(tmp_path / "original", tensors, config={"num_attention_heads": 4})
     with pytest.raises(InputError) as error:
         convert(source, tmp_path / "model")
-    assert complaint in str(error.value)
     assert str(source) in str(error.value)
+    assert named in str(error.value)
     assert os.listdir(tmp_path) == ["original"]
 
 
-def test_moments_of_no_variable_are_named(tmp_path):
-    tensors = golden_tensors("sdconv")
-    tensors["electra/junk/adam_m"] = np.zeros(3, np.float32)
-    notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
-    assert "left out, as pre-training has no such tensors: electra/junk/adam_m" in notes
-
-
-def test_wrong_vocabulary_size_is_refused(tmp_path):
-    source = write_original(tmp_path / "original", golden_tensors("sdconv"), vocab_size=96)
-    expected = r"vocab\.txt should hold 97 tokens, as electra/embeddings/word_embeddings in .*: 96"
-    with pytest.raises(InputError, match=expected):
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"hidden_size": 64}, "hidden_size"),
+        ({"num_hidden_layers": 3}, "num_hidden_layers"),
+        ({"conv_type": "noconv"}, "conv_type"),
+        ({"conv_type": "lightconv"}, "conv_type"),
+        ({"conv_kernel_size": 5}, "conv_kernel_size"),
+        ({"linear_groups": 2}, "linear_groups"),
+        ({"vocab_size": 30522}, "vocab_size"),
+        ({"num_attention_heads": 2}, "num_attention_heads"),
+        ({"num_attention_heads": 3}, "3 heads"),
+        ({"head_ratio": 1}, "head_ratio"),
+        ({"generator_hidden_size": 8}, "generator_hidden_size"),
+        ({"generator_hidden_size": 0.25}, "generator_hidden_size"),
+        ({"generator_hidden_size_multiplier": 0.25}, "generator_hidden_size_multiplier"),
+        ({"generator_num_attention_heads": 16}, "generator_num_attention_heads"),
+        ({"generator_layers": 0.5}, "generator_layers"),
+        ({"untied_generator": False}, "untied_generator"),
+        ({"uniform_generator": True}, "uniform_generator"),
+        ({"electra_objective": False}, "electra_objective"),
+        ({"hidden_act": "swish"}, "hidden_act"),
+        ({"max_seq_length": "x"}, "max_seq_length"),
+        ({"max_seq_length": 4000}, "max_seq_length"),
+    ],
+    ids=str,
+)
+def test_a_config_that_contradicts_the_tensors_is_rejected(tmp_path, changes, named):
+    source = write_original(
+        tmp_path / "original",
+        golden_tensors("sdconv"),
+        config={**golden_fields("sdconv"), **changes},
+    )
+    with pytest.raises(InputError, match=named) as error:
         convert(source, tmp_path / "model")
+    assert str(tmp_path / "original") in str(error.value)
+    assert "Received" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["bert/embeddings/word_embeddings", "cls/x"], "of BERT"),
+        (["bert/encoder/transformer/group_0/inner_group_0/x"], "of ALBERT"),
+        (["_CHECKPOINTABLE_OBJECT_GRAPH", "model/a"], "TensorFlow 2"),
+        (["resnet/conv1"], "another model"),
+        # Parts of a discriminator with its generator.
+        (["generator_predictions/dense/kernel"], "another model"),
+        (["generator/encoder/layer_0/x"], "no embeddings"),
+        (["generator/encoder/layer_0/x", "discriminator_predictions/dense/bias"], "discriminator"),
+        ([WORDS], "layer_0/attention/self/query/kernel"),
+    ],
+    ids=str,
+)
+def test_other_models_are_rejected(tmp_path, names, kind):
+    tensors = {name: np.ones([97, 16], np.float32) for name in names}
+    with pytest.raises(InputError, match=kind):
+        convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
     assert os.listdir(tmp_path) == ["original"]
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine").write_text("mine")
-    with pytest.raises(InputError, match="should not exist yet, or be an empty folder"):
+    with pytest.raises(InputError, match="model"):
         convert(GOLDEN / "sdconv", tmp_path / "model")
     assert os.listdir(tmp_path / "model") == ["mine"]
+
+
+DATA = f"{CHECKPOINT}.data-00000-of-00001"
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda folder: (folder / f"{CHECKPOINT}.index").unlink(), ".index"),
+        (lambda folder: cut(folder / f"{CHECKPOINT}.index", 0), ".index"),
+        (lambda folder: cut(folder / f"{CHECKPOINT}.index", 3000), ".index"),
+        (lambda folder: (folder / DATA).unlink(), DATA),
+        (lambda folder: cut(folder / DATA, 100_000), DATA),
+        (
+            lambda folder: (folder / DATA).rename(folder / f"{DATA[:-5]}00002"),
+            "data-00001-of-00002",
+        ),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, damage, named):
+    for part in (".index", ".data-00000-of-00001"):
+        shutil.copyfile(PREFIX + part, tmp_path / f"{CHECKPOINT}{part}")
+    damage(tmp_path)
+    with pytest.raises(InputError, match=named):
+        TensorFile(str(tmp_path / CHECKPOINT))
+
+
+def cut(path, length):
+    path.write_bytes(path.read_bytes()[:length])
+
+
+def test_changed_bytes_are_of_a_tensor(tmp_path):
+    for part in (".index", ".data-00000-of-00001"):
+        shutil.copyfile(PREFIX + part, tmp_path / f"{CHECKPOINT}{part}")
+    content = bytearray((tmp_path / DATA).read_bytes())
+    content[-4] ^= 255  # the last by name
+    (tmp_path / DATA).write_bytes(content)
+    file = TensorFile(str(tmp_path / CHECKPOINT))
+    file.read(WORDS, [97, 16])
+    with pytest.raises(InputError, match="global_step"):
+        file.read_integer("global_step")
+
+
+def test_places_that_hold_no_checkpoint(tmp_path):
+    with pytest.raises(InputError, match=str(tmp_path)):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(InputError, match="--target"):  # a model directory
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file/c"):
+        write_checkpoint(str(tmp_path / "file" / "c"), {"a": np.float32([1])})
