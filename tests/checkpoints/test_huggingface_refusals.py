@@ -12,8 +12,8 @@ from checkpoints import huggingface
 from checkpoints.huggingface.tensors import write_tensors
 from checkpoints.model_directory import Options
 from errors import InputError
-from pretrain.masked_lm import MaskedLM
-from pretrain.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     PLAIN,

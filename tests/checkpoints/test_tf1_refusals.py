@@ -73,7 +73,7 @@ def test_bad_tensors_are_named_and_nothing_is_left(tmp_path, changed, named):
         ({"generator_layers": 0.5}, "generator_layers"),
         ({"untied_generator": False}, "untied_generator"),
         ({"uniform_generator": True}, "uniform_generator"),
-        ({"electra_objective": False}, "electra_objective"),
+        ({"electra_objective": False}, "`objective`"),
         ({"hidden_act": "swish"}, "hidden_act"),
         ({"max_seq_length": "x"}, "max_seq_length"),
         ({"max_seq_length": 4000}, "max_seq_length"),

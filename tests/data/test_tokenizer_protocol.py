@@ -3,7 +3,7 @@
 from data.tokenization import Tokenizer
 from data.tokenizer_protocol import Layout, Pieces, PieceTokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from serving.text import TextLayout
+from text.layout import TextLayout
 
 
 def test_wordpiece_is_one():
