@@ -13,7 +13,7 @@ from serving.load import ServedModel
 from serving.parts import FEATURES, InParts
 from serving.signature import Signature, Tensors
 from serving.tensors import Tensor
-from text.layout import Sequences, TextLayout
+from text.layout import Sequences, TextLayout, padded
 from training.tracing import plain_function
 
 
@@ -49,15 +49,9 @@ class Network:
         S is the longest sequence and what padding shows in outputs; at least 1 even where there
         are no sequences.
         """
-        lengths = ids.row_lengths()
-        longest = tf.reduce_max(tf.concat([tf.ones([1], tf.int64), lengths], 0))
+        longest = tf.maximum(ids.bounding_shape(axis=1), 1)
         S = tf.minimum(longest + self.model.visible_padding, self.model.max_seq_length)
-        shape = tf.stack([ids.nrows(), S])
-        return {
-            "input_ids": ids.to_tensor(shape=shape),
-            "input_mask": tf.sequence_mask(lengths, S, tf.int32),
-            "segment_ids": segment_ids.to_tensor(shape=shape),
-        }
+        return padded(ids, segment_ids, S)
 
     def pieces(self, sequences: Sequences, features: Tensors) -> Tensors:
         """The outputs `pieces`, `num_pieces` and `truncated` of sequences and their features."""

@@ -23,6 +23,31 @@ class Sequences(NamedTuple):
     segment_ids: tf.RaggedTensor
     truncated: tf.Tensor
 
+    @property
+    def features(self) -> dict[str, tf.Tensor]:
+        """What an encoder takes, see `padded`; as long as the longest of these sequences."""
+        return padded(self.ids, self.segment_ids)
+
+
+def padded(
+    ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor, S: tf.Tensor | None = None
+) -> dict[str, tf.Tensor]:
+    """`input_ids`, `input_mask` and `segment_ids`, int32 [B, S], of sequences [B, (tokens)].
+
+    Args:
+        ids: int32 [B, (tokens)].
+        segment_ids: of the same lengths.
+        S: int64, what they are padded to; by default the longest of them.
+    """
+    lengths = ids.row_lengths()
+    S = ids.bounding_shape(axis=1) if S is None else S
+    shape = tf.stack([ids.nrows(), S])
+    return {
+        "input_ids": ids.to_tensor(shape=shape),
+        "input_mask": tf.sequence_mask(lengths, S, tf.int32),
+        "segment_ids": segment_ids.to_tensor(shape=shape),
+    }
+
 
 class TextLayout:
     """Lays texts, which are valid UTF-8, out as sequences with [CLS] and [SEP].
