@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -37,6 +38,8 @@ _CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many 
 # for nothing: they become one that is no token.
 _FIRST_MARK, _MARKS, _NO_MARK = 0xF0000, r"[\x{F0000}-\x{FFFFD}]", "\ue000"
 
+T = TypeVar("T")
+
 
 def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> tf.Tensor:
     """Cleans text, and lower-cases it and removes its accents where asked to.
@@ -69,16 +72,17 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     return lines
 
 
-def line_batches(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines for one call of the ops: of number and characters in bounds; a line is not divided."""
-    batch: list[str] = []
+def batches(lines: Iterable[T], characters: Callable[[T], int] = len) -> Iterator[list[T]]:
+    """Parts of `lines`, of lines and characters in bounds; a line is never divided."""
+    batch: list[T] = []
     size = 0
     for line in lines:
-        if batch and (size + len(line) > _CHARACTERS_PER_BATCH or len(batch) == _LINES_PER_BATCH):
+        full = size + characters(line) > _CHARACTERS_PER_BATCH
+        if batch and (full or len(batch) == _LINES_PER_BATCH):
             yield batch
             batch, size = [], 0
         batch.append(line)
-        size += len(line)
+        size += characters(line)
     if batch:
         yield batch
 
@@ -118,7 +122,7 @@ class Tokenizer:
         """
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
-        for part in line_batches(lines):
+        for part in batches(lines):
             ragged = self.tokenize_ragged(tf.constant(part, tf.string))
             ids.append(ragged.values.numpy())
             lengths.append(np.diff(ragged.row_splits.numpy()))
@@ -187,7 +191,7 @@ class Tokenizer:
         """
         columns = [[np.zeros(0, dtype)] for dtype in (np.int32, np.int64, np.int64)]
         lengths = [np.zeros(1, np.int64)]
-        for part in line_batches(normalized):
+        for part in batches(normalized):
             ragged = self.tokenize_ragged_with_offsets(tf.constant(part, tf.string))
             for column, values in zip(columns, ragged):
                 column.append(values.values.numpy())

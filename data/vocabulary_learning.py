@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
-from data.tokenization import line_batches, normalize
+from data.tokenization import batches, normalize
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 
@@ -78,7 +78,7 @@ def count_words(
     """Counts what the tokenizer takes for words: between whitespace, punctuation and CJK."""
     basic_tokenizer = BasicTokenizer(lower_case=False)
     counts: collections.Counter[bytes] = collections.Counter()
-    for batch in line_batches(texts):
+    for batch in batches(texts):
         lines = normalize(
             tf.constant(batch), do_lower_case=do_lower_case, strip_accents=strip_accents
         )
