@@ -49,22 +49,24 @@ if TYPE_CHECKING:
     from serving.client import Client
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model", None, "Folder that export_savedmodel.py made.")
-flags.DEFINE_string("input", "-", "The rows; - is standard input.")
-flags.DEFINE_string("output", "-", "Where answers go, as JSON lines; - is standard output.")
+flags.DEFINE_string("model", None, "SavedModel folder, as export_savedmodel.py makes it.")
+flags.DEFINE_string("input", "-", "File of rows; - is standard input.")
+flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standard output.")
 flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
 flags.DEFINE_enum(
-    "format", None, FORMATS, "Of the rows. Default: by the file's extension or first line."
+    "format", None, FORMATS, "Format of the rows. Default: by the file's extension or first line."
 )
 flags.DEFINE_bool(
-    "header", None, "Tables begin with names of columns. Default: as in the task's files."
+    "header", None, "Column names in the first row of tables. Default: as in the task's files."
 )
-flags.DEFINE_integer("batch_size", 32, "Rows that are computed at once.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Number of rows that are computed at once.", lower_bound=1)
 flags.DEFINE_string(
-    "signature", None, "What to ask. Default: serving_default, or words for lists of words."
+    "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
 )
 flags.DEFINE_bool(
-    "skip_errors", False, "Answer a row that cannot be read with its error, and go on."
+    "skip_errors",
+    False,
+    "Answers with the error to rows that cannot be read, instead of an end at the first.",
 )
 
 # Rows of a file that are sorted by length, in batches.
