@@ -1,4 +1,4 @@
-"""Imports what users register from outside: objectives, kinds of task, backbones."""
+"""Imports what users register from outside, and what needs TensorFlow only when it is called."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from errors import InputError
+
+
+def lazily(name: str) -> Callable:
+    """The function or class "module:name", imported when it is first called.
+
+    What describes a network (an objective, a kind of task) names so what builds it, and can be
+    checked before TensorFlow is imported.
+    """
+    module, _, attribute = name.partition(":")
+
+    def call(*args, **kwargs):
+        return getattr(importlib.import_module(module), attribute)(*args, **kwargs)
+
+    return call
 
 
 def load(paths: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ from finetune.settings import Settings, load_model
 from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from locks import locked
-from training.hyperparameters import (
+from settings import (
     checked_bool,
     field_names,
     read_json_object,

@@ -37,7 +37,7 @@ from pretrain.hparams import (
     split_hparams,
 )
 from pretrain.original_names import translate
-from training.hyperparameters import checked_bool, read_json_object, replace_checked
+from settings import checked_bool, read_json_object, replace_checked
 from training.model_directory import HPARAMS_FILE
 from training.strategies import parse_strategy
 

@@ -68,7 +68,7 @@ def systems(folder: str, batch: int, length: int) -> list[System]:
 def prepare(size: str, folder: str) -> list[str]:
     """Makes the model directory, both SavedModels and the Hugging Face folder; says their sizes."""
     model, peer = f"{folder}/model", f"{folder}/huggingface"
-    run("benchmarks.served", size, model)
+    run("benchmarks.random_model", size, model)
     for precision in PRECISIONS:
         options = ["--precision", precision, "--max_seq_length", "512"]
         output = f"{folder}/{precision}"

@@ -26,8 +26,8 @@ import files
 from benchmarks.exported import initial_value
 from benchmarks.ours import step_features, step_flops, step_hparams, step_trainer
 from pretrain.hparams import encoder_config
-from training.checkpointing import git_commit
 from training.loop import Trainer
+from training.model_directory import git_commit
 from training.optimizer import WarmupTimesDecay
 
 # Without warm-up, so that the first update already shows in the second loss.

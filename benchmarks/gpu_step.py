@@ -32,6 +32,7 @@ import files
 from benchmarks.interleaved import Result, System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
 from errors import InputError, main_with_clear_errors
+from plugins import lazily
 
 _EXPORT = flags.DEFINE_string("export", None, "Folder to write the steps to.")
 _SIZES = flags.DEFINE_list("sizes", ["small", "base"], "Sizes of ConvBERT, with --export.")
@@ -69,13 +70,12 @@ def export() -> None:
     """Writes a folder for each size and precision."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the program is the same for every device
-    from benchmarks import gpu_export
-
+    export_step = lazily("benchmarks.gpu_export:export")  # TensorFlow, which reads the environment
     for size in _SIZES.value:
         for precision in _PRECISIONS.value:
             folder = os.path.join(_EXPORT.value, f"{size}-{precision}")
             shape = (_BATCH.value, _LENGTH.value)
-            gpu_export.export(folder, size, *shape, precision, _CHECK_STEPS.value)
+            export_step(folder, size, *shape, precision, _CHECK_STEPS.value)
             print(f"{folder} written", flush=True)
 
 

@@ -12,7 +12,6 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
-from data.vocabulary import Vocabulary
 from model import EncoderConfig, build_encoder, named_size
 from model.encoder import EncoderLayer
 from model.mixed_attention import attention_bias
@@ -183,88 +182,6 @@ def pretraining_step(
         trainer.train(count)
 
     run.facts = {"flops": steps * step_flops(hparams)}
-    return run
-
-
-def finetuning_rows(
-    fields: dict[str, Any],
-    task: str,
-    data_dir: str,
-    vocab: str,
-    batch: int,
-    precision: str = "float32",
-    max_examples: int = 0,
-):
-    """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
-    # Here, as the other systems would only be slowed down by what these import.
-    from finetune.catalogue import load_task
-    from finetune.encoded import Encoded
-    from finetune.hparams import resolve_hparams
-    from finetune.task_data import load_task_data
-
-    declared = load_task(task)
-    hparams = resolve_hparams(
-        {"train_batch_size": batch, "precision": precision}, declared, EncoderConfig(**fields)
-    )
-    vocabulary = Vocabulary.load(vocab)
-    data = load_task_data(declared, data_dir, vocabulary, hparams, cache_dir=None, test=False)
-    rows = data.train
-    if 0 < max_examples < len(rows):
-        end = rows.row_splits[max_examples]
-        rows = Encoded(
-            rows.row_splits[: max_examples + 1],
-            {name: column[:end] for name, column in rows.tokens.items()},
-            {name: column[:max_examples] for name, column in rows.rows.items()},
-            rows.truncated,
-        )
-    return data.task, rows, hparams
-
-
-def finetuning_epoch(
-    fields: dict[str, Any],
-    task: str,
-    data_dir: str,
-    vocab: str,
-    batch: int,
-    precision: str = "float32",
-    max_examples: int = 0,
-):
-    """As many steps of fine-tuning random weights as there are full batches in an epoch.
-
-    Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
-    """
-    from finetune.batches import TrainingBatches
-    from finetune.objective import FineTuning, learning_rate_scales
-
-    tf_keras.utils.set_random_seed(0)
-    tf_keras.mixed_precision.set_global_policy(precision)
-    declared, rows, hparams = finetuning_rows(
-        fields, task, data_dir, vocab, batch, precision, max_examples
-    )
-    encoder = build_encoder(EncoderConfig(**fields))
-    head = declared.plugin.head(declared, encoder.config, hparams)
-    objective = FineTuning(encoder, head, hparams.loss_reduction)
-    optimizer = create_optimizer(
-        hparams.optimizer,
-        WarmupTimesDecay(hparams.learning_rate, *_SCHEDULE),
-        hparams.weight_decay_rate,
-        objective.trainable_variables,
-        learning_rate_scales(objective, hparams.layerwise_lr_decay),
-    )
-    batches = TrainingBatches(
-        rows,
-        batch,
-        hparams.seed,
-        max_seq_length=hparams.max_seq_length,
-        length_buckets=hparams.length_buckets,
-    )
-    trainer = Trainer(objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy())
-    steps = max(1, len(rows) // batch)
-
-    def run():
-        trainer.train(tf.constant(steps))
-
-    run.facts = {"examples": steps * batch}
     return run
 
 

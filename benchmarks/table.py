@@ -11,6 +11,7 @@ import shlex
 import sys
 
 from benchmarks.interleaved import Result
+from training.model_directory import git_commit
 
 NOT_RUN = "not run"
 PRECISIONS = ("float32", "mixed_bfloat16")
@@ -67,8 +68,6 @@ class Report:
 def header(commit: str | None = None) -> str:
     """Machine, versions, commit and command, one line each."""
     if commit is None:
-        from training.checkpointing import git_commit  # imports TensorFlow
-
         commit = git_commit() or "unknown"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = [f"python {platform.python_version()}"]

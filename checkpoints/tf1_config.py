@@ -11,7 +11,7 @@ from model import EncoderConfig
 from model.config import read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams
 from pretrain.original_names import translate
-from training.hyperparameters import field_names
+from settings import field_names
 
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
 _MIXERS = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}

@@ -8,7 +8,6 @@ reader may also be named as "module:Class", which is imported when the format is
 from __future__ import annotations
 
 import collections
-import importlib
 from collections.abc import Callable
 
 from data.readers.base import Corpus, Document, Unit
@@ -17,6 +16,7 @@ from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.tfds_text import TfdsCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
+from plugins import lazily
 from settings import did_you_mean
 
 __all__ = ["CORPUS_FORMATS", "Corpus", "Document", "Unit", "open_corpus"]
@@ -53,8 +53,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
         )
     reader = _READERS[corpus_format]
     if isinstance(reader, str):
-        module, name = reader.split(":")
-        reader = getattr(importlib.import_module(module), name)
+        reader = lazily(reader)
     corpus = reader(path, strict=strict)
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:

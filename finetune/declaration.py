@@ -12,7 +12,7 @@ from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
-from training.hyperparameters import field_names
+from settings import field_names
 
 
 def read(path: str) -> Task:

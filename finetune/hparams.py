@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from errors import InputError
 from model import BackboneConfig, EncoderConfig
-from training.hyperparameters import (
+from settings import (
     check_setting,
     field_names,
     refuse_unknown,

@@ -16,7 +16,7 @@ from finetune.task import Task
 from model import build_backbone, load_config
 from pretrain.load import restore
 from pretrain.saved_settings import load_vocabulary
-from training.hyperparameters import field_names
+from settings import field_names
 from training.model_directory import TASK_FILE, read_record
 
 

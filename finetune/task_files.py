@@ -14,11 +14,11 @@ from typing import Any
 from data.readers.tfds_text import open_dataset
 from errors import InputError
 from finetune.glue import TASKS
-from finetune.kinds.base import lazily
 from finetune.labels import LABELS_SHOWN, label_name
 from finetune.readers import tables
 from finetune.readers.tables import Row
 from finetune.task import Task
+from plugins import lazily
 
 _read_dataset = lazily("finetune.readers.tfds_rows:read_dataset")
 

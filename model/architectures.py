@@ -6,7 +6,6 @@ Another architecture is a configuration, a function that builds a `Backbone`, an
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +19,7 @@ from model.config import (
     read_fields,
 )
 from model.sizes import SIZES
+from plugins import lazily
 
 if TYPE_CHECKING:
     import tf_keras
@@ -86,8 +86,7 @@ def build_backbone(
     """A backbone of the architecture that `config` describes, whose variables exist already."""
     build = _ARCHITECTURES[config.architecture].build
     if isinstance(build, str):
-        module, function = build.split(":")
-        build = getattr(importlib.import_module(module), function)
+        build = lazily(build)
     return build(config, embeddings, name)
 
 

@@ -14,8 +14,8 @@ from pretrain import objectives
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams
+from settings import differences, field_names
 from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
-from training.hyperparameters import differences, field_names
 from training.objective import Objective
 
 # What says the architecture. Named sizes say nothing of the FREE fields.

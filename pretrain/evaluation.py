@@ -22,9 +22,9 @@ from errors import InputError, warn
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import load_objective
 from pretrain.saved_settings import load_hparams
+from settings import replace_checked
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
-from training.hyperparameters import replace_checked
 from training.loop import Evaluator
 from training.model_directory import read_record
 

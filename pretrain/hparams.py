@@ -10,7 +10,7 @@ from errors import InputError
 from model import EncoderConfig, named_size
 from pretrain import objectives
 from pretrain.objectives import ObjectiveSettings
-from training.hyperparameters import (
+from settings import (
     check_setting,
     field_names,
     refuse_unknown,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 
-from pretrain.hparams import PretrainingHParams
 from training.randomness import inverse_cdf, split_seed, uniform_for_batch
+
+if TYPE_CHECKING:
+    from pretrain.hparams import PretrainingHParams
 
 
 def mask_tokens(

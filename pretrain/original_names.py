@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from errors import InputError
-from training.hyperparameters import checked_bool
+from settings import checked_bool
 
 _OBJECTIVES = {True: "replaced_token_detection", False: "masked_lm"}
 

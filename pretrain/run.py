@@ -31,9 +31,9 @@ from pretrain.hparams import (
     resolve_hparams,
 )
 from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
+from settings import replace_checked
 from training import checkpointing, monitoring
 from training.distribution import create_strategy
-from training.hyperparameters import replace_checked
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record

@@ -19,7 +19,7 @@ from serving.load import ServedModel
 from serving.signature import Signature, Tensors
 from serving.signatures import signatures
 from serving.warmup import WARMUP_FILE, write_requests
-from training.checkpointing import git_commit
+from training.model_directory import git_commit
 
 # The folder for files that the graph does not read, by the SavedModel format.
 EXTRA_FOLDER = "assets.extra"

@@ -24,8 +24,8 @@ from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import restore
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
+from settings import check_setting
 from training.checkpointing import latest_checkpoint
-from training.hyperparameters import check_setting
 from training.model_directory import read_record
 
 _TRAINED, _SAID = "as in training", "as told"  # where the length of rows is from

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +12,9 @@ import tensorflow as tf
 
 import files
 from errors import InputError, TrainingStopped, reason, warn
+from settings import differences
 from training import checkpoint_files
-from training.hyperparameters import differences
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, git_commit, read_record
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
@@ -219,18 +218,3 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be created ({error.strerror})") from error
-
-
-def git_commit() -> str | None:
-    """Commit of this code, with "-dirty" when files differ from it; None outside a repository."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=os.path.dirname(os.path.abspath(__file__)),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip()

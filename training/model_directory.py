@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import Any
 
 import files
@@ -30,3 +31,18 @@ def read_record(model_dir: str) -> dict[str, Any]:
                 f" Received: {record.get(name)!r}"
             )
     return record
+
+
+def git_commit() -> str | None:
+    """Commit of this code, with "-dirty" when files differ from it; None outside a repository."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=os.path.dirname(os.path.abspath(__file__)),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()

@@ -13,12 +13,11 @@ is. A kind answers, in the order of a run:
     serving      `signatures`, `answer_row`
 
 A declaration is checked before TensorFlow is imported, so a kind names what needs it as text:
-see `lazily`.
+see `plugins.lazily`.
 """
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,16 +43,6 @@ Error = tuple[float, str]
 
 EPOCHS, LONG_EPOCHS = 3.0, 10.0
 LONG_TASKS = ("rte", "sts")  # small ones of GLUE, which the papers train for longer
-
-
-def lazily(name: str) -> Callable:
-    """The function or class "module:name", imported when it is first called."""
-    module, _, attribute = name.partition(":")
-
-    def call(*args, **kwargs):
-        return getattr(importlib.import_module(module), attribute)(*args, **kwargs)
-
-    return call
 
 
 class Kind:

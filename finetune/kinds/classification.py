@@ -10,10 +10,11 @@ import numpy as np
 
 from errors import InputError
 from finetune import metrics, pictures
-from finetune.kinds.base import Error, lazily
+from finetune.kinds.base import Error
 from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
 from finetune.kinds.texts import Outputs, TextExample, TextKind
 from finetune.labels import check_counts, label_index, warn_of_rare
+from plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.encoded import Encoded

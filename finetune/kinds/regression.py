@@ -10,9 +10,10 @@ import numpy as np
 
 from errors import InputError, warn
 from finetune import metrics, pictures
-from finetune.kinds.base import Error, lazily
+from finetune.kinds.base import Error
 from finetune.kinds.predicted import Predicted, quoted
 from finetune.kinds.texts import Outputs, TextExample, TextKind
+from plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.encoded import Encoded

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
-from finetune.kinds.base import Error, Kind, lazily
+from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, quoted
 from finetune.squad import score
 from finetune.squad.examples import QuestionExample, question_of_row, read_squad
-from training.hyperparameters import check_setting
+from plugins import lazily
+from settings import check_setting
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary

@@ -12,10 +12,11 @@ import numpy as np
 
 from errors import InputError
 from finetune import metrics, pictures
-from finetune.kinds.base import Error, Kind, lazily
+from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
 from finetune.labels import check_counts, label_index
 from finetune.readers import conll
+from plugins import lazily
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary

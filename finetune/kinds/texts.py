@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
-from finetune.kinds.base import Kind, lazily
+from finetune.kinds.base import Kind
 from finetune.kinds.predicted import Predicted
 from finetune.labels import refuse_header
+from plugins import lazily
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary

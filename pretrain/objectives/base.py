@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from model.config import EncoderConfig
 from model.operations import Flops
-from training.hyperparameters import check_setting
+from settings import check_setting
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 
 import model.operations as count
 from model.config import ACTIVATIONS
+from plugins import lazily
 from pretrain.objectives.base import ObjectiveSettings
+
+_build = lazily("pretrain.objectives.masked_lm_loss:MaskedLM")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +57,4 @@ class MaskedLMSettings(ObjectiveSettings):
 
     def build(self, hparams, config, special_ids):
         """See `ObjectiveSettings.build`."""
-        from pretrain.objectives.masked_lm_loss import MaskedLM  # TensorFlow
-
-        return MaskedLM(hparams, config, special_ids)
+        return _build(hparams, config, special_ids)

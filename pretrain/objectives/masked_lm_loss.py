@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 
 from model import EncoderConfig, MaskedLMHead, build_backbone
-from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens
 from pretrain.vocabulary_softmax import cross_entropy, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
+
+if TYPE_CHECKING:
+    from pretrain.hparams import PretrainingHParams
 
 
 def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 import model.operations as count
 from errors import InputError
 from model.config import EncoderConfig
+from plugins import lazily
 from pretrain.objectives.masked_lm import MaskedLMSettings
-from training.hyperparameters import differences
+from settings import differences
+
+_build = lazily("pretrain.objectives.replaced_token_detection_loss:ReplacedTokenDetection")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,8 +146,4 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
 
     def build(self, hparams, config, special_ids):
         """See `ObjectiveSettings.build`."""
-        from pretrain.objectives.replaced_token_detection_loss import (  # TensorFlow
-            ReplacedTokenDetection,
-        )
-
-        return ReplacedTokenDetection(hparams, config, special_ids)
+        return _build(hparams, config, special_ids)

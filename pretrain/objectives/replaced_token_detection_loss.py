@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_backbone
-from pretrain.hparams import PretrainingHParams
 from pretrain.masking import mask_tokens, replace_tokens
 from pretrain.objectives.masked_lm_loss import masked_features, masked_lm_loss
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed, uniform_for_batch
+
+if TYPE_CHECKING:
+    from pretrain.hparams import PretrainingHParams
 
 
 class ReplacedTokenDetection(Objective):

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from benchmarks import ours, served
+from benchmarks import ours, ours_finetuning, random_model, served
 from benchmarks.interleaved import Result
 from benchmarks.texts import texts
 from errors import InputError
@@ -106,7 +106,7 @@ def finetuning(data_dir, **more):
 
 @pytest.mark.parametrize(("most", "rows"), [(0, 12), (5, 5)])
 def test_rows_of_fine_tuning(data_dir, most, rows):
-    _, encoded, hparams = ours.finetuning_rows(**finetuning(data_dir, max_examples=most))
+    _, encoded, hparams = ours_finetuning.finetuning_rows(**finetuning(data_dir, max_examples=most))
     assert encoded.lengths.tolist() == [3 * (i % 5 + 1) + 2 for i in range(rows)]
     assert len(encoded.rows["label"]) == rows
     assert len(encoded.tokens["input_ids"]) == encoded.row_splits[-1]
@@ -114,7 +114,7 @@ def test_rows_of_fine_tuning(data_dir, most, rows):
 
 
 def test_a_fine_tuning_epoch_runs(data_dir):
-    run = ours.finetuning_epoch(**finetuning(data_dir))
+    run = ours_finetuning.finetuning_epoch(**finetuning(data_dir))
     run()
     assert run.facts == {"examples": 10}  # of twelve: full batches only
 
@@ -162,8 +162,10 @@ def check_arguments(system):
     module, function = system.target.split(":")
     arguments = json.loads(json.dumps(system.arguments))
     if module != "benchmarks.huggingface":
-        own = {"benchmarks.ours": ours, "benchmarks.served": served}[module]
-        inspect.signature(getattr(own, function)).bind(**arguments)
+        own = {
+            f"benchmarks.{name}": globals()[name] for name in ("ours", "ours_finetuning", "served")
+        }
+        inspect.signature(getattr(own[module], function)).bind(**arguments)
         return
     functions = ast.parse(HUGGING_FACE.read_text()).body  # not imported: it needs torch
     (found,) = (node for node in functions if getattr(node, "name", None) == function)
@@ -235,7 +237,7 @@ def test_finetuning_epoch(command, data_dir):
 def test_texts_have_the_length_asked_for(tmp_path):
     """Through the exported model: a word is a piece."""
     model, exported = tmp_path / "model", tmp_path / "exported"
-    served.make_model("tiny", str(model))
+    random_model.make_model("tiny", str(model))
     line = ["--model_dir", model, "--output_dir", exported]
     assert command_support.run("export_savedmodel.py", *line).returncode == 0
     answer = served.vectors(str(exported), batch=2, length=12)

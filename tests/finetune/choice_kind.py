@@ -14,10 +14,11 @@ import dataclasses
 import numpy as np
 
 from finetune import kinds, metrics
-from finetune.kinds.base import Kind, lazily
+from finetune.kinds.base import Kind
 from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
+from plugins import lazily
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenization:Tokenizer")
@@ -93,14 +94,16 @@ class Choice(Kind):
     def signatures(self, network):
         """See Kind.signatures: the score of one choice."""
         from serving.signature import TEXT, TRUNCATED, Signature
+        from serving.tensors import Tensor
 
         def of_pair(context, choice):
-            rows = network.layout.pair(context, choice)
-            scores = network.predict(rows.features, network.lengths(rows.features))
-            return {"score": scores["score"], "truncated": rows.truncated}
+            sequences = network.layout.pair(context, choice)
+            features = network.features(sequences.ids, sequences.segment_ids)
+            scores = network.predict(features, network.lengths(features))
+            return {"score": scores["score"], "truncated": sequences.truncated}
 
         inputs = {"context": TEXT, "choice": TEXT}
-        outputs = {"score": "float32 [B], higher is better", "truncated": TRUNCATED}
+        outputs = {"score": Tensor("float32", ("B",), "higher is better"), "truncated": TRUNCATED}
         about = "a context and a choice to the choice's score"
         return {"serving_default": Signature(about, of_pair, inputs, outputs)}
 
@@ -116,9 +119,10 @@ def create_head(group_size):
             """float32 [B / group_size]."""
             return tf.reshape(batch["weight"], [-1, group_size])[:, 0]
 
-        def loss(self, sequence, batch, seed=None):
+        def loss(self, output, batch, *, training, seed=None):
             """Cross entropy [B / group_size]."""
-            logits = tf.reshape(self(sequence, seed), [-1, group_size])
+            logits = self(output.pooled, training=training, seed=seed)
+            logits = tf.reshape(logits, [-1, group_size])
             labels = tf.reshape(batch["label"], [-1, group_size])[:, 0]
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 

@@ -13,7 +13,7 @@ from pretrain.hparams import (
     split_hparams,
 )
 from pretrain.original_names import translate
-from training.hyperparameters import differences, read_json_object, replace_checked
+from settings import differences, read_json_object, replace_checked
 
 
 def test_json_written_for_the_original():

@@ -9,7 +9,7 @@ import pytest
 from analysis.operations import training_flops
 from errors import InputError
 from pretrain.hparams import encoder_config, resolve_hparams, split_hparams
-from training.hyperparameters import read_json_object
+from settings import read_json_object
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 
