@@ -82,10 +82,7 @@ def ranked_spans(
         tf.gather_nd(predictions["start_log_probs"], start),
         tf.gather_nd(predictions["end_log_probs"], chosen),
     )
-    score = spans.start_log_prob + spans.end_log_prob
-    score = tf.where(tf.math.is_nan(score), score.dtype.min, score)  # or the order is undefined
-    order = tf.argsort(score, direction="DESCENDING", stable=True)
-    order = tf.gather(order, tf.argsort(tf.gather(spans.example, order), stable=True))
+    order = _by_example_then_score(spans.example, spans.start_log_prob + spans.end_log_prob)
     return Spans(*(tf.gather(field, order) for field in spans))
 
 
@@ -107,11 +104,10 @@ def best_answers(
         answerable_classifier: whether there is one; without, the best span's score is subtracted.
     """
     question = tf.range(tf.cast(B, tf.int64))
-    index = tf.searchsorted(spans.example, question)
-    padded = Spans(*(tf.pad(field, [[0, 1]]) for field in spans))
-    found = tf.gather(padded.example, index) == question
-    found &= index < tf.size(spans.example)
-    best = Spans(*(tf.where(found, tf.gather(x, index), tf.zeros([], x.dtype)) for x in padded))
+    first = tf.searchsorted(spans.example, question)
+    found = tf.searchsorted(spans.example, question, side="right") > first
+    answered, first = tf.where(found), first[found]
+    best = Spans(*(tf.scatter_nd(answered, tf.gather(x, first), [B]) for x in spans))
     score = tf.cast(best.start_log_prob, tf.float64) + tf.cast(best.end_log_prob, tf.float64)
     logit = tf.cast(answerable_logit, tf.float64)
     null_score = tf.math.unsorted_segment_min(logit, places.example, B)
@@ -125,3 +121,19 @@ def _of_tokens(column: tf.RaggedTensor, window: tf.Tensor, position: tf.Tensor) 
     last = tf.gather(column.row_limits(), window) - 1
     place = tf.gather(column.row_starts(), window) + tf.cast(position, tf.int64)
     return tf.gather(column.values, tf.minimum(place, last))
+
+
+def _by_example_then_score(example: tf.Tensor, score: tf.Tensor) -> tf.Tensor:
+    """The order by example, then falling score, then place: int32 [m].
+
+    Args:
+        example: int64 [m], from 0 and below 2**31.
+        score: float32 [m]; what is no number comes last.
+    """
+    # One sort of integers takes a fifth of the time of two: floats are ordered as their bits are,
+    # negative ones as those without the sign, negated.
+    score = tf.where(tf.math.is_nan(score), score.dtype.min, score)
+    bits = tf.bitcast(score, tf.int32)
+    bits = tf.where(bits < 0, -tf.bitwise.bitwise_and(bits, 0x7FFFFFFF), bits)
+    key = tf.cast(bits, tf.int64) - tf.bitwise.left_shift(example, tf.constant(32, tf.int64))
+    return tf.math.top_k(key, tf.size(key)).indices  # the first one of equals comes first

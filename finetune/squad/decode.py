@@ -111,7 +111,7 @@ def _decode_chunk(
         answerable_classifier=hparams.answerable_classifier,
     )
     bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
-    columns = [field.numpy().tolist() for field in spans[1:]]
+    columns = [field.numpy() for field in spans[1:]]
     best = zip(*(field.numpy().tolist() for field in best[1:]))
     for index, (start, end, score, null_score) in enumerate(best):
         context = examples[chunk[index]].context
@@ -126,7 +126,8 @@ def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[S
     for start, end, start_log_prob, end_log_prob in spans:
         if len(chosen) == n_best_size:
             break
-        chosen.setdefault(context[start:end], (start, end, start_log_prob, end_log_prob))
+        span = (int(start), int(end), float(start_log_prob), float(end_log_prob))
+        chosen.setdefault(context[start:end], span)
     scores = np.array([span[2] + span[3] for span in chosen.values()])
     weights = np.exp(scores - scores.max(initial=-np.inf)) if chosen else scores
     probabilities = (weights / weights.sum()).tolist() if chosen else []
