@@ -121,7 +121,7 @@ def cells(name: str, description: dict[str, Any], results: dict[str, Result]) ->
     result, ours, ceiling = results[name], results["ours"], results["ceiling"]
     device = result.facts.get("device", "not run")
     if name == "ceiling":
-        return [device, "", "", "", result.gflops / 1e3, 1.0, "", ""]
+        return [device, "", "", "", result.gflops / 1e3, result.gflops / ceiling.gflops, "", ""]
     speed = _STEPS.value * description["flops"] / result.median / 1e9
     checked = name == "ours" and (description["losses"] or ours.missing)
     return [

@@ -1,4 +1,4 @@
-"""The process of one contestant: see contest.py, which starts it and says when to measure."""
+"""The process of one system: see interleaved.py, which starts it and says when to measure."""
 
 from __future__ import annotations
 
