@@ -258,7 +258,7 @@ def test_padded_electra_with_a_narrow_generator_there_and_back(tmp_path):
     batch = padded_batch(config.replace(vocab_size=entries))
     expected, of_generator = run(model, batch), run(generator, batch)
     read = huggingface.read(str(tmp_path / "theirs"), Options())
-    assert read.hparams.generator_intermediate_size == 40
+    assert read.hparams.objective.generator_intermediate_size == 40
     kept = {**of_generator, "logits": of_generator["logits"][..., :entries]}
     assert_same_outputs(read.objective, expected, batch, kept)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 
 import numpy as np
@@ -12,9 +11,11 @@ import tensorflow as tf
 from checkpoints import huggingface, model_directory, tf1_convert
 from checkpoints.model_directory import Options
 from errors import InputError
+from pretrain.hparams import parse_hparams
 from pretrain.load import load_objective
 from pretrain.masking import mask_tokens
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.vocabulary_softmax import unnormalized_softmax
 from serving.load import load as load_served
 from serving.signatures import signatures
 from tests.huggingface_support import (
@@ -127,7 +128,7 @@ def batch_of(objective, name, seed=3):
 )
 def test_padding_is_never_drawn_by_a_generator(values, padded):
     read = huggingface.read(str(padded["electra"][0]), Options())
-    hparams = dataclasses.replace(read.hparams, **values, mask_prob=0.9)
+    hparams = parse_hparams({**read.hparams.as_json(), **values, "mask_prob": 0.9})
     objective = ReplacedTokenDetection(hparams, read.config, read.objective.special_ids)
     if objective.generator_head is not None:
         bias = np.zeros(ROWS, np.float32)
@@ -135,7 +136,8 @@ def test_padding_is_never_drawn_by_a_generator(values, padded):
         objective.generator_head.output_bias.assign(bias)
     rows = {name: tf.repeat(value, 60, 0) for name, value in features("electra").items()}
     batch = objective.prepare(rows, tf.constant([3, 4]))
-    sampled = objective.sample(objective.generator_logits(batch), batch).numpy()
+    logits = objective.generator_logits(batch)
+    sampled = objective.sample(logits, unnormalized_softmax(logits), batch).numpy()
     assert len(np.unique(sampled)) > 30
     assert sampled.max() < V
     loss, _ = objective.loss(
@@ -146,7 +148,7 @@ def test_padding_is_never_drawn_by_a_generator(values, padded):
 
 def test_padding_is_never_shown_by_random_masking(padded):
     hparams = huggingface.read(str(padded["bert"][0]), Options()).hparams
-    hparams = dataclasses.replace(hparams, mask_token_prob=0.0, random_token_prob=1.0)
+    hparams = parse_hparams({**hparams.as_json(), "mask_token_prob": 0.0, "random_token_prob": 1.0})
     rows = {name: tf.repeat(value, 200, 0) for name, value in features("bert").items()}
     shown = mask_tokens(rows, hparams, {"cls": 3, "sep": 4, "mask": 5}, tf.constant([1, 2]))
     hidden = shown["masked_input_ids"] != rows["input_ids"]
@@ -226,7 +228,7 @@ def test_discriminators_and_generators_there_and_back(config, values, tmp_path):
     again = huggingface.read(str(tmp_path), Options())
     assert again.config == config
     for name, value in values.items():
-        assert getattr(again.hparams, name) == value
+        assert getattr(again.hparams.objective, name) == value
     assert again.objective.generator.config == ours.objective.generator.config
     drawn = batch_of(ours.objective, "electra")
     for one, other in zip(
@@ -247,7 +249,7 @@ def test_bert_with_another_activation_and_epsilon(tmp_path):
     change_json(folder / "config.json", hidden_act="gelu_new", layer_norm_eps=1e-5)
     read = huggingface.read(str(folder), Options())
     assert (read.config.hidden_act, read.config.layer_norm_eps) == ("gelu_new", 1e-5)
-    assert read.hparams.masked_lm_act is None
+    assert read.hparams.objective.masked_lm_act is None
     before, now = (
         m.objective.head(m.objective.encoder(features("bert")).sequence, [[0]] * 3).numpy()
         for m in (load("bert"), read)
@@ -265,7 +267,7 @@ def test_the_head_of_electra_keeps_its_activation(tmp_path):
     change_json(folder / "config.json", hidden_act="relu")
     read = huggingface.read(str(folder), Options())
     assert read.config.hidden_act == "relu"
-    assert read.hparams.masked_lm_act == "gelu"
+    assert read.hparams.objective.masked_lm_act == "gelu"
     np.testing.assert_allclose(
         read.objective.head.transform.activation(tf.constant(-1.0)), -0.158655, 1e-5
     )
@@ -307,7 +309,7 @@ def test_a_generator_of_another_inner_width(tmp_path):
     change_tensors(folder / "generator", narrow)
     change_json(folder / "generator" / "config.json", intermediate_size=24)
     read = huggingface.read(str(folder), Options())
-    assert read.hparams.generator_intermediate_size == 24
+    assert read.hparams.objective.generator_intermediate_size == 24
     assert read.objective.generator.config.intermediate_size == 24
     (tmp_path / "back").mkdir()
     huggingface.write(read, str(tmp_path / "back"))

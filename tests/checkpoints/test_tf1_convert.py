@@ -168,7 +168,7 @@ def test_published_sizes_there_and_back(tmp_path, size):
     found, _ = load_hparams(str(tmp_path / "model"))
     assert found.model_size == size
     assert found.model_hparam_overrides == {"mask_padding": False}
-    assert found.generator_hidden_size == hparams.generator_hidden_size
+    assert found.objective == hparams.objective
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
     assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
 

@@ -125,12 +125,12 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hpara
     objective = build_objective(hparams, config, special_ids(words))
     networks = {
         name: getattr(objective, name)
-        for name in ("encoder", "head", "generator", "generator_head")
+        for name in hparams.objective.networks
         if getattr(objective, name, None) is not None
     }
     for number, network in enumerate(networks.values()):
         randomize(network, seed + number, scale=0.3)
-    describe(folder, config, words, dataclasses.asdict(hparams))
+    describe(folder, config, words, hparams.as_json())
     kept = {name: network for name, network in networks.items() if parts is None or name in parts}
     save(folder, tf.train.Checkpoint(objective=tf.train.Checkpoint(**kept)), "model.ckpt")
     return objective
