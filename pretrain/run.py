@@ -86,9 +86,7 @@ def pretrain(
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
     if resumed:
-        step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
-        left = f"resuming from step {step} of {total}"
-        print(left if step < total else f"training is finished: step {step}", file=sys.stderr)
+        report_resumed(int(optimizer.iterations.numpy()), hparams.num_train_steps)
     write_model_directory(command, described, run, config, vocabulary)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
@@ -333,6 +331,12 @@ def train(
         raise
     finally:
         bar.close()
+
+
+def report_resumed(step: int, total: int) -> None:
+    """Says where a run that is started again stands."""
+    resuming = f"resuming from step {step} of {total}"
+    print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
 
 
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:

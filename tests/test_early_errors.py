@@ -68,6 +68,8 @@ PREDICT = ["-m", "serving.predict", "--model={}/exported"]
         (["run_pretraining.py", "--data_dir={}/none", "--model_name=m"], "none"),
         ([*PRETRAIN, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
         ([*PRETRAIN, '--hparams={{"mask_prob": 2}}'], "`mask_prob`"),
+        ([*PRETRAIN, '--hparams={{"objective": "masked"}}'], "masked_lm"),
+        ([*PRETRAIN, "--plugins={}/none.py"], "none.py"),
         ([*PRETRAIN, '--hparams={{"train_batch_size": "many"}}'], "`train_batch_size`"),
         ([*PRETRAIN, "--recipe={}/none.json"], "none.json"),
         (["run_pretraining.py", "--data_dir={}/built", "--model_name=m"], "`max_seq_length`"),

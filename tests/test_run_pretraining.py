@@ -174,8 +174,9 @@ def test_a_warm_up_that_never_ends_is_warned_of(data_dir, tmp_path, capsys):
     for warmup in (2, 3):
         hparams = {"num_train_steps": 2, "num_warmup_steps": 4 - warmup, "objective": "masked_lm"}
         run(data_dir, tmp_path / str(warmup), hparams)
-        warned = "`num_warmup_steps`" in capsys.readouterr().err
-        assert warned == (warmup == 2)
+        said = capsys.readouterr().err
+        assert ("`num_warmup_steps`" in said) == (warmup == 2)
+        assert "not used by objective masked_lm: generator_hidden_size" in said
 
 
 def test_checkpoints_that_are_all_gone_are_missed(data_dir, trained, tmp_path):
