@@ -353,8 +353,8 @@ def test_another_configuration_is_refused_with_the_difference(data_dir, trained,
     with pytest.raises(InputError) as error:
         run(str(tmp_path / "data"), trained)
     assert f"--data_dir was {data_dir} there, is {tmp_path / 'data'} now" in str(error.value)
-    assert "corpus_digest=of another text now" in str(error.value)
-    assert "seed=" not in str(error.value)  # which is the same
+    assert "corpus_digest" in str(error.value)
+    assert "seed" not in str(error.value).replace(str(tmp_path), "")  # which is the same
     # Settings that do not change results may change.
     run(data_dir, trained, {"iterations_per_loop": 5, "keep_checkpoint_max": 2})
 
