@@ -14,6 +14,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 import run_pretraining
+import stopping
 from checkpoints import tf1
 from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
@@ -104,7 +105,7 @@ def inject(monkeypatch, reference):
     sampled = tf.gather(corrupted, batch["masked_lm_positions"], batch_dims=1)
     monkeypatch.setattr(ReplacedTokenDetection, "prepare", lambda self, features, seed: batch)
     monkeypatch.setattr(
-        ReplacedTokenDetection, "sample", lambda self, logits, batch, blocks: sampled
+        ReplacedTokenDetection, "sample", lambda self, logits, softmax, batch: sampled
     )
 
 
@@ -154,7 +155,7 @@ def test_first_step_on_the_golden_batch(name, fresh, data_dir, tmp_path, monkeyp
         rate = 1e-3 * (1 - (STEP + 1) / 2000)
     inject(monkeypatch, reference)
     stop_after(monkeypatch, 1)
-    with pytest.raises(SystemExit):
+    with pytest.raises(stopping.Stopped):
         run(data_dir, tmp_path / "m", hparams, **options)
 
     (row,) = read_metrics(str(tmp_path / "m"))
@@ -213,7 +214,7 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
     run(data_dir, tmp_path / "uninterrupted", **options)
     with monkeypatch.context() as patched:
         stop_after(patched, 2)
-        with pytest.raises(SystemExit):
+        with pytest.raises(stopping.Stopped):
             run(data_dir, tmp_path / "stopped", **options)
     shutil.rmtree(tmp_path / "source")
     run(data_dir, tmp_path / "stopped", **options)
