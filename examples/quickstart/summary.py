@@ -33,8 +33,8 @@ def summary(folder: str) -> str:
 What was learned
   Of the hidden words of documents that it has not seen, the model predicts {accuracy:.1%}.
   Counting pairs of words gives {left:.1%} from the word before, {both:.1%} from both neighbours.
-  Is the word order of a passage disturbed? It is right in {scores["pretrained"]:.1%} of the
-  cases, a network without pre-training in {scores["random"]:.1%}, chance in 50.0%.
+  Is the word order of a passage disturbed? The model is right in {scores["pretrained"]:.1%} of
+  the cases, a network without pre-training in {scores["random"]:.1%}. By chance it is 50.0%.
 
 Where it is
   {folder}/{MODEL}: the pre-trained model, with curves.png

@@ -2,7 +2,7 @@
 
     python -m examples.quickstart.word_order --data_dir DATA --packages numpy,scipy --output_dir DIR
 
-In half of the passages, neighbouring words were exchanged in three places. Every passage is there
+In half of the passages, neighbouring words were exchanged in five places. Every passage is there
 in both forms, so that no word, and no bag of words, tells the label: like CoLA, it asks what can
 follow what. It is close to replaced-token detection, which is why even a little pre-training shows.
 Development passages are from documents that pre-training held out. The folder holds `train.jsonl`,
@@ -38,7 +38,7 @@ from files import write_json, write_text
 # maximum. It is then about 40 word pieces long.
 MIN_WORDS = 16
 MAX_WORDS = 32
-EXCHANGES = 3
+EXCHANGES = 5
 EXAMPLES = {"train": 4000, "dev": 500}  # at most; fewer where the text gives no more
 
 # The task as `finetune.task.load_task` reads it.
