@@ -14,7 +14,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from model import DiscriminatorHead, build_encoder
+from model import DiscriminatorHead, build_backbone
 from pretrain.objectives import ObjectiveSettings, register
 from training import metrics
 from training.objective import Objective
@@ -52,7 +52,7 @@ class ShuffledTokenDetection(Objective):
     def __init__(self, settings, config, special_ids):
         super().__init__(name="shuffled_token_detection")
         self.settings, self.special_ids = settings, special_ids
-        self.encoder = build_encoder(config)
+        self.encoder = build_backbone(config)
         self.head = DiscriminatorHead(config, name="discriminator_predictions")
         self.head(tf.zeros([1, 1, config.hidden_size]))
 
@@ -76,10 +76,10 @@ class ShuffledTokenDetection(Objective):
     def normalizers(self, batch):
         return {"disc": tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)}
 
-    def loss(self, batch, normalizers, dropout_seed):
+    def loss(self, batch, normalizers, *, training, seed=None):
         features = {**batch, "input_ids": batch["shuffled_ids"]}
-        encoded = self.encoder(features, training=dropout_seed is not None, seed=dropout_seed)
-        logits = self.head(encoded.sequence)  # [B, S]
+        encoded = self.encoder(features, training=training, seed=seed)
+        logits = self.head(encoded.sequence, training=training)  # [B, S]
         labels = tf.cast(batch["shuffled_ids"] != batch["input_ids"], tf.int32)
         mask = batch["input_mask"]
         entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
