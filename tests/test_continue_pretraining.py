@@ -277,9 +277,9 @@ def test_another_objective_keeps_the_encoder_only(folder, data_dir, tmp_path, ca
 @pytest.mark.parametrize(
     ("hparams", "options", "complaint"),
     [
-        ({}, {"continue_from": None, "additional_steps": 5}, "--additional_steps is for going on"),
+        ({}, {"continue_from": None, "additional_steps": 5}, "--additional_steps"),
         ({}, {"continue_from": None, "continue_optimizer": "fresh"}, "--continue_optimizer is for"),
-        ({}, {"continue_from": None, "new_networks": True}, "--new_networks is for going on"),
+        ({}, {"continue_from": None, "new_networks": True}, "--new_networks"),
         ({}, {"additional_steps": 0}, "--additional_steps should be at least 1. Received: 0"),
         ({"num_train_steps": 9}, {"additional_steps": 5}, "--additional_steps sets `num_train_st"),
         ({"num_warmup_steps": 5}, {"additional_steps": 5}, "`num_warmup_steps` should be less th"),

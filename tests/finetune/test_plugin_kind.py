@@ -94,7 +94,9 @@ def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugi
     encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size))
     head = task.plugin.head(task, encoder.config, hparams)
     objective = FineTuning(encoder, head, "mean")
-    loss, _ = objective.loss(batch, objective.normalizers(batch), step_seed(0, 0))
+    loss, _ = objective.loss(
+        batch, objective.normalizers(batch), training=True, seed=step_seed(0, 0)
+    )
     assert np.isfinite(loss)
     *_, last = EvaluationBatches(data.splits["dev"].encoded, 12, **options)()
     weights = head.loss_weights(last).numpy()
