@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 def test_a_full_disk_leaves_no_half_lock(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
         with pytest.raises(InputError, match="cannot be written"), locked(str(tmp_path / "m")):
             pytest.fail("there is no room")
