@@ -270,6 +270,7 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     assert "resuming from step 4 of 12" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # needs two runs
 def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkeypatch):
     """What a run measures does not depend on where it was stopped."""
     evaluate = Evaluator.evaluate
@@ -479,6 +480,7 @@ def evaluate_only(data_dir, model_dir):
         run_pretraining.main(["run_pretraining.py"])
 
 
+@pytest.mark.slow  # needs a second data folder
 def test_a_finished_model_is_evaluated_on_other_data(
     data_dir, other_data, trained, tmp_path, capsys
 ):
@@ -549,6 +551,7 @@ def hidden_accuracy(model_dir, data_dir, batches):
     return right / total, total
 
 
+@pytest.mark.slow  # needs a quarter of a minute
 def test_what_was_learned_is_measured_on_the_data_that_is_named(other_data, trained, tmp_path):
     """Model and baselines on the same hidden tokens, here of other data than the model's own."""
     shutil.copytree(trained, tmp_path / "m")

@@ -71,6 +71,7 @@ def ask(folder, texts=TEXTS):
     return {name: value.numpy() for name, value in answers.items()}
 
 
+@pytest.mark.slow  # needs a process that imports TensorFlow
 def test_it_answers_without_this_repository(exported, tmp_path):
     folder, _ = exported
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -152,6 +153,7 @@ def test_what_travels_with_it(exported):
             assert {key: str(tensor) for key, tensor in tensors.items()} == item[side]
 
 
+@pytest.mark.slow  # needs two exports
 def test_bfloat16_is_what_the_network_computes_at_half_the_size(exported):
     folder, _ = exported
     data = "variables/variables.data-00000-of-00001"
@@ -182,6 +184,7 @@ def test_loading_a_run_gives_its_network_back(tmp_path):
     assert load_fine_tuned(str(tmp_path), max_seq_length=40).hparams.max_seq_length == 40
 
 
+@pytest.mark.slow  # needs an export
 def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
     """As predictions/ has it and as it is scored: not clipped."""
     own = task("regression", label_range=(1.0, 5.0))

@@ -42,6 +42,7 @@ def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
     assert list(client.answers([], 7)) == []
 
 
+@pytest.mark.slow  # needs four exports
 def test_the_forms_of_answers(saved, tmp_path):
     def ask(name, signature, *rows):
         return list(Client(saved[name], signature).answers(records(*rows), 8))
@@ -155,6 +156,7 @@ def test_what_has_come_is_answered(saved):
     assert process.returncode == 0
 
 
+@pytest.mark.slow  # needs several processes
 def test_rows_that_cannot_be_read(saved, tmp_path):
     """They end the run, or are answered as errors that are counted at its end."""
     source, target = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
@@ -221,6 +223,7 @@ def test_an_existing_output_stays(saved, tmp_path):
     assert json.loads(output.read_text())["id"] == "0"
 
 
+@pytest.mark.slow  # needs two processes that import TensorFlow
 def test_arrays_and_conll_files(saved, tmp_path):
     array, conll = tmp_path / "rows.json", tmp_path / "test.conll"
     array.write_text('[\n  {"tokens": ["the", "city"]},\n  {"tokens": ["who?"]}\n]\n')

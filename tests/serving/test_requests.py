@@ -54,6 +54,7 @@ def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kinds, w
             assert f"`{first}` should have the shape [{', '.join(inputs[first])}]" in answer
 
 
+@pytest.mark.slow  # needs an export of each kind
 def test_a_scalar_is_answered_as_a_batch_of_one(saved):
     ask = tf.saved_model.load(saved["pairs"]).signatures["serving_default"]
     text, other = "the city was born", "who? 1995"

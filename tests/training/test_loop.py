@@ -143,6 +143,7 @@ def test_the_step_is_traced_once(in_loops):
     assert in_loops["traced"] == []
 
 
+@pytest.mark.slow  # needs half a minute
 def test_what_counts_traces_does():
     trainer = make()
     traced = calls_of_the_loss(trainer)
@@ -233,6 +234,7 @@ def test_a_loss_that_is_not_finite_names_its_step():
         trainer.train(tf.constant(5))
 
 
+@pytest.mark.slow  # needs a trained model
 def test_evaluation_repeats_itself_and_changes_nothing():
     trainer = make(dropout=0.1)
     before = weights(trainer)
