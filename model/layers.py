@@ -17,7 +17,7 @@ from model.kernels import (
     sizes,
 )
 
-# Of the original's contrib layer norm, and the default of `layer_norm_eps`; not Keras' 1e-3.
+# Epsilon of TensorFlow 1's contrib layer norm, which the original uses; Keras' default is 1e-3.
 LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps
 
 # Those that Keras does not know by these names, or that are not fused there.

@@ -287,7 +287,8 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
     config = named_size(hparams.model_size)
     overrides = dict(hparams.model_hparam_overrides)
     hidden_size = overrides.get("hidden_size")
-    if hidden_size is not None and hidden_size != config.hidden_size:
+    ours = isinstance(config, EncoderConfig)  # others have fields of their own
+    if ours and hidden_size is not None and hidden_size != config.hidden_size:
         head_size = config.hidden_size // config.num_attention_heads
         overrides.setdefault("num_attention_heads", max(1, hidden_size // head_size))
         overrides.setdefault("intermediate_size", 4 * hidden_size)

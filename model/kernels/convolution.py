@@ -45,7 +45,7 @@ def _lightweight_conv(values, logits):
     return _lightweight_conv_forward(values, logits), gradient
 
 
-# Forty operations that become one: that pays for a single text of 128 tokens already.
+# Forty operations that become one: that pays for a single text of 128 tokens at base size already.
 @fused(sooner=8)
 def _lightweight_conv_forward(values, logits):
     S, K = sizes(values)[1], logits.shape[-1]

@@ -69,6 +69,12 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         self.require(valid, "generator_intermediate_size", "at least 1 or null")
         if encoder is None or "generator" not in self.own_networks():
             return
+        self.require(
+            isinstance(encoder, EncoderConfig),
+            "untied_generator",
+            f"false, as only an encoder of architecture {EncoderConfig.architecture} can be scaled"
+            f" to a generator, not one of {encoder.architecture}",
+        )
         try:
             self.generator_config(encoder)
         except InputError as error:
