@@ -17,12 +17,12 @@ CONFIG_FILE = "config.json"
 _TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
 
-# Fields that came later, with what every model did before. Records of runs leave them out at these
-# values, so that a run recorded before is known again.
+# Fields that came later, with what every model did before. Records of runs omit them at these
+# values, so that runs recorded before the fields existed still match.
 ADDED_LATER = {"layer_norm_eps": 1e-12}
 
 
-DEFAULT_ARCHITECTURE = "convbert"  # of a config.json that does not name one
+DEFAULT_ARCHITECTURE = "convbert"  # where config.json names none
 
 
 class BackboneConfig:
@@ -53,7 +53,7 @@ class BackboneConfig:
 
     @property
     def visible_padding(self) -> int:
-        """How many tokens of padding after a sequence show in its outputs; usually none.
+        """How many tokens of padding after a sequence change its outputs; usually none.
 
         With so many of them a sequence has the same outputs as with any more.
         """
@@ -96,7 +96,7 @@ class BackboneConfig:
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig(BackboneConfig):
-    """ConvBERT, and the encoders it is compared with. BERT's and ELECTRA's names where there are.
+    """ConvBERT, and the encoders it is compared with. Names are BERT's or ELECTRA's where they exist.
 
     Attributes:
         vocab_size: number of rows of the word embeddings. A vocabulary may hold fewer pieces: the
@@ -124,7 +124,7 @@ class EncoderConfig(BackboneConfig):
         linear_groups: G, groups of the feed-forward block (equation 1 of the authors' response).
         share_layers: one set of layer weights used by every layer (ALBERT, ALE).
         mask_padding: zero the convolution's inputs at padding, so that outputs do not depend on how
-            far a batch was padded. The original code does not; its checkpoints carry False.
+            far a batch was padded. The original code does not; its checkpoints are converted with False.
     """
 
     architecture: ClassVar[str] = DEFAULT_ARCHITECTURE

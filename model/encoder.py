@@ -1,4 +1,4 @@
-"""The encoder: embeddings, a stack of mixing and feed-forward blocks, and what it returns."""
+"""The encoder: embeddings, then layers of token mixing and feed-forward."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, bias, padding_mask, training=False, seeds=(None, None, None)):
-        """[B, S, D] -> [B, S, D], and what the mixer says besides; `seeds` are for dropout."""
+        """[B, S, D] -> [B, S, D], the attention probabilities and the kernels' logits; `seeds` are for dropout."""
         mixed, *about_mixing = self.mixer(
             hidden, bias, padding_mask, training=training, seed=seeds[0]
         )
@@ -67,7 +67,7 @@ class Encoder(tf_keras.layers.Layer):
         width = self.embeddings.config.embedding_size
         self.embeddings_project = None
         if width != config.hidden_size:
-            # Glorot, the default of the original's framework, which sets nothing else here.
+            # Glorot, as in the original, which sets no initializer here.
             self.embeddings_project = dense(
                 config,
                 config.hidden_size,

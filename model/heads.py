@@ -11,7 +11,7 @@ from model.layers import LayerNorm, dense
 
 
 class MaskedLMHead(tf_keras.layers.Layer):
-    """Predicts word pieces at given positions. `generator_predictions`.
+    """Predicts word pieces at given positions. Original: `generator_predictions`.
 
     Dense D -> E, activation, layer norm, then the transposed word embeddings plus a bias.
 
@@ -56,7 +56,7 @@ class MaskedLMHead(tf_keras.layers.Layer):
 
 
 class DiscriminatorHead(tf_keras.layers.Layer):
-    """Says of every token whether it was replaced. `discriminator_predictions`.
+    """Predicts which tokens were replaced. Original: `discriminator_predictions`.
 
     Shape: hidden [B, S, D] -> logits float32 [B, S].
     """

@@ -94,7 +94,7 @@ class GroupedDense(tf_keras.layers.Layer):
 
 
 class Embeddings(tf_keras.layers.Layer):
-    """Sum of word, segment and position embeddings, normalised. `electra/embeddings`.
+    """Sum of word, segment and position embeddings, normalised. Original: `electra/embeddings`.
 
     Shape: input_ids, segment_ids int32 [B, S] -> [B, S, E].
     """

@@ -93,7 +93,7 @@ def convolution(config: EncoderConfig) -> Flops:
 
 
 def token_mixer(config: EncoderConfig, length: int) -> Flops:
-    """Self-attention, convolution or both, with the output projection: the block of Table 5."""
+    """Self-attention, convolution or both, with the output projection: the block of the paper's Table 5."""
     D, A = config.hidden_size, config.mixer_size
     attends, convolves = config.token_mixer != "convolution", config.token_mixer != "attention"
     flops = Flops()
@@ -132,6 +132,6 @@ def masked_lm_head(config: EncoderConfig) -> Flops:
 
 
 def discriminator_head(config: EncoderConfig) -> Flops:
-    """The verdict on one token: D -> D, activation, D -> 1."""
+    """The prediction for one token: D -> D, activation, D -> 1."""
     D = config.hidden_size
     return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)

@@ -49,7 +49,7 @@ _FREE = (
     "attention_probs_dropout_prob",
 )
 
-# The original's `model_size` knows only these; this is the home of ConvBERT, so they mean ConvBERT.
+# The original's `model_size` knows only these; bare names mean ConvBERT.
 ALIASES = {
     "small": "convbert-small",
     "medium-small": "convbert-medium-small",
