@@ -96,7 +96,9 @@ class BackboneConfig:
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig(BackboneConfig):
-    """ConvBERT, and the encoders it is compared with. Names are BERT's or ELECTRA's where they exist.
+    """ConvBERT and the encoders it is compared with.
+
+    Names of fields are BERT's or ELECTRA's where they exist.
 
     Attributes:
         vocab_size: number of rows of the word embeddings. A vocabulary may hold fewer pieces: the
@@ -124,7 +126,8 @@ class EncoderConfig(BackboneConfig):
         linear_groups: G, groups of the feed-forward block (equation 1 of the authors' response).
         share_layers: one set of layer weights used by every layer (ALBERT, ALE).
         mask_padding: zero the convolution's inputs at padding, so that outputs do not depend on how
-            far a batch was padded. The original code does not; its checkpoints are converted with False.
+            far a batch was padded. The original code does not; its checkpoints are converted with
+            False.
     """
 
     architecture: ClassVar[str] = DEFAULT_ARCHITECTURE

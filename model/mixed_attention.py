@@ -73,7 +73,8 @@ class SelfAttention(tf_keras.layers.Layer):
 class SpanKey(tf_keras.layers.Layer):
     """The span-aware key K_s: a depthwise-separable convolution over K tokens.
 
-    Original: `conv_attn_key`. Keras' SeparableConv1D computes the same with a slower pointwise step.
+    Original: `conv_attn_key`. Keras' SeparableConv1D computes the same, with a slower pointwise
+    step.
 
     Shape: [B, S, D] -> [B, S, A]. Weights: depthwise_kernel [K, D, 1], pointwise_kernel [1, D, A],
     bias [A].

@@ -93,7 +93,7 @@ def convolution(config: EncoderConfig) -> Flops:
 
 
 def token_mixer(config: EncoderConfig, length: int) -> Flops:
-    """Self-attention, convolution or both, with the output projection: the block of the paper's Table 5."""
+    """Token mixing with its output projection: the block of the paper's Table 5."""
     D, A = config.hidden_size, config.mixer_size
     attends, convolves = config.token_mixer != "convolution", config.token_mixer != "attention"
     flops = Flops()
