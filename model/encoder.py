@@ -27,7 +27,7 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, bias, padding_mask, training=False, seeds=(None, None, None)):
-        """[B, S, D] -> [B, S, D], attention probabilities and kernel logits; `seeds` for dropout."""
+        """[B, S, D] -> [B, S, D], attention probabilities, kernel logits; `seeds` for dropout."""
         mixed, *about_mixing = self.mixer(
             hidden, bias, padding_mask, training=training, seed=seeds[0]
         )
