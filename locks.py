@@ -67,12 +67,14 @@ def _take(path: str, folder: str) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _flock(descriptor, path, folder)
+            exclusive = _flock(descriptor, path, folder)
             if not _is_at(descriptor, path):  # its owner was about to remove it
                 os.close(descriptor)
                 continue
             owner = _owner(path)
-            if owner and owner["host"] != socket.gethostname():
+            if owner and (
+                owner["host"] != socket.gethostname() or (not exclusive and _runs(owner))
+            ):
                 _reject(path, owner, folder)
             os.ftruncate(descriptor, 0)
             _write(descriptor, path)
@@ -82,8 +84,12 @@ def _take(path: str, folder: str) -> int:
             raise
 
 
-def _flock(descriptor: int, path: str, folder: str) -> None:
-    """Raises InputError where another process holds the lock."""
+def _flock(descriptor: int, path: str, folder: str) -> bool:
+    """Whether this process holds the lock now; not where the file system knows no such locks.
+
+    Raises:
+        InputError: another process holds the lock.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -95,6 +101,19 @@ def _flock(descriptor: int, path: str, folder: str) -> None:
     except OSError as error:
         if error.errno not in _WITHOUT_FLOCK:
             raise
+        return False
+    return True
+
+
+def _runs(owner: dict[str, Any]) -> bool:
+    """Whether the process of a lock of this machine is alive."""
+    try:
+        os.kill(owner["process"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return owner["process"] != os.getpid()
 
 
 def _write(descriptor: int, path: str) -> None:

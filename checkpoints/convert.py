@@ -24,6 +24,7 @@ import os
 
 from absl import app, flags, logging
 
+import plugins
 from checkpoints import FORMATS
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
@@ -38,6 +39,7 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
 flags.DEFINE_string("output", None, "Folder to make, which must not hold anything.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("vocab", None, "vocab.txt or its folder. Default: beside the checkpoint.")
 flags.DEFINE_string("config", None, "config.json of the source. Default: beside the checkpoint.")
 flags.DEFINE_bool("do_lower_case", None, "Casing of the vocabulary. Default: as beside it, or on.")
@@ -60,6 +62,7 @@ def main(argv: list[str]) -> None:
     """Flags -> conversion -> output folder."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    plugins.load(FLAGS.plugins)
     logging.set_verbosity(logging.WARNING)
     if (FLAGS.source is None) == (FLAGS.target is None):
         raise InputError("either --source or --target should be given; see --help")

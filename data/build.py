@@ -180,7 +180,10 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
             os.makedirs(os.path.join(work, folder), exist_ok=True)
         pattern = os.path.join(glob.escape(work), "**", "*.tmp-*")
         for leftover in glob.glob(pattern, recursive=True):  # of a process that was killed
-            shutil.rmtree(leftover)
+            if os.path.isdir(leftover):
+                shutil.rmtree(leftover)
+            else:  # as versions before this one named them
+                os.remove(leftover)
     except OSError as error:
         raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
     if os.path.exists(settings_file):

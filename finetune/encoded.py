@@ -39,11 +39,6 @@ class Encoded:
         return len(self.row_splits) - 1
 
 
-def bounds_of(lengths: np.ndarray) -> np.ndarray:
-    """Bounds of rows of these lengths that stand end to end: int64 [n + 1]."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Concatenates range(start, start + length) of each row: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)

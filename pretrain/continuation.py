@@ -62,8 +62,8 @@ def continued_values(
     if said.isdisjoint(_ARCHITECTURE):
         names += _ARCHITECTURE
     else:
-        usual = EncoderConfig()
-        free = {name: getattr(config, name) for name in _FREE}
+        usual = type(config)()
+        free = {name: getattr(config, name) for name in _FREE if hasattr(config, name)}
         free = {name: value for name, value in free.items() if value != getattr(usual, name)}
         if config.vocab_size != there.vocab_size:  # padded
             free["vocab_size"] = config.vocab_size
@@ -188,7 +188,7 @@ def _settings(folder: str) -> tuple[PretrainingHParams, EncoderConfig]:
 def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None:
     may_change = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     there = there.replace(**{name: getattr(now, name) for name in may_change})
-    changed = differences(dataclasses.asdict(there), dataclasses.asdict(now))
+    changed = differences(there.to_json(), now.to_json())
     if changed:
         raise InputError(f"{where}: another encoder:\n  " + "\n  ".join(changed))
 

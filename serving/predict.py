@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
+import plugins
 from errors import InputError, main_with_clear_errors
 from files import replacing
 from serving.description import inputs_of, read_description, signature_for
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "SavedModel folder, as export_savedmodel.py makes it.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("input", "-", "File of rows; - is standard input.")
 flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standard output.")
 flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
@@ -133,6 +135,7 @@ def main(argv: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    plugins.load(FLAGS.plugins)
     check_output()
     description = read_description(FLAGS.model)
     if FLAGS.signature:

@@ -1,6 +1,8 @@
 """One command at a time in a folder: who is rejected, whose lock is taken over."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import resource
@@ -14,7 +16,7 @@ import pytest
 import locks
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from locks import locked
+from locks import LOCK_FILE, locked
 from model import EncoderConfig
 from tests.command_support import Command
 
@@ -133,6 +135,21 @@ def test_a_full_disk_leaves_no_half_lock(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert os.listdir(tmp_path) == []
+
+
+def test_without_flock_a_living_process_keeps_its_lock(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    alive = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = {"host": socket.gethostname(), "process": alive.pid, "command": "c", "time": "t"}
+    (tmp_path / LOCK_FILE).write_text(json.dumps(owner))
+    with pytest.raises(InputError, match=str(alive.pid)), locked(str(tmp_path)):
+        pass
+    alive.communicate(b"\n")
+    with locked(str(tmp_path)):
+        assert json.loads((tmp_path / LOCK_FILE).read_text())["process"] == os.getpid()
 
 
 TAKING = """

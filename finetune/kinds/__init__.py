@@ -18,7 +18,8 @@ def register(kind: Kind) -> None:
     Raises:
         ValueError: another kind has its name.
     """
-    known, own = (type(item).__qualname__ for item in (_KINDS.get(kind.name, kind), kind))
+    classes = (type(item) for item in (_KINDS.get(kind.name, kind), kind))
+    known, own = (f"{item.__module__}.{item.__qualname__}" for item in classes)
     if known != own:  # the same class again is that of a file that is loaded again
         raise ValueError(f"the name {kind.name!r} of {own} is already that of {known}")
     _KINDS[kind.name] = kind

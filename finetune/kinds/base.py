@@ -225,7 +225,7 @@ class Kind:
             task: with its labels.
             examples: as from `read` or `training_examples`.
             vocabulary: of the encoder.
-            hparams: `max_seq_length`, at least 8, and what the kind has of its own.
+            hparams: `max_seq_length`, at least 8.
 
         Raises:
             InputError: some examples have a label and some have none.
