@@ -21,6 +21,7 @@ from pretrain.hparams import (
     resolve_hparams,
 )
 from pretrain.load import load_encoder, restore, stored_parts
+from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
@@ -236,7 +237,7 @@ def load(folder: str) -> Conversion:
             "of a fine-tuned model the encoder is taken: its task head stays behind"
         )
     hparams, settings = load_hparams(folder)
-    if hparams.objective.masked_lm() is None and hparams.objective.detector() is None:
+    if not isinstance(hparams.objective, MaskedLMSettings):  # the formats have no name for others
         return encoder_alone(f"only the encoder: no format knows {hparams.objective.name}")
     needed = hparams.objective.own_networks()
     objective = build_objective(hparams, config, special_ids(vocabulary))

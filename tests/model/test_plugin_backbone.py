@@ -83,9 +83,9 @@ def test_heads_and_rates_of_a_backbone(plugin):
 
 
 def start(script, **flags):
-    """A command of the project, in a process where the backbone is registered."""
-    flags = [f"--{name}={value}" for name, value in flags.items()]
-    return command_support.Command("tests/plugin_driver.py", PLUGIN, script, *flags)
+    """A command of the project that imports the backbone's file first."""
+    flags = [f"--{name}={value}" for name, value in {**flags, "plugins": PLUGIN}.items()]
+    return command_support.Command(script, *flags)
 
 
 def run(script, **flags):
@@ -134,9 +134,11 @@ def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
         "learning_rate": 1e-2,
         "num_train_steps": 400,
         "iterations_per_loop": 2,
+        "num_eval_steps": 1,
         "save_checkpoints_steps": 5,
     }
     flags = {"data_dir": folder / "data", "model_dir": model_dir, "hparams": json.dumps(hparams)}
+    flags["do_eval"] = True
     first = start("run_pretraining.py", **flags)
     first.send_at(signal.SIGTERM, model_dir, "checkpoints/checkpoint", 0.0)
     stopped = first.finish()
@@ -150,6 +152,8 @@ def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
     (result,) = runs.glob("*/*/trial_0/result.json")
     assert json.loads(result.read_text())["scores"]["dev"]["accuracy"] == 100.0
     run("export_savedmodel.py", model_dir=result.parent, output_dir=folder / "saved")
-    served = tf.saved_model.load(str(folder / "saved"))
-    answers = served.signatures["serving_default"](text=tf.constant([text for text, _ in TEXTS]))
-    assert [label.decode() for label in answers["label"].numpy()] == [gold for _, gold in TEXTS]
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in TEXTS))
+    run("serving/predict.py", model=folder / "saved", input=rows, output=folder / "answers.jsonl")
+    answers = map(json.loads, (folder / "answers.jsonl").read_text().splitlines())
+    assert [answer["prediction"] for answer in answers] == [gold for _, gold in TEXTS]
