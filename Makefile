@@ -61,7 +61,7 @@ test-hostile: .venv/installed-dev
 test-perf: .venv/installed-dev
 	$(BIN)/python -m pytest -m perf
 
-# Style and format; contracts of imports between the rooms go here, too.
+# Style, format, and the direction of imports.
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

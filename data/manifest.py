@@ -134,7 +134,7 @@ def summary(output_dir: str, content: dict[str, Any]) -> str:
             f"{counts['examples']:>11,} examples ({counts['padding_share']:.1%} padding)"
         )
     if content["problems"]:
-        lines.append(f"  passed over or mended: {listing(content['problems'])}")
+        lines.append(f"  skipped or repaired: {listing(content['problems'])}")
     if not content["splits"].get("heldout", {"examples": 1})["examples"]:
         lines.append("  nothing is held out: the corpus is too small for its --heldout_fraction")
     return "\n".join(lines)
