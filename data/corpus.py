@@ -1,8 +1,7 @@
 """Where raw text comes from: one function opens any corpus, whatever its format.
 
 A corpus is a list of units, each readable by itself, and a unit is a stream of documents. See
-`data.readers.base` for the three types; each format has its own file beside that one. A
-reader may also be named as "module:Class", which is imported when the format is asked for.
+`data.readers.base` for the three types; each format has its own file beside that one.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ import collections
 from collections.abc import Callable
 
 from data.readers.base import Corpus, Document, Unit
+from data.readers.documentation import InstalledDocumentation
 from data.readers.openwebtext import OpenWebTextCorpus
 from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.tfds_text import TfdsCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
-from plugins import lazily
 from settings import did_you_mean
 
 __all__ = ["CORPUS_FORMATS", "Corpus", "Document", "Unit", "open_corpus"]
 
-_READERS: dict[str, Callable[..., Corpus] | str] = {
+_READERS: dict[str, Callable[..., Corpus]] = {
     "text": TextCorpus,
     "text_per_file": TextPerFileCorpus,
     "wikiextractor": WikiExtractorCorpus,
     "openwebtext": OpenWebTextCorpus,
     "tfds": TfdsCorpus,
-    "installed_documentation": "examples.quickstart.corpus:InstalledDocumentation",
+    "installed_documentation": InstalledDocumentation,
 }
 
 CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
@@ -51,10 +50,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             f"The corpus format must be one of {', '.join(CORPUS_FORMATS)}. "
             f"Received: {corpus_format!r}.{did_you_mean(corpus_format, CORPUS_FORMATS)}"
         )
-    reader = _READERS[corpus_format]
-    if isinstance(reader, str):
-        reader = lazily(reader)
-    corpus = reader(path, strict=strict)
+    corpus = _READERS[corpus_format](path, strict=strict)
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):

@@ -54,12 +54,12 @@ def encode_texts(
 
 
 def encode_tags(
-    examples: Sequence[TaggedExample], task: Task, tokenizer: Tokenizer, max_seq_length: int
+    examples: Sequence[TaggedExample], tokenizer: Tokenizer, max_seq_length: int
 ) -> Encoded:
     """Sequences as `text.words.lay_out_words` has them; tags stand on each word's first piece.
 
     The other pieces, [CLS], [SEP] and padding have `tag_weight` 0, and so no part in loss or
-    score: the labels "##" and "PAD" of seed 004 (IV-C).
+    score: the labels "##" and "PAD" of the ALE report (section IV-C).
 
     Raises:
         InputError: some examples have tags and some have none.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from model import EncoderConfig
+from model import BackboneConfig
 from pretrain.hparams import PretrainingHParams
 from training.objective import Objective
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 
 def build_objective(
-    hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict[str, int]
+    hparams: PretrainingHParams, config: BackboneConfig, special_ids: dict[str, int]
 ) -> Objective:
     """The objective with its networks, at random weights."""
     return hparams.objective.build(hparams, config, special_ids)

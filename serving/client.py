@@ -13,7 +13,7 @@ from errors import InputError, reason
 from finetune import kinds
 from serving.description import inputs_of, read_description
 from serving.records import WORD_LIST, Record
-from serving.tensors import tensors_of
+from signatures.tensors import tensors_of
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # how long a row is on an axis

@@ -16,9 +16,9 @@ from data.vocabulary import VOCABULARY_FILE
 from errors import InputError, reason, warn
 from files import new_folder, write_json
 from serving.load import ServedModel
-from serving.signature import Signature, Tensors
 from serving.signatures import signatures
 from serving.warmup import WARMUP_FILE, write_requests
+from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 
 # The folder for files that the graph does not read, by the SavedModel format.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from serving.embeddings import embeddings
 from serving.load import ServedModel
-from serving.network import Network
-from serving.pretraining import signatures as pretraining
-from serving.signature import Signature
+from signatures.embeddings import embeddings
+from signatures.network import Network
+from signatures.pretraining import signatures as pretraining
+from signatures.signature import Signature
 
 
 def signatures(model: ServedModel) -> dict[str, Signature]:

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from data.records import delimited
 from data.vocabulary import Vocabulary
-from serving.parts import FEATURES
-from serving.signature import Signature
+from signatures.parts import FEATURES
+from signatures.signature import Signature
 
 WARMUP_FILE = "tf_serving_warmup_requests"  # in assets.extra
 _TEXT = "A short text with a [MASK] in it."

@@ -2,7 +2,8 @@
 
     python -m tests.imports_check
 
-1. No circle, counting imports inside functions too, but not those for type checking alone.
+1. No circle. Imports inside functions count, and so do strings "module:attribute", which
+   `plugins.lazily` imports when they are called. What is for type checking alone does not.
 2. The arrows of `ARROWS`: which room may not import which.
 3. No import of a module of this project inside a function, but in the commands, which check flags
    and files before they import TensorFlow.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +24,8 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).parents[1]
 LIGHT = ("errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
 ROOMS = ("analysis", "benchmarks", "checkpoints", "data", "examples", "finetune", "model")
-ROOMS += ("pretrain", "serving", "text", "training")
+ROOMS += ("pretrain", "serving", "signatures", "text", "training")
+_LAZY = re.compile(r"[a-z_0-9.]+:\w+")
 # Room -> the rooms that it may import, besides itself and the modules at the top in LIGHT.
 ARROWS = {
     **dict.fromkeys(LIGHT, ()),
@@ -30,11 +33,12 @@ ARROWS = {
     "data": (),
     "training": ("data",),
     "text": ("data",),
+    "signatures": ("data", "model", "text", "training"),
     "pretrain": ("data", "model", "text", "training"),
     # Fine-tuning begins from what pre-training wrote.
-    "finetune": ("data", "model", "pretrain", "text", "training"),
+    "finetune": ("data", "model", "pretrain", "signatures", "text", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),
-    "serving": ("data", "finetune", "model", "pretrain", "text", "training"),
+    "serving": ("data", "finetune", "model", "pretrain", "signatures", "text", "training"),
     "analysis": tuple(room for room in ROOMS if room not in ("benchmarks", "examples")),
     "examples": tuple(room for room in ROOMS if room != "benchmarks"),
     "benchmarks": ROOMS,
@@ -75,9 +79,12 @@ def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) 
         elif isinstance(node, ast.ImportFrom) and not node.level:
             dotted = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [d if d in modules else node.module for d in dotted]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [node.value.partition(":")[0]] if _LAZY.fullmatch(node.value) else []
+        late = inside and not isinstance(node, ast.Constant)
         for imported in dict.fromkeys(names):
             if imported in modules and imported != name:
-                yield Import(name, imported, node.lineno, inside)
+                yield Import(name, imported, node.lineno, late)
         function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside or function)

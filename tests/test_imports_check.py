@@ -40,6 +40,16 @@ def test_nothing_is_said_of_good_imports(tmp_path):
             "def f():\n    from data import build\n",
             ["a circle of imports: data.build, data.shards", "data/shards.py:2"],
         ),
+        (
+            "data/shards.py",
+            "build = lazily('data.build:build')\n",
+            ["a circle of imports: data.build, data.shards"],
+        ),
+        (
+            "data/shards.py",
+            "encoder = lazily('model.encoder:x')\n",
+            ["data/shards.py:1: imports model.encoder"],
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, name, text, expected):

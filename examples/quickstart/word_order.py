@@ -29,9 +29,9 @@ from absl import app, flags
 
 from data.manifest import read_manifest
 from data.readers.base import Document
+from data.readers.documentation import InstalledDocumentation
 from data.shards import is_heldout
 from errors import InputError, main_with_clear_errors
-from examples.quickstart.corpus import InstalledDocumentation
 from files import write_json, write_text
 
 # Words of a passage: it ends with the first sentence that reaches the minimum, and is cut to the

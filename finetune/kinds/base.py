@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from finetune.readers.tables import Row
     from finetune.task import Task
     from finetune.task_files import Source
-    from model import EncoderConfig
+    from model import BackboneConfig
 
 # A metric is a function of (task, gold, answers), both with one item per example; 1 is the best.
 Metric = Callable[["Task", list, Sequence], float]
@@ -241,7 +241,7 @@ class Kind:
         """
         return 1
 
-    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """A new head, see `model.task_heads`.
 
         Args:
@@ -360,7 +360,7 @@ class Kind:
         """What an exported model can be asked: `serving_default`, `token_ids` and others.
 
         Args:
-            network: a `serving.network.Network`.
+            network: a `signatures.network.Network`.
         """
         raise NotImplementedError
 

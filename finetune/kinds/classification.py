@@ -17,11 +17,10 @@ from finetune.labels import check_counts, label_index, warn_of_rare
 from plugins import lazily
 
 if TYPE_CHECKING:
-    from finetune.encoded import Encoded
     from finetune.hparams import FinetuningHParams
     from finetune.task import Task
     from finetune.task_files import Source
-    from model import EncoderConfig
+    from model import BackboneConfig
 
 _head = lazily("model.task_heads:ClassificationHead")
 
@@ -38,7 +37,7 @@ class Classification(TextKind):
         "matthews_corrcoef": metrics.matthews_corrcoef,
     }
     default_metrics = ("accuracy",)
-    signatures = staticmethod(lazily("serving.classification:signatures"))
+    signatures = staticmethod(lazily("signatures.classification:signatures"))
 
     def check(self, task: Task) -> None:
         """See Kind.check: one label is none."""
@@ -69,20 +68,13 @@ class Classification(TextKind):
         """See TextKind.label_column: int32."""
         return np.array(labels, np.int32)
 
-    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
         return _head(len(task.labels))
 
-    def answers(
-        self,
-        task: Task,
-        examples: Sequence[TextExample],
-        encoded: Encoded,
-        outputs: Outputs,
-        hparams: FinetuningHParams,
-    ) -> list[int]:
+    def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The labels of highest `logits` [n, L]."""
-        return self.in_order(encoded, np.argmax(outputs["logits"], axis=-1))
+        return np.argmax(outputs["logits"], axis=-1)
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""

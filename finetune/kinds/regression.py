@@ -16,11 +16,10 @@ from finetune.kinds.texts import Outputs, TextExample, TextKind
 from plugins import lazily
 
 if TYPE_CHECKING:
-    from finetune.encoded import Encoded
     from finetune.hparams import FinetuningHParams
     from finetune.task import Task
     from finetune.task_files import Source
-    from model import EncoderConfig
+    from model import BackboneConfig
 
 # Scores closer together than this share of the task's range are constant.
 _CONSTANT = 1e-6
@@ -37,7 +36,7 @@ class Regression(TextKind):
     name = "regression"
     metrics: ClassVar = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     default_metrics = ("spearman", "pearson")
-    signatures = staticmethod(lazily("serving.regression:signatures"))
+    signatures = staticmethod(lazily("signatures.regression:signatures"))
 
     def label(self, source: Source, where: str, value: Any) -> float | None:
         """See TextKind.label."""
@@ -69,22 +68,14 @@ class Regression(TextKind):
         low, high = task.label_range
         return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
-    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
         return _head()
 
-    def answers(
-        self,
-        task: Task,
-        examples: Sequence[TextExample],
-        encoded: Encoded,
-        outputs: Outputs,
-        hparams: FinetuningHParams,
-    ) -> list[float]:
+    def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """`score` [n], a share of the label range, in the unit of the labels."""
         low, high = task.label_range
-        values = low + (high - low) * np.asarray(outputs["score"], np.float64)
-        return self.in_order(encoded, values)
+        return low + (high - low) * np.asarray(outputs["score"], np.float64)
 
     def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
         """See Kind.undefined: correlations need labels that differ."""

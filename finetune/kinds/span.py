@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from finetune.squad.decode import SpanAnswer
     from finetune.task import Task
     from finetune.task_files import Source
-    from model import EncoderConfig
+    from model import BackboneConfig
 
 _encode_questions = lazily("finetune.squad.features:encode_questions")
 _decode_answers = lazily("finetune.squad.decode:decode_answers")
@@ -38,7 +38,7 @@ class Span(Kind):
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
     shortened = "divided into windows that overlap"
-    signatures = staticmethod(lazily("serving.spans:signatures"))
+    signatures = staticmethod(lazily("signatures.spans:signatures"))
 
     def check_columns(self, task: Task, split: str) -> None:
         """Files of SQuAD say what their fields are."""
@@ -102,7 +102,7 @@ class Span(Kind):
             doc_stride=hparams.doc_stride,
         )
 
-    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
         return _head(config, hparams, version_2=task.version_2)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from finetune.readers.tables import Row
     from finetune.task import Task
     from finetune.task_files import Source
-    from model import EncoderConfig
+    from model import BackboneConfig
 
 _encode_tags = lazily("finetune.encoding:encode_tags")
 _tokenizer = lazily("data.tokenization:Tokenizer")
@@ -53,7 +53,7 @@ class Tagging(Kind):
     default_metrics = ("token_accuracy",)
     shortened = "divided between words"
     token_outputs = ("tags",)
-    signatures = staticmethod(lazily("serving.tagging:signatures"))
+    signatures = staticmethod(lazily("signatures.tagging:signatures"))
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
         """See Kind.needed_columns: CoNLL-U says where the words are."""
@@ -113,9 +113,9 @@ class Tagging(Kind):
         hparams: FinetuningHParams,
     ) -> Encoded:
         """One sequence, or several, per sentence; see `finetune.encoding.encode_tags`."""
-        return _encode_tags(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
+        return _encode_tags(examples, _tokenizer(vocabulary), hparams.max_seq_length)
 
-    def head(self, task: Task, config: EncoderConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
         return _head(len(task.labels))
 

@@ -111,9 +111,21 @@ class TextKind(Kind):
         """One sequence per example, see `finetune.encoding.encode_texts`; `label` of each."""
         return _encode_texts(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
 
-    def in_order(self, encoded: Encoded, values: np.ndarray) -> list:
-        """Values of sequences [n] as a list by example."""
+    def answers(
+        self,
+        task: Task,
+        examples: Sequence[TextExample],
+        encoded: Encoded,
+        outputs: Outputs,
+        hparams: FinetuningHParams,
+    ) -> list:
+        """See Kind.answers."""
+        values = self.values(task, outputs)
         return values[np.argsort(encoded.rows["example"], kind="stable")].tolist()
+
+    def values(self, task: Task, outputs: Outputs) -> np.ndarray:
+        """The answer for every sequence, [n], from what the head predicts."""
+        raise NotImplementedError
 
     def gold(self, task: Task, example: TextExample) -> Any:
         """See Kind.gold."""

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any, ClassVar
 
-from model.config import EncoderConfig
+from model.config import BackboneConfig
 from model.operations import Flops
 from settings import check_setting
 
@@ -44,7 +44,7 @@ class ObjectiveSettings(abc.ABC):
         """The same with every field that depends on a named size (`model.sizes`) filled in."""
         return self
 
-    def check(self, encoder: EncoderConfig | None = None) -> None:  # noqa: B027
+    def check(self, encoder: BackboneConfig | None = None) -> None:  # noqa: B027
         """Raises InputError for a value that cannot be right.
 
         Args:
@@ -66,7 +66,7 @@ class ObjectiveSettings(abc.ABC):
         return None
 
     def carried_networks(
-        self, before: ObjectiveSettings, encoder: EncoderConfig, stored: Collection[str]
+        self, before: ObjectiveSettings, encoder: BackboneConfig, stored: Collection[str]
     ) -> tuple[str, ...]:
         """The names of the networks that a run takes from the checkpoint of another run.
 
@@ -83,7 +83,7 @@ class ObjectiveSettings(abc.ABC):
         return tuple(name for name in self.own_networks() if name in stored)
 
     @abc.abstractmethod
-    def operations(self, encoder: EncoderConfig, max_seq_length: int, dense_lookup: bool) -> Flops:
+    def operations(self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool) -> Flops:
         """Floating-point operations of the forward passes of a training step, per token.
 
         Args:
@@ -93,7 +93,7 @@ class ObjectiveSettings(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build(self, hparams: Any, config: EncoderConfig, special_ids: dict[str, int]) -> Any:
+    def build(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]) -> Any:
         """The `training.objective.Objective` with its networks. TensorFlow is imported here.
 
         Args:

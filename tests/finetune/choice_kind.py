@@ -93,8 +93,8 @@ class Choice(Kind):
 
     def signatures(self, network):
         """See Kind.signatures: the score of one choice."""
-        from serving.signature import TEXT, TRUNCATED, Signature
-        from serving.tensors import Tensor
+        from signatures.signature import TEXT, TRUNCATED, Signature
+        from signatures.tensors import Tensor
 
         def of_pair(context, choice):
             sequences = network.layout.pair(context, choice)

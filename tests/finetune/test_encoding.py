@@ -101,12 +101,12 @@ def test_unlabelled_examples_have_no_label_column(tokenizer):
     with pytest.raises(InputError, match="1 of 3 without one, the first of them 'c'"):
         encode_texts([text("a"), text("b"), text("c", label=None)], task, tokenizer, 16)
     words = [TaggedExample("s", ("a",), None)]
-    assert "tags" not in encode_tags(words, task_of("tagging"), tokenizer, 16).tokens
+    assert "tags" not in encode_tags(words, tokenizer, 16).tokens
 
 
 def test_tags_stand_on_first_pieces_only(tokenizer):
     example = TaggedExample("s", ("the", "unwanted", CONTROL_CHARACTER, "cat."), (3, 1, 4, 2))
-    encoded = encode_tags([example], task_of("tagging"), tokenizer, 16)
+    encoded = encode_tags([example], tokenizer, 16)
     expected = "[CLS] the un ##want ##ed [UNK] cat . [SEP]"
     assert " ".join(pieces(encoded, 0)) == expected
     assert column(encoded, "tags", 0) == [0, 3, 1, 0, 0, 4, 2, 0, 0]
@@ -125,7 +125,7 @@ def test_long_sentences_are_divided_between_words(tokenizer):
         TaggedExample("empty", (), ()),
         TaggedExample("last", ("mat",), (9,)),
     ]
-    encoded = encode_tags(examples, task_of("tagging"), tokenizer, 8)
+    encoded = encode_tags(examples, tokenizer, 8)
     assert [pieces(encoded, row)[1:-1] for row in range(len(encoded))] == [
         ["the", "cat"],
         ["a", "b", "c", "d"],  # the next word has three pieces and would not fit
@@ -143,7 +143,7 @@ def test_long_sentences_are_divided_between_words(tokenizer):
 def test_a_word_longer_than_a_row_is_cut(tokenizer):
     word = "un" + "want" * 9
     examples = [TaggedExample("s", ("a", word, "b"), (1, 2, 3))]
-    encoded = encode_tags(examples, task_of("tagging"), tokenizer, 8)
+    encoded = encode_tags(examples, tokenizer, 8)
     assert [pieces(encoded, row)[1:-1] for row in range(3)] == [
         ["a"],
         ["un", *["##want"] * 5],
@@ -161,7 +161,7 @@ def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
         words = tuple(random.choice(choices, random.integers(0, 12)).tolist())
         tags = tuple(random.integers(1, 9, len(words)).tolist())
         examples.append(TaggedExample(str(number), words, tags))
-    encoded = encode_tags(examples, task_of("tagging"), tokenizer, 10)
+    encoded = encode_tags(examples, tokenizer, 10)
     rows = []
     for number, example in enumerate(examples):
         row = [[], []]
@@ -189,7 +189,7 @@ def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
         call = functools.partial(encode_texts, examples, task_of("classification"))
     elif kind == "tags":
         examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
-        call = functools.partial(encode_tags, examples, task_of("tagging"))
+        call = functools.partial(encode_tags, examples)
     else:
         examples = read_squad(small_file(tmp_path / "dev.json"), training=True)
         lengths = {"max_seq_length": 48, "max_query_length": 8, "doc_stride": 6}

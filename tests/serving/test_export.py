@@ -30,7 +30,7 @@ from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
 from serving.export import export, size_on_disk
 from serving.load import load
-from serving.tensors import Tensor, tensors_of
+from signatures.tensors import Tensor, tensors_of
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from serving.export import export
 from serving.load import load
-from serving.tensors import tensors_of
+from signatures.tensors import tensors_of
 from tests.serving.support import fine_tuned, task
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")

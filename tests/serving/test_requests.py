@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.parts import FEATURES, TOKENS_PER_PART, InParts
-from serving.tensors import tensors_of
+from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
+from signatures.tensors import tensors_of
 from tests import command_support
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")

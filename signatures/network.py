@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
 from model import Backbone, EncoderOutput
-from serving.load import ServedModel
-from serving.parts import FEATURES, InParts
-from serving.signature import Signature, Tensors
-from serving.tensors import Tensor
+from signatures.parts import FEATURES, InParts
+from signatures.signature import Signature, Tensors
+from signatures.tensors import Tensor
 from text.layout import Sequences, TextLayout, padded
 from training.tracing import plain_function
+
+if TYPE_CHECKING:
+    from serving.load import ServedModel
 
 
 def encoder_in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:

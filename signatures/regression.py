@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from serving.classification import text_signatures
-from serving.network import Network
-from serving.signature import Signature, Tensors
-from serving.tensors import Tensor
+from signatures.classification import text_signatures
+from signatures.network import Network
+from signatures.signature import Signature, Tensors
+from signatures.tensors import Tensor
 
 
 def signatures(network: Network) -> dict[str, Signature]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from serving.network import Network, token_ids
-from serving.signature import TEXT, TRUNCATED, Signature, Tensors
-from serving.tensors import Tensor
+from signatures.network import Network, token_ids
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensors
+from signatures.tensors import Tensor
 
 PAIR_TRUNCATED = Tensor(
     "bool", ("B",), "whether the texts were too long for one row, and so were cut"

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from serving.tensors import Tensor
+from signatures.tensors import Tensor
 from training.tracing import plain_function
 
 Tensors = dict[str, tf.Tensor]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from serving.embeddings import TOKEN_VECTORS, embeddings, vectors
-from serving.network import Network, encoder_in_graph, token_ids
-from serving.parts import TOKENS_PER_PART, InParts
-from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
-from serving.tensors import Tensor
+from signatures.embeddings import TOKEN_VECTORS, embeddings, vectors
+from signatures.network import Network, encoder_in_graph, token_ids
+from signatures.parts import TOKENS_PER_PART, InParts
+from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
+from signatures.tensors import Tensor
 from text.ragged import take
 
 MASK = "[MASK]"

@@ -5,8 +5,8 @@ import collections
 import pytest
 
 from data.corpus import open_corpus
+from data.readers.documentation import InstalledDocumentation, is_prose, prose_lines
 from errors import InputError
-from examples.quickstart.corpus import InstalledDocumentation, is_prose, prose_lines
 
 DOCSTRING = """Summary of what it does,
     wrapped over two lines.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from serving.network import Network
-from serving.parts import InParts
-from serving.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
-from serving.tensors import Tensor
+from signatures.network import Network
+from signatures.parts import InParts
+from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
+from signatures.tensors import Tensor
 
 TOKEN_VECTORS = {
     "pooled": Tensor("float32", ("B", "D"), "the hidden state of [CLS]"),

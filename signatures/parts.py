@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from serving.signature import Tensors
+from signatures.signature import Tensors
 from training.tracing import plain_function
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")

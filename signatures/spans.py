@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from serving.network import Network, token_ids
-from serving.signature import TEXT, Signature
-from serving.tensors import Tensor
+from signatures.network import Network, token_ids
+from signatures.signature import TEXT, Signature
+from signatures.tensors import Tensor
 from text.spans import best_answers, ranked_spans
 from text.windows import context_windows
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from serving.network import Network, token_ids
-from serving.signature import TEXT, Signature, Tensors
-from serving.tensors import Tensor
+from signatures.network import Network, token_ids
+from signatures.signature import TEXT, Signature, Tensors
+from signatures.tensors import Tensor
 from text.words import lay_out_words, split_words
 
 _WORDS = Tensor("string", ("B", "W"), 'the words; "" after the last')
