@@ -57,7 +57,8 @@ class Backbone(Protocol):
             features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
                 [B, S]. B and S may be dynamic.
             training: whether dropout is on.
-            seed: int32 [2], which decides all dropout in training.
+            seed: int32 [2], which decides all dropout in training; [3] where the batch is one of
+                several equal parts, whose number, from 0, stands last.
         """
 
     @property

@@ -106,8 +106,9 @@ class Encoder(tf_keras.layers.Layer):
                 padding; default all 1) and `segment_ids` (default all 0) of the same shape. B and S
                 may be dynamic; S is at most `max_position_embeddings`.
             training: whether dropout is on.
-            seed: int32 [2]; in training, dropout is a function of it. Without one, it is drawn from
-                TensorFlow's global generator.
+            seed: int32 [2], or [3] for a part of a batch (see `kernels.dropout`); in training,
+                dropout is a function of it. Without one, it is drawn from TensorFlow's global
+                generator.
             output_attentions: whether to return the attention probabilities.
             output_kernels: whether to return the kernels of the dynamic convolutions.
 
@@ -167,4 +168,7 @@ def _dropout_seeds(config: EncoderConfig, seed: tf.Tensor | None) -> list[tf.Ten
         seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
     # The sign bit goes, before and after: XLA reads negative seeds as other numbers.
     seed = tf.convert_to_tensor(seed, tf.int32) & tf.int32.max
-    return tf.unstack(tf.random.split(seed, _num_seeds(config)) & tf.int32.max)
+    seeds = tf.random.split(seed[:2], _num_seeds(config)) & tf.int32.max
+    if seed.shape[0] > 2:
+        seeds = tf.concat([seeds, tf.repeat(seed[None, 2:], _num_seeds(config), 0)], 1)
+    return tf.unstack(seeds)

@@ -11,10 +11,10 @@ import tensorflow as tf
 from data.streams import untuned
 from errors import LossNotFinite
 from training import metrics
-from training.distribution import own_rows, sum_over_replicas
+from training.distribution import own_rows, replica_number, sum_over_replicas
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
-from training.randomness import replica_seed, split_seed, step_seed
+from training.randomness import part_seed, split_seed, step_seed
 from training.tracing import plain_function
 
 NO_STEP = -1
@@ -33,6 +33,9 @@ class Trainer(orbit.AbstractTrainer):
         seed: of masking, sampling and dropout.
         strategy: of the devices.
         xla: whether to compile the step.
+        micro_batches: how many equal parts each device's share of a batch is cut into, whose
+            gradients are taken one after the other and added up. Masks, dropout, normalizers and
+            clipping are those of the whole batch.
     """
 
     def __init__(
@@ -44,13 +47,15 @@ class Trainer(orbit.AbstractTrainer):
         seed: int,
         strategy: tf.distribute.Strategy,
         xla: bool = False,
+        micro_batches: int = 1,
     ):
         self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
-        self.seed = seed
+        self.seed, self.micro_batches = seed, micro_batches
         self._create_dataset = create_dataset
         self._iterator = None
         self._variables = objective.trainable_variables
         self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
+        self._part_gradients = plain_function(self._part_gradients_fn)
         if xla and strategy.num_replicas_in_sync == 1:
             self._replica_step = plain_function(self._replica_step_fn, jit_compile=True)
         elif xla:  # sums over replicas cannot be compiled
@@ -117,7 +122,7 @@ class Trainer(orbit.AbstractTrainer):
         data_seed, dropout_seed = split_seed(seed, 2)
         batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
-        loss, sums, gradients = self._gradients(batch, normalizers, replica_seed(dropout_seed))
+        loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
         gradients, norm = clip(sum_over_replicas(gradients))
         apply_gradients(self.optimizer, gradients, self._variables)
         share = 1.0 / self.strategy.num_replicas_in_sync
@@ -127,7 +132,32 @@ class Trainer(orbit.AbstractTrainer):
             **sums,
         }
 
-    def _gradients_fn(self, batch, normalizers, seed):
+    def _gradients_fn(self, batch, normalizers, seed, replica):
+        """Loss, metrics' sums and gradients of this replica's share of the batch."""
+        count = self.micro_batches
+        if self.strategy.num_replicas_in_sync * count == 1:
+            return self._part_gradients_fn(batch, normalizers, seed)
+        if count == 1:
+            return self._part_gradients_fn(batch, normalizers, part_seed(seed, replica))
+        parts = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+
+        def of_part(number):
+            part = {name: value[number] for name, value in parts.items()}
+            return part, normalizers, part_seed(seed, replica * count + number)
+
+        def add_part(number, totals):
+            results = self._part_gradients(*of_part(number))
+            return number + 1, tf.nest.map_structure(tf.add, totals, results)
+
+        # The loop from the first part on, so that the graph holds the network once.
+        outputs = self._part_gradients.get_concrete_function(*of_part(0)).structured_outputs
+        zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs)
+        _, totals = tf.while_loop(
+            lambda number, _: number < count, add_part, (0, zeros), parallel_iterations=1
+        )
+        return totals
+
+    def _part_gradients_fn(self, batch, normalizers, seed):
         with self.objective.tracing():
             with tf.GradientTape() as tape:
                 loss, sums = self.objective.loss(batch, normalizers, training=True, seed=seed)

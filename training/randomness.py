@@ -15,16 +15,17 @@ def split_seed(seed: tf.Tensor, parts: int) -> list[tf.Tensor]:
     """Several independent int32 [2] seeds from one.
 
     Their sign bits are cleared: XLA and TensorFlow's own kernels read negative seeds differently.
+    What a seed of [3] ends with, the number of a part of the batch, stays.
     """
-    return tf.unstack(tf.random.split(seed, parts) & tf.int32.max)
+    seeds = tf.random.split(seed[:2], parts) & tf.int32.max
+    if seed.shape[0] > 2:
+        seeds = tf.concat([seeds, tf.repeat(seed[None, 2:], parts, 0)], 1)
+    return tf.unstack(seeds)
 
 
-def replica_seed(seed: tf.Tensor) -> tf.Tensor:
-    """A seed of this replica's own, for noise that may differ between layouts (dropout)."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return seed
-    return tf.random.fold_in(seed, context.replica_id_in_sync_group) & tf.int32.max
+def part_seed(seed: tf.Tensor, part: tf.Tensor | int) -> tf.Tensor:
+    """The int32 [3] seed of dropout in one of the equal parts that a batch is cut into."""
+    return tf.concat([seed, [tf.cast(part, tf.int32)]], 0)
 
 
 def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf.Tensor:

@@ -13,7 +13,9 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf
     Args:
         inputs: a float tensor of any shape.
         rate: share of the elements set to zero.
-        seed: int32 [2]; not read at a rate of 0, as in inference.
+        seed: int32 [2], or [3] with the number of a part of a batch: equal parts, cut along the
+            first axis, keep what the whole would keep with the seed of [2]. Not read at a rate of
+            0, as in inference.
     """
     if rate == 0.0:
         return inputs
@@ -48,9 +50,12 @@ def _kept(like, seed, rate):
     CPU, a tenth of a training step. Whole words are compared, since uniform floats of
     bfloat16 have 128 values and would drop 13/128 of the elements where 1/10 is asked for.
     """
-    first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
+    first, second, *part = tf.unstack(tf.bitcast(seed, tf.uint32))
     # By way of int64, whose range and casts there are on GPUs.
-    index = tf.cast(tf.cast(tf.range(tf.size(like, tf.int64)), tf.uint64), tf.uint32)
+    size = tf.size(like, tf.int64)
+    index = tf.cast(tf.cast(tf.range(size), tf.uint64), tf.uint32)
+    if part:
+        first += part[0] * tf.cast(tf.cast(size, tf.uint64), tf.uint32)
     words = _mix(_mix(index + first) ^ second)
     return tf.reshape(words >= round(rate * 2**32), sizes(like))
 

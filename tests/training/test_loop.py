@@ -40,16 +40,17 @@ def corpus(batches=4):
     return lambda start_step=0: dataset.skip(start_step * B).batch(B, drop_remainder=True)
 
 
-def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, xla=False, **changes):
+def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, **changes):
     tf_keras.utils.set_random_seed(5)
     strategy = strategy or tf.distribute.get_strategy()
+    options = {name: changes.pop(name) for name in ("xla", "micro_batches") if name in changes}
     sizes = {"vocab_size": V, "max_seq_length": S, "train_batch_size": B}
     hparams = parse_hparams({**sizes, "generator_hidden_size": 0.5, **changes})
     config = CONFIG.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     with strategy.scope():
         objective = build_objective(hparams, config, SPECIAL)
         optimizer = create_optimizer(optimizer, lr, 0.01, objective.trainable_variables)
-    return Trainer(objective, optimizer, data or corpus(), seed=3, strategy=strategy, xla=xla)
+    return Trainer(objective, optimizer, data or corpus(), seed=3, strategy=strategy, **options)
 
 
 def losses(trainer, steps):
