@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 import tf_keras
 
@@ -56,13 +58,17 @@ class Encoder(tf_keras.layers.Layer):
     Args:
         config: the architecture.
         embeddings: an `Embeddings` layer to share (a generator shares the discriminator's).
+
+    Attributes:
+        rematerialize: whether training keeps only what goes into each layer, and computes the rest
+            again for its gradient: less memory for a forward pass more.
     """
 
     def __init__(
         self, config: EncoderConfig, embeddings: Embeddings | None = None, name: str = "encoder"
     ):
         super().__init__(name=name)
-        self.config = config
+        self.config, self.rematerialize = config, False
         self.embeddings = embeddings or Embeddings(config, name="embeddings")
         width = self.embeddings.config.embedding_size
         self.embeddings_project = None
@@ -132,9 +138,17 @@ class Encoder(tf_keras.layers.Layer):
         hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
         for i in range(config.num_hidden_layers):
             layer = self.encoder_layers[0 if config.share_layers else i]
-            hidden, probabilities, kernel_logits = layer(
-                hidden, bias, padding_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
+            call = functools.partial(
+                layer,
+                bias=bias,
+                padding_mask=padding_mask,
+                training=training,
+                seeds=seeds[3 * i : 3 * i + 3],
             )
+            if training and self.rematerialize and not (output_attentions or output_kernels):
+                hidden, probabilities, kernel_logits = _rematerialized(call)(hidden), None, None
+            else:
+                hidden, probabilities, kernel_logits = call(hidden)
             hidden_states.append(hidden)
             if output_attentions and probabilities is not None:
                 attention_probs.append(probabilities)
@@ -148,6 +162,11 @@ class Encoder(tf_keras.layers.Layer):
             tuple(attention_probs),
             tuple(conv_kernels),
         )
+
+
+def _rematerialized(call):
+    """The first result of `call`, whose gradient computes it again instead of storing it."""
+    return tf.recompute_grad(lambda hidden: call(hidden)[0])
 
 
 def build_encoder(

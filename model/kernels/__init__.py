@@ -8,7 +8,13 @@ two. `model/` itself reads as the paper does and calls these.
 from model.kernels.activations import gelu, gelu_new
 from model.kernels.attention import attention_probabilities, join_heads, split_heads
 from model.kernels.convolution import depthwise_conv, lightweight_conv
-from model.kernels.fusion import compiled_for_each_length, fused, running_on_cpu_only, sizes
+from model.kernels.fusion import (
+    compiled_for_each_length,
+    for_accelerator,
+    fused,
+    running_on_cpu_only,
+    sizes,
+)
 from model.kernels.normalization import add_and_norm
 from model.kernels.projection import (
     affine,
@@ -29,6 +35,7 @@ __all__ = [
     "dense_product",
     "depthwise_conv",
     "dropout",
+    "for_accelerator",
     "fused",
     "gelu",
     "gelu_new",
