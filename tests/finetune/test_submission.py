@@ -141,30 +141,19 @@ def test_equal_runs_give_equal_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("predicted", "message"),
+    ("runs", "message"),
     [
-        (all_of(1062, "1"), "should predict the 1,063 examples.*Received: 1,062 examples"),
-        ([(1, "1"), *all_of(1063, "1")[1:]], "with the ids 0 to 1062"),
-        (all_of(1063, "acceptable"), "should be among 0, 1. Received: 'acceptable'"),
+        ({"cola": all_of(1062, "1")}, "test.jsonl: .*1,063 examples.*Received: 1,062 examples"),
+        ({"cola": [(1, "1"), *all_of(1063, "1")[1:]]}, "test.jsonl: .*ids 0 to 1062"),
+        ({"cola": all_of(1063, "acceptable")}, "test.jsonl: .*among 0, 1. .*'acceptable'"),
+        ({"sts": all_of(1379, None)}, "test.jsonl: .*numbers"),
+        ({"cola": None}, "predictions/test.jsonl"),
+        ({"cola": None, "rte": None}, "of one model.*other, tiny"),
     ],
 )
-def test_refuses_what_the_server_would(tmp_path, predicted, message):
-    add_run(tmp_path, "cola", 40.0, predicted)
+def test_what_the_server_would_reject(tmp_path, runs, message):
+    for (task, predicted), model in zip(runs.items(), ("tiny", "other")):
+        add_run(tmp_path, task, 40.0, predicted, model=model)
     with pytest.raises(InputError, match=message):
         write_glue_archive(str(tmp_path))
     assert not (tmp_path / "submission.zip").exists()
-
-
-def test_refuses_scores_that_are_no_numbers(tmp_path):
-    add_run(tmp_path, "sts", 40.0, all_of(1379, None))
-    with pytest.raises(InputError, match="should be numbers"):
-        write_glue_archive(str(tmp_path))
-
-
-def test_refuses_runs_without_test_predictions_and_of_two_models(tmp_path):
-    add_run(tmp_path, "cola", 40.0)
-    with pytest.raises(InputError, match="should hold a run that predicted"):
-        write_glue_archive(str(tmp_path))
-    add_run(tmp_path, "rte", 40.0, model="other")
-    with pytest.raises(InputError, match=r"of one model.*other, tiny"):
-        write_glue_archive(str(tmp_path))
