@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
+from settings import did_you_mean
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -98,14 +98,13 @@ def label_index(task: Task, split: str, where: str, value: Any) -> int:
     """
     name = label_name(value)
     if name not in task.labels:
-        near = difflib.get_close_matches(str(name), task.labels, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
         names = ", ".join(task.labels[:LABELS_SHOWN])
         if len(task.labels) > LABELS_SHOWN:
             names += f" and {len(task.labels) - LABELS_SHOWN:,} others"
         source = "" if split == task.train else ", as declared or in the training split"
         raise InputError(
-            f"{where}: the label should be one of {names}{source}{hint}. Received: {value!r:.60}"
+            f"{where}: the label should be one of {names}{source}. Received: {value!r:.60}."
+            f"{did_you_mean(str(name), task.labels)}"
         )
     return task.labels.index(name)
 

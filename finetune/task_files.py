@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import difflib
 import glob
 import os
 import sys
@@ -19,6 +18,7 @@ from finetune.readers import tables
 from finetune.readers.tables import Row
 from finetune.task import Task
 from plugins import lazily
+from settings import did_you_mean
 
 _read_dataset = lazily("finetune.readers.tfds_rows:read_dataset")
 
@@ -253,10 +253,9 @@ def _listing(folders: list[str], names: tuple[str, ...]) -> str:
 
 def _check_split(task: Task, split: str) -> None:
     if split not in task.splits:
-        near = difflib.get_close_matches(split, task.splits, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
         raise InputError(
-            f"Task {task.name} has the splits {', '.join(task.splits)}{hint}. Received: {split!r}"
+            f"Task {task.name} has the splits {', '.join(task.splits)}. Received: {split!r}."
+            f"{did_you_mean(split, task.splits)}"
         )
 
 

@@ -170,61 +170,80 @@ def read_records(
 
     Args:
         path: names the file in errors.
-        lines: the lines of the file, read when they are needed.
+        lines: of the file, read when they are needed.
         inputs: what is wanted.
         file_format: one of FORMATS; by default inferred.
             "lines": every line is a text, an empty one, too. "json": one array, which is read to
             its end first.
         header: whether a table begins with the names of its columns; by default as in the task's
             files.
-        refused: is given id and error of each row that is not as it should be, which is then left
-            out; by default the error is raised.
+        refused: is given id and error of each wrong row, which is left out then; by default the
+            error is raised.
 
     Raises:
-        InputError: a row that is not as it should be, or no rows at all can be found so; names
-            the line. Or the file is in UTF-16 or UTF-32.
+        InputError: a wrong row, or no rows at all can be found so; names the line. Or the file is
+            in UTF-16 or UTF-32.
     """
     lines = _in_utf8(path, lines)
     begin = through_first(lines, bytes.strip)
     if not begin:
         return
-    source, first = itertools.chain(begin, lines), begin[-1].removeprefix(b"\xef\xbb\xbf")
+    first = begin[-1].removeprefix(b"\xef\xbb\xbf")
     guessed = not (file_format or extension_format(path))
     file_format = file_format or infer_format(path, first, inputs)
-    header = inputs.header if header is None else header
     numbers = itertools.count()
+
+    def identified(identity: Any) -> str:
+        number = next(numbers)
+        return str(number if identity is None else identity)
 
     def refuse(error: InputError, identity: Any = None) -> None:
         if refused is None:
             raise error
-        number = next(numbers)
-        refused(str(number if identity is None else identity), error)
+        refused(identified(identity), error)
 
+    source = itertools.chain(begin, lines)
     if file_format == "lines":
         rows = _read_texts(path, source, inputs, refuse if guessed else None)
-    elif file_format == "jsonl":
-        numbered = read_lines(path, source=source)
-        items = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
-        rows = _read_objects(items, inputs, refuse)
-    elif file_format == "json":
-        rows = _read_objects(_array_items(path, source, inputs), inputs, refuse)
+    elif file_format in ("tsv", "csv"):
+        rows = _read_table(path, source, inputs, file_format, first, header, refuse)
     elif file_format in WORD_FORMATS:
         rows = _read_words(path, source, inputs, file_format)
     else:
-        names = _fields(first, file_format)
-        columns = inputs.columns(names) if header else inputs.numbers()
-        settings = {"header": header, "optional": ("id",), "source": source, "refuse": refuse}
-        settings["delimiter"] = inputs.delimiter(file_format)
-        rows = read_table(path, file_format == "csv", columns, **settings)
+        items = _array_items if file_format == "json" else _json_lines
+        rows = _read_objects(items(path, source, inputs), inputs, refuse)
     for where, values in rows:
         identity = values.pop("id", None)
         try:
             _check(where, values)
         except InputError as error:
             refuse(error, identity)
-            continue
-        number = next(numbers)
-        yield Record(where, str(number if identity is None else identity), values)
+        else:
+            yield Record(where, identified(identity), values)
+
+
+def _read_table(
+    path: str,
+    source: Iterable[bytes],
+    inputs: Inputs,
+    file_format: str,
+    first: bytes,
+    header: bool | None,
+    refuse: Callable[[InputError], None],
+) -> Iterator[Row]:
+    """Rows of a table whose first line that is not blank is `first`."""
+    header = inputs.header if header is None else header
+    columns = inputs.columns(_fields(first, file_format)) if header else inputs.numbers()
+    return read_table(
+        path,
+        file_format == "csv",
+        columns,
+        header=header,
+        optional=("id",),
+        source=source,
+        refuse=refuse,
+        delimiter=inputs.delimiter(file_format),
+    )
 
 
 def _read_texts(
@@ -270,6 +289,12 @@ def _read_objects(
             refuse(error)
             continue
         yield where, row
+
+
+def _json_lines(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[tuple[str, str]]:
+    for number, line in read_lines(path, source=source):
+        if line.strip():
+            yield f"{path}, line {number}", line
 
 
 def _array_items(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator[tuple[str, str]]:

@@ -434,7 +434,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
     empty = declared("empty", files={"train": "train.csv", "dev": "empty.csv"})
     output = tmp_path / "out"
     cases = [
-        (arguments(model_dir, "colla", output), "did you mean cola"),
+        (arguments(model_dir, "colla", output), "Did you mean `cola`"),
         (["--task=cola"], "--model_dir is missing: it should be a model directory"),
         (arguments(model_dir, "cola", output), "--data_dir is missing: it should be the folder"),
         (arguments(tmp_path, task, output), "config.json"),

@@ -224,7 +224,7 @@ def test_conll_files_are_read_as_words():
         (PAIR, "lines", b"a\n", "", "text, text_pair"),
         (SINGLE, "conll", b"a b\n", "", "text"),
         (WORDS, "conll", b"a b\na\n", ", line 2", "columns"),
-        (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "'text' or 'review' .*'reviw'"),
+        (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "'text' or 'review' .*`reviw`"),
         (PRETRAINED, "tsv", b"id\treviw\na\tb\n", ", line 1", "`text`. Received: id"),
         (PAIR, "tsv", b"text\ttext\ttext_pair\n", ", line 1", "'text'"),
         (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", ", line 3", "2 fields"),
