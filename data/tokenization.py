@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from data.added_tokens import AddedToken
+from data.tokenizer_protocol import Frame
 from data.vocabulary import Vocabulary
 from errors import InputError
 
@@ -109,6 +110,11 @@ class Tokenizer:
             unknown_token="[UNK]",
             lower_case_nfd_strip_accents=False,  # see `normalize`
         )
+
+    @property
+    def frame(self) -> Frame:
+        """[CLS] text [SEP] text [SEP]."""
+        return Frame((self.vocabulary.cls_id,), (self.vocabulary.sep_id,))
 
     def tokenize(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes lines of text.

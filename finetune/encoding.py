@@ -76,7 +76,7 @@ def encode_tags(
         weight = tf.scatter_nd(places[:, None], tf.ones_like(places, tf.float32), total)
         tokens = {
             "input_ids": ids,
-            "segment_ids": tf.zeros_like(ids),
+            "segment_ids": sequences.segment_ids,
             "tag_weight": ids.with_values(weight),
         }
         return from_ragged(tokens, sequences.sentence, sequences.truncated)

@@ -34,7 +34,7 @@ def signatures(network: Network) -> dict[str, Signature]:
 
     def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
         sequences = lay_out_words(network.layout, words)
-        features = network.features(sequences.ids, tf.zeros_like(sequences.ids))
+        features = network.features(sequences.ids, sequences.segment_ids)
         predicted = predict(features, network.lengths(features))  # [n, S]
         places = tf.stack([sequences.sequence, sequences.position], -1)
         tags = words.with_values(tf.gather(names, tf.gather_nd(predicted, places)))

@@ -16,7 +16,7 @@ from finetune.encoding import from_ragged, in_chunks
 from finetune.squad.examples import QuestionExample
 from text.alignment import covering
 from text.layout import TextLayout
-from text.windows import SPECIAL_TOKENS, Windows, context_windows
+from text.windows import Windows, context_windows
 
 _PLACES = ("char_start", "char_end", "max_context")
 
@@ -53,8 +53,8 @@ def encode_questions(
     Raises:
         InputError: lengths that leave no room for a context.
     """
-    _check_lengths(max_seq_length, max_query_length, doc_stride)
     layout = TextLayout(Tokenizer(vocabulary), max_seq_length)
+    _check_lengths(layout, max_query_length, doc_stride)
     settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
     cut_questions = 0
@@ -82,8 +82,9 @@ def encode_questions(
     return encoded
 
 
-def _check_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
-    room = max_seq_length - max_query_length - SPECIAL_TOKENS
+def _check_lengths(layout: TextLayout, max_query_length: int, doc_stride: int) -> None:
+    max_seq_length = layout.max_seq_length
+    room = max_seq_length - max_query_length - layout.frame.size(2)
     if room < 1 or doc_stride < 1:
         raise InputError(
             "`max_seq_length` should leave room for a question, three special tokens and some"
