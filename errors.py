@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import stopping
@@ -29,6 +30,15 @@ class TrainingStopped(CommandError, RuntimeError):
 
 class LossNotFinite(TrainingStopped):
     """The loss or its gradient is NaN or infinite."""
+
+
+@contextlib.contextmanager
+def located(where: str) -> Iterator[None]:
+    """Puts the file or the place in front of an InputError of the block."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def warn(text: str) -> None:

@@ -22,11 +22,9 @@ from data.corpus import Corpus, Document, Unit
 from data.examples import ExamplePlanner, assemble
 from data.input_pipeline import SPLITS
 from data.readers.base import member_paths
-from data.tokenization import Tokenizer
+from data.tokenization import Tokenizer, batches
 from data.vocabulary import Vocabulary
 
-# Characters tokenised in one call: enough to hide the call, small enough for the cache.
-_TOKENIZE_CHARACTERS = 1 << 20
 _ENCODE_EXAMPLES = 2048
 DIGEST_BYTES = 64 << 10
 JUDGED_BYTES = 64_000  # from this size on, a file may be refused by itself
@@ -134,7 +132,7 @@ class _Shard:
             self.counts[split].update(
                 documents=1,
                 lines=len(document.lines),
-                characters=sum(map(len, document.lines)),
+                characters=_characters(document),
                 tokens=end - begin,
                 unknown_tokens=int(unknown[end] - unknown[begin]),
             )
@@ -151,14 +149,8 @@ class _Shard:
         plans = plans[np.argsort(keys, kind="stable")]
         for i in range(0, len(plans), _ENCODE_EXAMPLES):
             chunk = plans[i : i + _ENCODE_EXAMPLES]
-            arrays = assemble(
-                tokens,
-                chunk,
-                S,
-                cls_id=vocabulary.cls_id,
-                sep_id=vocabulary.sep_id,
-                pad_id=vocabulary.pad_id,
-            )
+            ids = {name: getattr(vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
+            arrays = assemble(tokens, chunk, S, **ids)
             filled = int(arrays[1].sum(dtype=np.int64))
             specials = 2 * len(chunk) + int((chunk[:, 2] > 0).sum())
             self.counts[split].update(
@@ -203,7 +195,7 @@ def build_shard(
     for unit_index, unit in units:
         generator = random.Random(f"examples {settings.seed} {unit_index}")
         planner = ExamplePlanner(settings.max_seq_length, generator)
-        for documents in _batches(_counted(corpus, unit, problems, undecodable)):
+        for documents in batches(_counted(corpus, unit, problems, undecodable), _characters):
             shard.add(documents, tokenizer, planner)
         unit_done(unit)
 
@@ -237,7 +229,7 @@ def _counted(
         replaced = problems["undecodable_bytes"] - before
         before += replaced
         found[paths.get(document.name, unit.path)].update(
-            undecodable_bytes=replaced, characters=sum(map(len, document.lines))
+            undecodable_bytes=replaced, characters=_characters(document)
         )
         yield document
     for path, counts in found.items():
@@ -260,18 +252,8 @@ def worst_file(files: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     return max(files, key=badness, default=None)
 
 
-def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    """Groups documents for the tokeniser."""
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += sum(map(len, document.lines))
-        if size >= _TOKENIZE_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _characters(document: Document) -> int:
+    return sum(map(len, document.lines))
 
 
 def sample_training_lines(

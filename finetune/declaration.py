@@ -6,7 +6,7 @@ import os
 import typing
 from typing import Any
 
-from errors import InputError
+from errors import InputError, located
 from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
@@ -44,10 +44,8 @@ def parse(values: dict[str, Any], where: str) -> Task:
     Raises:
         InputError: an unknown or missing key, or a value of a wrong type or meaning.
     """
-    try:
+    with located(where):
         return _parsed(values)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
 
 
 def _parsed(values: dict[str, Any]) -> Task:

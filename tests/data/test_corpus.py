@@ -283,7 +283,7 @@ def test_tfds_reads_any_text_feature_and_split(tiny_dataset, monkeypatch):
         ("tiny_prosa", "must know the dataset.*'tiny_prosa'.*Did you mean.*tiny_prose"),
         ("lm1b:9.9.9", "must know the dataset.*'lm1b:9.9.9'.*only: 1.1.0"),
         ("tiny_prose#n", "text features.*text, title.*Received: 'n'"),
-        ("tiny_prose@validation", "must have the split.*Received: 'validation'"),
+        ("tiny_prose@validation", "should have the split.*Received: 'validation'"),
         ("#text", "NAME"),
     ],
 )
