@@ -83,7 +83,7 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         int(options.heldout_fraction * settings["corpus_bytes"]) or None,
     )
     work = _unfinished_folder(options.output_dir, settings)
-    _refuse_replaced_bytes(options, _problems_so_far(work))
+    _refuse_replaced_bytes(options, _problems(_finished_shards(work)))
     if settings["vocabulary"]["strip_accents"]:
         warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
@@ -155,12 +155,16 @@ def _refuse_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> N
         )
 
 
-def _problems_so_far(work: str) -> collections.Counter:
-    """What the reader counted in the shards that are finished."""
-    problems: collections.Counter = collections.Counter()
-    for path in glob.glob(os.path.join(glob.escape(work), "shard-*.json")):
-        problems.update(files.read_json(path)["problems"])
-    return problems
+def _finished_shards(work: str) -> list[dict[str, Any]]:
+    """What `build_shard` returned of each shard that is finished."""
+    return list(map(files.read_json, glob.glob(os.path.join(glob.escape(work), "shard-*.json"))))
+
+
+def _problems(finished: list[dict[str, Any]]) -> collections.Counter:
+    """What the reader counted."""
+    return sum(
+        (collections.Counter(shard["problems"]) for shard in finished), collections.Counter()
+    )
 
 
 def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
@@ -227,16 +231,13 @@ def _finish(
 ) -> dict[str, Any]:
     """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
     output_dir = options.output_dir
+    finished = _finished_shards(work)
+    problems = _problems(finished)
     splits = {split: collections.Counter() for split in shard_settings.splits}
-    problems = _problems_so_far(work)
-    record_files: dict[str, dict[str, int]] = {}
-    worst = []
-    for index in range(shard_settings.num_shards):
-        counts = files.read_json(os.path.join(work, f"shard-{index:05d}.json"))
+    for shard in finished:
         for split in splits:
-            splits[split].update(counts["splits"][split])
-        record_files |= counts["files"]
-        worst += [counts["worst_unit"]] if counts.get("worst_unit") else []
+            splits[split].update(shard["splits"][split])
+    worst = [shard["worst_unit"] for shard in finished if shard.get("worst_unit")]
     _refuse_undecodable(options, splits, problems, shards.worst_file(worst))
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
@@ -253,13 +254,13 @@ def _finish(
             for split, counts in splits.items()
         },
         "problems": dict(sorted(problems.items())),
-        "files": dict(sorted(record_files.items())),
+        "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
     _warn_of_share(splits, settings["heldout_fraction"])
-    for split in splits:
-        if not _exists(output_dir, SPLITS[split]):
-            os.replace(os.path.join(work, SPLITS[split]), os.path.join(output_dir, SPLITS[split]))
+    for folder in map(SPLITS.get, splits):
+        if not _exists(output_dir, folder):
+            os.replace(os.path.join(work, folder), os.path.join(output_dir, folder))
     vocabulary.save(output_dir)
     files.write_json(os.path.join(output_dir, manifest.MANIFEST), content)
     shutil.rmtree(work)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 
+from data.manifest import listing
 from data.readers.base import Corpus, Document, Unit
 from data.readers.documentation import InstalledDocumentation
 from data.readers.openwebtext import OpenWebTextCorpus
@@ -55,8 +56,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):
             return corpus
-    seen = ", ".join(f"{count} {what}" for what, count in sorted(found.items())) or "nothing"
     raise InputError(
         f"The corpus must hold at least one document in the format {corpus_format!r}. "
-        f"Received: {path!r} with {seen}"
+        f"Received: {path!r} with {listing(found) or 'nothing'}"
     )

@@ -121,7 +121,7 @@ def one_line(content: dict[str, Any]) -> str:
 
 def listing(problems: dict[str, int]) -> str:
     """What a reader counted, in words."""
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in problems.items())
+    return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in sorted(problems.items()))
 
 
 def summary(output_dir: str, content: dict[str, Any]) -> str:

@@ -141,7 +141,6 @@ class _Shard:
 
     def encoded(self, split: str, order_key: list[int], vocabulary: Vocabulary) -> Iterator[list]:
         """Yields the examples of a split, serialised, in an order drawn from `order_key`."""
-        S = self.settings.max_seq_length
         tokens = np.concatenate(self.tokens) if self.tokens else np.zeros([0], np.int32)
         plans = np.array(self.plans[split], np.int64).reshape(-1, 3)  # [N, 3]
         # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
@@ -150,7 +149,7 @@ class _Shard:
         for i in range(0, len(plans), _ENCODE_EXAMPLES):
             chunk = plans[i : i + _ENCODE_EXAMPLES]
             ids = {name: getattr(vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
-            arrays = assemble(tokens, chunk, S, **ids)
+            arrays = assemble(tokens, chunk, self.settings.max_seq_length, **ids)
             filled = int(arrays[1].sum(dtype=np.int64))
             specials = 2 * len(chunk) + int((chunk[:, 2] > 0).sum())
             self.counts[split].update(
