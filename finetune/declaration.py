@@ -11,7 +11,7 @@ from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
-from settings import did_you_mean, field_names, typed
+from settings import check_setting, did_you_mean, field_names, typed
 
 
 def read(path: str) -> Task:
@@ -68,11 +68,8 @@ def _parsed(values: dict[str, Any]) -> Task:
     fields.setdefault("metrics", kind.default_metrics)
     fields.setdefault("columns", {})
     task = Task(**fields)
-    if not task.dev:
-        raise InputError(
-            "`files` should have a development split, whose name begins with dev or val. "
-            f"Received: {', '.join(task.files)}"
-        )
+    expectation = "those of a development split, too, whose name begins with dev or val"
+    check_setting(task, bool(task.dev), "files", expectation)
     kind.check_metrics(task)
     return task
 

@@ -173,8 +173,8 @@ MISTAKES = {
         {"files": {"train": ""}},
         {"files": {"train": "a.csv"}},
     ],
-    "listed under.*Received: x": [{"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}],
-    "Received: train, train, test": [{"dev": ["train"]}],
+    "`files` .*unlike x": [{"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}],
+    "`splits`": [{"dev": ["train"]}],
     "`format`": [
         {"format": "conll"},
         {"files": {"train": "a.csv", "dev": "dev.tsv"}},
@@ -210,7 +210,7 @@ MISTAKES = {
         *({"delimiter": delimiter} for delimiter in (";;", '"', "\n", 3)),
         {"delimiter": ";", "files": {"train": "train.jsonl", "dev": "dev.jsonl"}},
     ],
-    "`tfds`.*'train.csv'": [{"format": "tfds"}],
+    "`tfds`.*train.csv": [{"format": "tfds"}],
 }
 
 
