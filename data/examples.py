@@ -103,9 +103,7 @@ def assemble(
         tokens: ids, int32 [number of tokens].
         plans: integers [N, 3]: start in `tokens`, size of the first and of the second segment.
         max_seq_length: S.
-        cls_id: id of [CLS].
-        sep_id: id of [SEP].
-        pad_id: id of [PAD].
+        cls_id, sep_id, pad_id: of [CLS], [SEP] and [PAD].
 
     Returns:
         input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S], as

@@ -27,11 +27,7 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
 
 
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
-    """Record count of a file as its folder's manifest lists it.
-
-    Returns:
-        The count, or None where the manifest does not list the file with its present size.
-    """
+    """Record count of a file in its folder's manifest; None if not listed with its present size."""
     name = "/".join(os.path.abspath(path).split(os.sep)[-2:])
     entry = (manifest or {}).get("files", {}).get(name)
     if entry is None or not os.path.exists(path) or os.path.getsize(path) != entry["bytes"]:
@@ -51,13 +47,10 @@ def settings_digest(content: dict[str, Any] | None) -> str | None:
 
 
 def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest of the data that a run was trained on.
+    """The manifest of the data that a run was trained on; None where it is not there any more.
 
     Args:
-        record: what its hparams.json holds.
-
-    Returns:
-        The manifest; None where it is not there any more, or that of other data now.
+        record: what the run's hparams.json holds.
     """
     trained = record["hparams"].get("data")
     folder = record["run_settings"].get("data_dir")

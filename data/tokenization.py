@@ -119,9 +119,6 @@ class Tokenizer:
     def tokenize(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes lines of text.
 
-        Args:
-            lines: the text, any number of lines.
-
         Returns:
             (ids int32 [total], row_splits int64 [len(lines) + 1]): line i has the ids
             `ids[row_splits[i]:row_splits[i + 1]]`.

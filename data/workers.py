@@ -91,9 +91,7 @@ class _ShardBuilder:
 def build_shards(job: Job, num_processes: int | None = None) -> None:
     """Builds the shards that are not there yet, with a progress bar over the bytes read.
 
-    Args:
-        job: what to build.
-        num_processes: None means one per core, fewer where there is little text.
+    By default with a process per core, fewer where there is little text.
 
     Raises:
         InputError: unreadable text, a file that cannot be written, a process that was killed.
@@ -125,9 +123,7 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
 
 def _num_cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _worker: _ShardBuilder | None = None  # of this process, where it is a worker

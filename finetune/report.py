@@ -45,13 +45,7 @@ _SETTING_NAMES = {
 
 
 def write_report(output_dir: str) -> str:
-    """Writes `report.md`, `report.csv`, `runs.csv` and `report.png` for all runs in a folder.
-
-    Args:
-        output_dir: of run_finetuning.py, or a folder of such folders.
-
-    Returns:
-        The path of `report.md`.
+    """Writes the report of an output folder, or of a folder of such; the path of `report.md`.
 
     Raises:
         InputError: there is no finished run, or a file cannot be written.
@@ -71,11 +65,7 @@ def write_report(output_dir: str) -> str:
 
 
 def summary_line(results: Iterable[dict[str, Any]]) -> str:
-    """One line for the end of the command: the headline score of each task, and what collapsed.
-
-    Args:
-        results: contents of `result.json`.
-    """
+    """One line, from contents of `result.json`: each task's headline score, and what collapsed."""
     groups = group_results(results)
     best, runs = best_settings(groups), _runs(groups)
     parts = []
@@ -102,12 +92,7 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
 
 
 def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
-    """The report as Markdown.
-
-    Args:
-        groups: see `finetune.results.group_results`.
-        unfinished: folders of runs that are not finished.
-    """
+    """The report as Markdown; `unfinished` are folders of runs that are not finished."""
     best = best_settings(groups)
     runs = _count(len(_runs(groups)), "finished run")
     tasks = _count(len({group.task for group in groups}), "task")
@@ -254,8 +239,7 @@ def _markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 def _cells(group: Group, split: str, metric: str) -> dict[str, str]:
     """A row of a table: one score of a group."""
-    summary = group.summary(split, metric)
-    found = baselines.compare(group, split, metric)
+    summary, found = group.summary(split, metric), baselines.compare(group, split, metric)
     error = summary.standard_error
     return {
         "task": group.task,

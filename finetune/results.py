@@ -94,7 +94,7 @@ class Group:
 
     @property
     def collapsed(self) -> list[dict[str, Any]]:
-        """The results of runs that give the same prediction throughout, on any split."""
+        """The results of runs that answer the same throughout, on any split."""
         return [result for result in self.results if result.get("collapsed")]
 
     def values(self, split: str, metric: str) -> list[float | None]:
@@ -225,10 +225,7 @@ def by_median(groups: Iterable[Group]) -> list[Group]:
 
 
 def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
-    """The average over the eight tasks of one model, of the medians of `AVERAGED_METRICS`.
-
-    Args:
-        best: the chosen setting of each task, of one model and init.
+    """The average over the eight tasks of the medians of `AVERAGED_METRICS`, of one model and init.
 
     Returns:
         The average, or None when tasks are missing; and the tasks that were not run, or whose score
