@@ -17,6 +17,7 @@ from data.readers import text
 from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
+from tests.tfds_support import prepare
 
 
 def read(corpus, problems=None):
@@ -221,33 +222,12 @@ def test_a_corpus_that_is_not_there(tmp_path, corpus_format):
 @pytest.fixture(scope="module")
 def tiny_dataset(tmp_path_factory):
     tfds = pytest.importorskip("tensorflow_datasets")
-
-    class TinyProse(tfds.core.GeneratorBasedBuilder):
-        """Five texts and another text feature."""
-
-        # As if defined in a script: for classes of a package, tfds 4.9.10 needs
-        # importlib_resources, which it does not declare.
-        __module__ = "__main__"
-        VERSION = tfds.core.Version("1.0.0")
-
-        def _info(self):
-            features = {"text": tfds.features.Text(), "title": tfds.features.Text()}
-            features["n"] = tfds.features.Scalar(dtype=np.int64)
-            return tfds.core.DatasetInfo(
-                builder=self, features=tfds.features.FeaturesDict(features)
-            )
-
-        def _split_generators(self, dl_manager):
-            return {"train": self._generate_examples(5), "test": self._generate_examples(2)}
-
-        def _generate_examples(self, count):
-            for i in range(count):
-                text = f"text {i}\n\nmehr für {i}" if i != 3 else ""
-                yield i, {"text": text, "title": f"title {i}", "n": i}
-
+    features = {"text": tfds.features.Text(), "title": tfds.features.Text()}
+    features["n"] = tfds.features.Scalar(dtype=np.int64)
+    texts = [f"text {i}\n\nmehr für {i}" if i != 3 else "" for i in range(5)]
+    rows = [{"text": text, "title": f"title {i}", "n": i} for i, text in enumerate(texts)]
     data_dir = tmp_path_factory.mktemp("tfds")
-    config = tfds.download.DownloadConfig(num_shards=2)
-    TinyProse(data_dir=data_dir).download_and_prepare(download_config=config)
+    prepare(data_dir, "tiny_prose", features, {"train": rows, "test": rows[:2]}, num_shards=2)
     return data_dir
 
 
@@ -269,7 +249,7 @@ def test_tfds_reads_any_text_feature_and_split(tiny_dataset, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("tiny_prosa", "must know the dataset.*'tiny_prosa'.*Did you mean.*tiny_prose"),
+        ("wikipedi", "must know the dataset.*'wikipedi'.*Did you mean.*wikipedia"),
         ("lm1b:9.9.9", "must know the dataset.*'lm1b:9.9.9'.*only: 1.1.0"),
         ("tiny_prose#n", "text features.*text, title.*Received: 'n'"),
         ("tiny_prose@validation", "should have the split.*Received: 'validation'"),

@@ -80,9 +80,6 @@ CONLL = task_of(
     "tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"),
     metrics=("token_accuracy",),
 )  # fmt: skip
-CONLLU = task_of(
-    "tagging", "conllu", {"tags": "xpos"}, labels=(), metrics=("token_accuracy",)
-)  # fmt: skip
 
 
 def test_conll_columns(tmp_path):
@@ -132,7 +129,9 @@ def test_tags_that_are_no_labels(tmp_path):
 def test_collected_tags(tmp_path):
     rows = "1\ta\t_\tX\tNN\t_\t_\t_\t_\t_\n2\tb\t_\tX\t,\t_\t_\t_\t_\t_\n"
     (tmp_path / "train.conllu").write_text(rows, encoding="utf-8")
-    task = resolve_labels(CONLLU, str(tmp_path))
+    conllu = {"tags": "xpos"}
+    task = task_of("tagging", "conllu", conllu, labels=(), metrics=("token_accuracy",))
+    task = resolve_labels(task, str(tmp_path))
     assert task.labels == (",", "NN")
     assert read_split(task, str(tmp_path), "train")[0].tags == (1, 0)
 
