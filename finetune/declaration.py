@@ -116,10 +116,12 @@ def _typed(key: str, value: Any) -> Any:
 
 
 def _refuse_empty(name: str, value: Any) -> None:
-    """Rejects an empty text, also as an item."""
-    items = value.values() if isinstance(value, dict) else value
-    if value == "" or (isinstance(value, (dict, tuple)) and "" in items):
-        raise InputError(f"`{name}` should hold no empty text. Received: {value!r}")
+    """Rejects an empty text, also as an item, and a split without a file."""
+    if isinstance(value, (dict, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_empty(name, item)
+    if value == "" or (name == "files" and value == ()):
+        raise InputError(f"`{name}` should hold nothing empty. Received: {value!r}")
 
 
 _HINTS = typing.get_type_hints(Task)

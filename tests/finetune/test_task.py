@@ -171,6 +171,8 @@ MISTAKES = {
         {"files": None},
         {"files": {}},
         {"files": {"train": ""}},
+        {"files": {"train": []}},
+        {"files": {"train": ["a.csv", ""]}},
         {"files": {"train": "a.csv"}},
     ],
     "`files` .*unlike x": [{"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}],
@@ -185,6 +187,7 @@ MISTAKES = {
     r"`label` \(split 'train'\)": [{"columns": {"text_a": "review"}}],
     "`columns": [
         {"columns": {"text_a": 1.5, "label": 0}},
+        {"columns": {"text_a": "", "label": 0}},
         {"columns": {"text_a": 0, "label": 1, "words": 2}},
         {"columns": {"text_a": "review", "label": "review"}},
     ],
@@ -193,6 +196,7 @@ MISTAKES = {
         {"labels": ["a"]},
         {"labels": "ab"},
         {"labels": ["a", None]},
+        {"labels": ["a", ""]},
     ],
     "`metrics`": [{"metrics": ["acuracy"]}, {"metrics": []}],
     "`symmetric`": [
