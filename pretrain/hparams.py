@@ -161,7 +161,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
             something that does not exist here.
     """
-    settings = [objectives.get(name) for name in objectives.registered()]
+    settings = [objectives.get(name) for name in objectives.names()]
     hparam_names = list(dict.fromkeys(field_names(PretrainingHParams, *settings)))
     run_names = field_names(RunSettings)
     known = [*hparam_names, *run_names, *FLAG_NAMES, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
@@ -176,7 +176,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
 
 def unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
     """Names of fields that other objectives have and this one does not."""
-    others = [objectives.get(name) for name in objectives.registered()]
+    others = [objectives.get(name) for name in objectives.names()]
     of_others = {*field_names(*others)} - {*field_names(PretrainingHParams, settings)}
     return [name for name in values if name in of_others]
 

@@ -28,7 +28,8 @@ TEXTS = [("w1 w2 w3", "low"), ("w4 w2 w1", "low"), ("w50 w51", "high"), ("w52 w5
 @pytest.fixture
 def plugin(monkeypatch):
     """The registered module, which is forgotten after the test."""
-    monkeypatch.setattr(architectures, "_ARCHITECTURES", dict(architectures._ARCHITECTURES))
+    registry = architectures._REGISTRY
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setitem(sizes.SIZES, "bag-tiny", None)
     del sizes.SIZES["bag-tiny"]
     return runpy.run_path(str(PLUGIN), run_name="plugin")
@@ -62,10 +63,13 @@ def test_an_unknown_architecture_is_an_error(tmp_path, name):
 
 
 def test_a_name_is_registered_once(plugin):
-    for config_class, taken in ((plugin["BagConfig"], None), (type("Other", (), {}), "bag-tiny")):
-        config_class.architecture = "bag" if taken is None else "other"
-        with pytest.raises(ValueError, match=taken or "bag"):
-            architectures.register_architecture(config_class, "", {taken: None} if taken else {})
+    """By its own file again, too."""
+    again = runpy.run_path(str(PLUGIN), run_name="plugin")
+    assert type(named_size("bag-tiny")) is again["BagConfig"]
+    for architecture, sizes_by_name in (("bag", {}), ("other", {"bag-tiny": None})):
+        other = type("Other", (), {"architecture": architecture})
+        with pytest.raises(InputError, match="bag"):
+            architectures.register_architecture(other, "", sizes_by_name)
 
 
 def test_heads_and_rates_of_a_backbone(plugin):

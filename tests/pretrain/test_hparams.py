@@ -146,7 +146,7 @@ def test_inner_width_of_the_generator():
 
 def test_settings_that_came_later_are_as_before_by_default():
     """A run whose record lacks them is resumed."""
-    for name in objectives.registered():
+    for name in objectives.names():
         now = resolve_hparams({"objective": name}, 30522).as_json()
         assert {**ADDED_LATER, **objectives.get(name).added_later}.items() <= now.items()
 
@@ -177,7 +177,7 @@ def test_annotations_cover_every_field():
     """A field whose type the checker does not know would accept anything."""
     import typing
 
-    settings = [objectives.get(name) for name in objectives.registered()]
+    settings = [objectives.get(name) for name in objectives.names()]
     for cls in (PretrainingHParams, RunSettings, *settings):
         for name, hint in typing.get_type_hints(cls).items():
             assert typing.get_origin(hint) is not typing.Literal, name
