@@ -7,6 +7,7 @@ import os
 from typing import Any, ClassVar
 
 import files
+import model.operations as count
 from errors import InputError
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
@@ -58,6 +59,15 @@ class BackboneConfig:
         With so many of them a sequence has the same outputs as with any more.
         """
         return 0
+
+    def operations(self, length: int, dense_lookup: bool) -> count.Flops | None:
+        """Floating-point operations of the forward pass, per token; None: not counted.
+
+        Args:
+            length: S.
+            dense_lookup: whether embedding lookups count as products with one-hot vectors.
+        """
+        return None
 
     def replace(self, **changes: Any) -> BackboneConfig:
         """A copy with some fields changed, validated again."""
@@ -202,6 +212,10 @@ class EncoderConfig(BackboneConfig):
         if self.mask_padding or self.token_mixer == "attention":
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
+
+    def operations(self, length: int, dense_lookup: bool) -> count.Flops:
+        """See BackboneConfig.operations."""
+        return count.encoder(self, length, dense_lookup)
 
 
 def read_fields(path: str) -> dict[str, Any]:

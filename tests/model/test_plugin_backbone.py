@@ -86,6 +86,38 @@ def test_heads_and_rates_of_a_backbone(plugin):
     assert "word_embeddings" in names[rates.index(0.125)]
 
 
+def counted(*plugins, **hparams):
+    """What the command that counts says of a run: FLOPs in both conventions."""
+    line = ["--hparams", json.dumps({"num_train_steps": 10, "train_batch_size": 4, **hparams})]
+    done = command_support.run("-m", "analysis.flops", *line, f"--plugins={','.join(plugins)}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split(maxsplit=2)
+
+
+def test_its_operations_are_counted_where_it_says_them(tmp_path):
+    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
+    *named, flops = counted(str(PLUGIN), **hparams)
+    assert named == ["bag-tiny", "masked_lm"]
+    forward = 2 * (2 * 32 * 16 + 16) + 4 * 16  # two layers, dropout
+    head = (2 * 16 * 16 + 16) + (8 + 5) * 16 + (2 * 16 * 100 + 100) + 5 * 100
+    executed = forward + 3 / 20 * head  # a token of a sequence of which 3 are predicted
+    tokens = 10 * 4 * 20
+    electra = (executed + 2 * 16 * 100) * 2 * tokens
+    assert flops.split() == [f"{electra:.2e}", f"{executed * 3 * tokens:.2e}"]
+
+
+def test_operations_that_nobody_says_are_not_counted(tmp_path):
+    """Of a backbone, and of an objective."""
+    silent = tmp_path / "silent.py"
+    silent.write_text(PLUGIN.read_text().replace("def operations", "def unused"))
+    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
+    assert counted(str(silent), **hparams)[-1].split() == ["not", "counted"] * 2
+    outside = PLUGIN.parent / "outside" / "shuffled_token_detection.py"
+    silent.write_text(outside.read_text().replace("def operations", "def unused"))
+    found = counted(str(silent), objective="shuffled_token_detection")
+    assert found[-1].split() == ["not", "counted"] * 2
+
+
 def start(script, **flags):
     """A command of the project that imports the backbone's file first."""
     flags = [f"--{name}={value}" for name, value in {**flags, "plugins": PLUGIN}.items()]
