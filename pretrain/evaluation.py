@@ -194,7 +194,7 @@ def read_settings(
     report_unused(hparam_values, saved.objective)
     described = saved.as_json()
     hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
-    checkpointing.refuse_other_run(model_dir, described, hparams.as_json(), _ADVICE)
+    checkpointing.reject_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size

@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import build
-from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import EncoderConfig, architectures, build_backbone, load_config, named_size, sizes
 from model.task_heads import ClassificationHead
 from tests import command_support
 from tests.model_support import TINY, random_features
+from tests.pretraining_support import build_data
 
 PLUGIN = pathlib.Path(__file__).parents[1] / "plugin_backbone.py"
-WORDS = [f"w{i}" for i in range(60)]
 TEXTS = [("w1 w2 w3", "low"), ("w4 w2 w1", "low"), ("w50 w51", "high"), ("w52 w50 w53", "high")]
 
 
@@ -132,20 +130,8 @@ def run(script, **flags):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Data to pre-train on and a task, as `data` and `task.json`."""
-    folder, draw = tmp_path_factory.mktemp("plugin"), np.random.default_rng(0)
-    documents = ["\n".join(" ".join(draw.choice(WORDS, 12)) for _ in range(6)) for _ in range(40)]
-    (folder / "corpus.txt").write_text("\n\n".join(documents))
-    Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)).save(folder / "vocabulary")
-    options = build.BuildOptions(
-        corpus=str(folder / "corpus.txt"),
-        corpus_format="text",
-        output_dir=str(folder / "data"),
-        vocab=str(folder / "vocabulary"),
-        max_seq_length=32,
-        heldout_fraction=0.1,
-        num_shards=1,
-    )
-    build.build(options)
+    folder = tmp_path_factory.mktemp("plugin")
+    build_data(folder, count=40, num_shards=1)
     lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
     for name in ("train", "dev"):
         (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")

@@ -109,7 +109,7 @@ def test_attention_only():
         ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
         ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
         ({"debug": True}, "`debug` is not supported"),
-        ({"seed": -1}, "`seed` should be at least 0"),
+        ({"seed": -1}, "`seed` should be in [0, "),
         (
             {"schedule_from_step": 10, "num_train_steps": 10},
             "`schedule_from_step` should be at least 0 and less than num_train_steps (10)",

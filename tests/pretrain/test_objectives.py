@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from model import SIZES, DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from pretrain import objectives
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
-from pretrain.objectives import registered
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
@@ -211,7 +211,7 @@ def test_masked_lm_starts_at_log_v(features):
 
 
 @pytest.mark.parametrize("changes", [{}, {"uniform_generator": True}, {"untied_generator": False}])
-@pytest.mark.parametrize("name", registered())
+@pytest.mark.parametrize("name", objectives.names())
 def test_what_an_objective_says_of_its_networks_is_so(name, changes):
     hparams = make_hparams(objective=name, **changes)
     settings, objective = hparams.objective, build_objective(hparams, CONFIG, SPECIAL)
