@@ -21,7 +21,7 @@ from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
-_SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
+SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 
 
 def random_ids(batch: int, length: int, vocab_size: int = 30522) -> np.ndarray:
@@ -175,7 +175,7 @@ def pretraining_step(
 ):
     """Whole training steps as run_pretraining.py takes them, input apart."""
     hparams = step_hparams(size, batch, length, precision, **hparams)
-    trainer = step_trainer(hparams, WarmupTimesDecay(1e-4, *_SCHEDULE), xla=xla)
+    trainer = step_trainer(hparams, WarmupTimesDecay(1e-4, *SCHEDULE), xla=xla)
     count = tf.constant(steps)
 
     def run():

@@ -13,14 +13,15 @@ import tensorflow as tf
 import tf_keras
 
 import stopping
-from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
+from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, refuse_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
+from pretrain.batches import Batches
 from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
-from pretrain.evaluation import HeldoutBatches, check_batch, evaluate, read_settings
+from pretrain.evaluation import evaluate, read_settings
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     CommandLine,
@@ -68,16 +69,15 @@ def pretrain(
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
-    check_batch("train", hparams.train_batch_size, strategy)
-    train_batches = TrainingBatches(command.data_dir, hparams)
-    heldout_batches = None
+    train_batches = Batches(command.data_dir, "train", hparams, hparams.train_batch_size, strategy)
+    files, heldout_batches = train_batches.files, None
     if command.do_eval:
         size = run.eval_batch_size or hparams.train_batch_size
-        check_batch("heldout", size, strategy)
         try:
-            heldout_batches = HeldoutBatches(command.data_dir, hparams, size)
+            heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy)
         except InputError as error:
-            raise InputError(f"{error}; nothing is held out, so do without --do_eval") from error
+            raise InputError(f"{error} (not needed without --do_eval)") from error
+        files = files + heldout_batches.files
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -92,7 +92,6 @@ def pretrain(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
     )
     evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
-    files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
         run_controller(command, hparams, run, trainer, evaluator, manager)
 
@@ -125,33 +124,6 @@ def without_training(
         read_settings(model_dir, hparam_values, run_values)  # for settings that are not the model's
         step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
     report(model_dir, load_hparams(model_dir)[0], step)
-
-
-class TrainingBatches:
-    """Creates the dataset of training batches; reads of the files at once, for early errors.
-
-    Args:
-        data_dir: the data folder.
-        hparams: batch size over all devices, length, vocabulary and seed.
-
-    Attributes:
-        files: the record files.
-    """
-
-    def __init__(self, data_dir: str, hparams: PretrainingHParams):
-        self.files, self._hparams = record_files(data_dir, "train"), hparams
-        self()
-
-    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The batches from a step on, without end."""
-        return pretraining_dataset(
-            self.files,
-            batch_size=self._hparams.train_batch_size,
-            max_seq_length=self._hparams.max_seq_length,
-            vocab_size=self._hparams.vocab_size,
-            seed=self._hparams.seed,
-            start_step=start_step,
-        )
 
 
 def check_start(
