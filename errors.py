@@ -12,7 +12,7 @@ import stopping
 
 
 class CommandError(Exception):
-    """Something that the user can understand and mend: the message is one sentence saying what.
+    """Something that the user can understand and fix: the message is one sentence saying what.
 
     A command that meets one prints the sentence and exits with status 1, without a traceback; any
     other exception is a bug of ours and keeps its traceback.
@@ -24,7 +24,7 @@ class InputError(CommandError, ValueError):
 
 
 class TrainingStopped(CommandError, RuntimeError):
-    """Training cannot go on: a loss that is not finite, a checkpoint that cannot be written."""
+    """Training cannot continue: a loss that is not finite, a checkpoint that cannot be written."""
 
 
 class LossNotFinite(TrainingStopped):
@@ -32,7 +32,7 @@ class LossNotFinite(TrainingStopped):
 
 
 def warn(text: str) -> None:
-    """Prints one line to standard error: what the user may want to change, while work goes on."""
+    """Prints one line to standard error: what the user may want to change; work continues."""
     print(f"warning: {text}", file=sys.stderr)
 
 

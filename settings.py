@@ -82,7 +82,8 @@ def check_fields(settings: Any) -> None:
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        _typed(field.name, value, hints[field.name])
+        typed = _typed(field.name, value, hints[field.name])
+        check_setting(settings, type(typed) is not int or type(value) is int, field.name, "int")
         fits, expectation = field.metadata.get("check", (None, ""))
         check_setting(settings, not fits or value is None or fits(value), field.name, expectation)
 

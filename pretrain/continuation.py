@@ -1,4 +1,4 @@
-"""Going on from another model directory: what is carried over, and how its steps count."""
+"""Continuing from another model directory: what is carried over, and how its steps count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WARMUP = 0.1
 def continued_values(
     values: dict[str, Any], source: str, model_dir: str, additional_steps: int | None
 ) -> dict[str, Any]:
-    """Hyper-parameters of a run that goes on from `source`: nobody repeats the architecture.
+    """Hyper-parameters of a run that continues from `source`: nobody repeats the architecture.
 
     Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
     (but `mask_padding`, `max_position_embeddings` and a padded `vocab_size` stay the source's,
@@ -40,7 +40,7 @@ def continued_values(
 
     Args:
         values: fields of PretrainingHParams that are said.
-        source: the model directory to go on from.
+        source: the model directory to continue from.
         model_dir: that of the run.
         additional_steps: steps beyond those of the source; warm-up (a tenth of them, unless it is
             said) and decay run over them.
@@ -138,7 +138,7 @@ def plan_start(
     """What is read of a source; every check is made here, before anything is built.
 
     Args:
-        source: the model directory to go on from.
+        source: the model directory to continue from.
         hparams: of the run.
         config: its encoder.
         vocabulary: of its data.

@@ -132,9 +132,9 @@ def check_start(
     config: EncoderConfig,
     vocabulary: Vocabulary,
 ) -> Start | None:
-    """Refuses to start from what is not there or does not fit; returns what --continue_from gives.
+    """Raises InputError where source, data and run do not fit; returns what --continue_from gives.
 
-    None is returned where training starts from random weights, or goes on in `model_dir`.
+    None is returned where training starts from random weights, or resumes in `model_dir`.
     """
     model_dir = command.model_dir
     manifest = read_manifest(command.data_dir) or {}
@@ -145,7 +145,7 @@ def check_start(
     if checkpointing.has_checkpoint(model_dir):
         refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
-    refuse_lost_checkpoints(model_dir)
+    reject_lost_checkpoints(model_dir)
     if command.continue_from is None:
         if hparams.schedule_from_step:
             raise InputError(
@@ -168,7 +168,7 @@ def check_start(
     )
 
 
-def refuse_lost_checkpoints(model_dir: str) -> None:
+def reject_lost_checkpoints(model_dir: str) -> None:
     """Raises InputError where metrics tell of a checkpoint and there is none any more."""
     rows = monitoring.read_metrics(model_dir)
     if not rows or not os.path.exists(os.path.join(model_dir, HPARAMS_FILE)):

@@ -160,7 +160,7 @@ def clean(folder: str, newest: str | None) -> None:
 
     Args:
         folder: of checkpoints.
-        newest: the prefix that training goes on from; None where it begins.
+        newest: the prefix that training resumes from; None where it begins.
 
     Raises:
         InputError: the list of checkpoints cannot be written.

@@ -122,7 +122,7 @@ def test_gradients_are_clipped_to_global_norm_one():
     np.testing.assert_allclose(small[0], [0.3])
 
 
-def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_a_restored_optimizer_resumes_as_if_nothing_had_happened(tmp_path):
     def run(steps, restore=None, save=None):
         variable = tf.Variable([1.0, 2.0])
         optimizer = create_optimizer("lamb", 0.1, 0.01, [variable])
