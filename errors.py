@@ -55,12 +55,7 @@ _GRAPH_NAMES = re.compile(r"\{\{\w*node .*?\}\}| \[Op:\w+\].*|^ *\(\d+\) [A-Z_]+
 
 
 def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
-    """Raises InputError for the first flag of a command that is needed and not given.
-
-    Args:
-        flags: absl's FLAGS.
-        needed: flag -> what it should be.
-    """
+    """Raises InputError for the first flag of a command that is needed and not given."""
     for name, expectation in needed.items():
         if not flags[name].value:
             raise InputError(f"--{name} is missing: it should be {expectation}")

@@ -17,11 +17,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Entries by the name that JSON gives them. All registries of the project are of this class.
-
-    Args:
-        field: JSON's name of the field that names an entry, such as "objective".
-    """
+    """Entries by the name that JSON gives them. All registries of the project are of this class."""
 
     def __init__(self, field: str):
         self._field = field

@@ -60,10 +60,6 @@ def reject_unknown(names: Iterable[str], known: list[str]) -> None:
 def replace_checked(instance: T, values: dict[str, Any]) -> T:
     """`dataclasses.replace` that checks names and types.
 
-    Args:
-        instance: a dataclass instance with annotated fields.
-        values: the new values; an int is accepted where a float is annotated.
-
     Raises:
         InputError: an unknown name (the nearest valid one is suggested) or a value of another type.
     """

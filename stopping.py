@@ -32,9 +32,6 @@ _watcher: _Watcher | None = None  # of this process, while it handles signals
 class Stopped(Exception):
     """A signal asked to stop; raised where a piece of work is done and can be saved.
 
-    Args:
-        number: of the signal.
-
     Attributes:
         status: the exit status that tells so.
     """

@@ -36,12 +36,7 @@ EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 
 
 def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops | None:
-    """The forward pass of one token of a pre-training step; None where it is not counted.
-
-    Args:
-        hparams: resolved hyper-parameters, of any objective and backbone.
-        convention: how lookups count.
-    """
+    """The forward pass of one token of a pre-training step; None where it is not counted."""
     config = encoder_config(hparams, hparams.vocab_size)
     return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
+from benchmarks.texts import texts
 from model import EncoderConfig, build_encoder, named_size
-from model.encoder import EncoderLayer
-from model.mixed_attention import attention_bias
+from model.encoder import EncoderLayer, attention_bias
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from training.loop import Trainer
@@ -182,6 +182,21 @@ def pretraining_step(
         trainer.train(count)
 
     run.facts = {"flops": steps * step_flops(hparams)}
+    return run
+
+
+def vectors(folder: str, batch: int, length: int):
+    """Strings to the vectors of [CLS], by the signature `embeddings` of a SavedModel."""
+    import tensorflow_text  # noqa: F401  the graph's tokenizer
+
+    model = tf.saved_model.load(folder)
+    embed, strings = model.signatures["embeddings"], tf.constant(texts(batch, length))
+
+    def run():
+        return embed(text=strings)["pooled"].numpy()
+
+    run.facts = {"vector": run()[0].tolist()}
+    run.model = model  # signatures do not keep it alive
     return run
 
 

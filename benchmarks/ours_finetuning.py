@@ -27,7 +27,7 @@ def finetuning_rows(
     data_dir: str,
     vocab: str,
     batch: int,
-    precision: str,
+    precision: str = "float32",
     max_examples: int = 0,
 ):
     """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
@@ -53,12 +53,6 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
     """As many steps of fine-tuning random weights as there are full batches in an epoch.
 
     Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
-
-    Args:
-        fields: of an EncoderConfig.
-        batch: B.
-        precision: the dtype policy.
-        **data: other arguments of `finetuning_rows`.
     """
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(precision)

@@ -13,11 +13,8 @@ class Batches:
     """Creates datasets of the batches of a split. Reads of its files at once, for early errors.
 
     Args:
-        data_dir: the data folder.
         split: "train", whose batches are shuffled and have no end, or "heldout", one pass in order.
-        hparams: length, vocabulary and seed.
         batch_size: over all devices.
-        strategy: of the devices that share a batch.
 
     Attributes:
         files: the record files.

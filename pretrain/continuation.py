@@ -39,9 +39,6 @@ def continued_values(
     A run that has begun is described by its own record, whatever has become of the source since.
 
     Args:
-        values: fields of PretrainingHParams that are said.
-        source: the model directory to continue from.
-        model_dir: that of the run.
         additional_steps: steps beyond those of the source; warm-up (a tenth of them, unless it is
             said) and decay run over them.
 
@@ -138,10 +135,6 @@ def plan_start(
     """What is read of a source; every check is made here, before anything is built.
 
     Args:
-        source: the model directory to continue from.
-        hparams: of the run.
-        config: its encoder.
-        vocabulary: of its data.
         optimizer: "carried", "fresh", or None for carried where the source has a state.
         new_networks: whether networks that the source lacks may start from random weights.
 

@@ -91,12 +91,6 @@ def evaluate(
     Of the model directory, only `metrics.jsonl` changes (and TensorBoard's events, of the model's
     own data). Rows of other data have the split `other_heldout` and name their `data_dir`.
 
-    Args:
-        model_dir: the model directory.
-        data_dir: the data folder, built with the model's vocabulary.
-        hparam_values: hyper-parameters that are said; each must be the model's.
-        run_values: fields of RunSettings that are said.
-
     Returns:
         The step of the checkpoint.
 

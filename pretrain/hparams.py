@@ -205,10 +205,6 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
     """Hyper-parameters with every None replaced by what the model size and the data say.
 
-    Args:
-        values: a JSON object, see `parse_hparams`.
-        vocab_size: of the data's vocabulary.
-
     Raises:
         InputError: a value that does not exist, or that contradicts the data.
     """

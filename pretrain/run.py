@@ -47,14 +47,7 @@ def pretrain(
     run_values: dict[str, Any],
     vocabulary: Vocabulary,
 ) -> None:
-    """Hyper-parameters -> objective -> training loop. Checks all before writing any.
-
-    Args:
-        command: what to do, and where.
-        hparam_values: fields of PretrainingHParams that are said.
-        run_values: fields of RunSettings that are said.
-        vocabulary: of the data.
-    """
+    """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
     if command.continue_from:
         hparam_values = continued_values(

@@ -65,10 +65,6 @@ def create_manager(
     has been restored. Damaged checkpoints are not counted among those that are kept.
 
     Args:
-        checkpoint: everything that training changes.
-        model_dir: the model directory.
-        step: the training step.
-        interval: steps between checkpoints.
         max_to_keep: how many to keep; 0 or None keeps all.
         initialize: called where `model_dir` has no checkpoint yet.
 
@@ -133,8 +129,6 @@ def restore(
     """Reads the newest checkpoint of a model directory into everything that `checkpoint` tracks.
 
     Args:
-        checkpoint: what is read.
-        model_dir: the model directory.
         what: the same in words, for the error.
 
     Returns:
@@ -169,9 +163,6 @@ def check_run(
     """Raises InputError when a directory with checkpoints was made with other hyper-parameters.
 
     Args:
-        model_dir: the model directory; nothing is written.
-        hparams: the resolved settings that change results.
-        advice: what to do about a run of other hyper-parameters.
         as_now: turns settings recorded at any time into what would be recorded now.
     """
     if has_checkpoint(model_dir):
@@ -182,7 +173,6 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
     """Writes `hparams.json` into a model directory, created when missing; see `check_run`.
 
     Args:
-        model_dir: the model directory.
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
     """

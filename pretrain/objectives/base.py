@@ -72,7 +72,6 @@ class ObjectiveSettings(abc.ABC):
 
         Args:
             before: the objective of the other run.
-            encoder: the encoder of both.
             stored: names of the networks that are in the checkpoint.
 
         Raises:

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from benchmarks import ours, ours_finetuning, random_model, served
+from benchmarks import ours, ours_finetuning, random_model
 from benchmarks.interleaved import Result
 from benchmarks.texts import texts
 from errors import InputError
@@ -233,7 +233,7 @@ def test_texts_have_the_length_asked_for(tmp_path):
     random_model.make_model("tiny", str(model))
     line = ["--model_dir", model, "--output_dir", exported]
     assert command_support.run("export_savedmodel.py", *line).returncode == 0
-    answer = served.vectors(str(exported), batch=2, length=12)
+    answer = ours.vectors(str(exported), batch=2, length=12)
     assert answer().shape == (2, named_size("tiny").hidden_size)
     assert answer.facts["vector"] == pytest.approx(answer()[0].tolist())
     counts = answer.model.signatures["embeddings"](text=tf.constant(texts(2, 12)))["num_pieces"]

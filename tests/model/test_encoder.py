@@ -72,9 +72,14 @@ def test_mask_and_segments_have_defaults():
 
 
 @pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
-def test_reach_of_a_token(token_mixer, convolution):
-    """Of convolutions it grows by half a kernel per layer; attention reaches everywhere."""
-    S, position, layers, K = 30, 14, 3, 5
+@pytest.mark.parametrize("K", [1, 3, 9])
+def test_reach_of_a_token(token_mixer, convolution, K):
+    """Of convolutions it grows by half a kernel per layer; attention reaches everywhere.
+
+    A span kernel at i is made of the tokens within half a kernel of i, and weighs the values within
+    the same window. Both are centred at i, so they do not add up.
+    """
+    S, position, layers = 30, 14, 3
     changes = {"token_mixer": token_mixer, "convolution": convolution, "conv_kernel_size": K}
     encoder, features = build(num_hidden_layers=layers, **changes), random_features(1, S)
     output = encoder(features)
