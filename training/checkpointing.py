@@ -176,7 +176,7 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
     """
-    make_directory(model_dir)
+    os.makedirs(model_dir, exist_ok=True)
     record = {
         "hparams": hparams,
         "run_settings": run_settings,
@@ -191,11 +191,3 @@ def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], ad
     if changed := differences(saved, now):
         lines = "\n  ".join(changed)
         raise InputError(f"{folder} holds a run of another configuration:\n  {lines}\n{advice}")
-
-
-def make_directory(path: str) -> None:
-    """Creates a directory; InputError when that cannot be done."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be created ({error.strerror})") from error
