@@ -106,18 +106,7 @@ CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "ne
 
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
-    """What the flags of run_pretraining.py say besides the settings above.
-
-    Attributes:
-        data_dir: the data folder.
-        model_dir: the model directory.
-        do_train: whether to train.
-        do_eval: whether to evaluate.
-        continue_from: model directory to take weights, optimizer and step from.
-        continue_optimizer: "carried" or "fresh"; None: carried where there is a state.
-        additional_steps: steps beyond those of `continue_from`.
-        new_networks: whether networks that it lacks start from random weights.
-    """
+    """What the flags of run_pretraining.py say besides the settings above; see their help."""
 
     data_dir: str
     model_dir: str

@@ -49,10 +49,7 @@ def pretrain(
 ) -> None:
     """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
-    if command.continue_from:
-        hparam_values = continued_values(
-            hparam_values, command.continue_from, model_dir, command.additional_steps
-        )
+    hparam_values = continued_values(hparam_values, command)
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
@@ -78,8 +75,10 @@ def pretrain(
         optimizer = build_optimizer(hparams, objective)
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
+    step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
     if resumed:
-        report_resumed(int(optimizer.iterations.numpy()), hparams.num_train_steps)
+        resuming = f"resuming from step {step} of {total}"
+        print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
     write_model_directory(command, described, run, config, vocabulary)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
@@ -107,10 +106,7 @@ def without_training(
     The held-out records are those of --data_dir, the model's own data or other.
     """
     model_dir = command.model_dir
-    if command.continue_from:
-        hparam_values = continued_values(
-            hparam_values, command.continue_from, model_dir, command.additional_steps
-        )
+    hparam_values = continued_values(hparam_values, command)
     if command.do_eval:
         step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
     else:
@@ -151,14 +147,7 @@ def check_start(
         raise InputError(
             f"`num_warmup_steps` should be less than --additional_steps {steps}. Received: {warmup}"
         )
-    return plan_start(
-        command.continue_from,
-        hparams,
-        config,
-        vocabulary,
-        optimizer=command.continue_optimizer,
-        new_networks=command.new_networks,
-    )
+    return plan_start(command, hparams, config, vocabulary)
 
 
 def reject_lost_checkpoints(model_dir: str) -> None:
@@ -296,12 +285,6 @@ def train(
         raise
     finally:
         bar.close()
-
-
-def report_resumed(step: int, total: int) -> None:
-    """Says where a run that is started again stands."""
-    resuming = f"resuming from step {step} of {total}"
-    print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
 
 
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:

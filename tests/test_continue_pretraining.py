@@ -18,6 +18,7 @@ from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
 from errors import InputError
 from pretrain.continuation import continued_values
+from pretrain.hparams import CommandLine
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.saved_settings import load_hparams
 from tests import command_support
@@ -285,7 +286,8 @@ def test_what_is_not_said_is_the_sources(folder):
     (source / "hparams.json").write_text(json.dumps(record))
 
     def continued(**values):
-        return continued_values(values, str(source), str(folder / "none"), 10_000)
+        folders = {"data_dir": "", "model_dir": str(folder / "none"), "continue_from": str(source)}
+        return continued_values(values, CommandLine(**folders, additional_steps=10_000))
 
     found = continued()
     del own["learning_rate"]  # of training, not of the objective
