@@ -41,7 +41,7 @@ from settings import (
     checked_bool,
     field_names,
     read_json_object,
-    refuse_unknown,
+    reject_unknown,
     replace_checked,
 )
 from training.strategies import parse_strategy
@@ -154,7 +154,7 @@ def read_task_settings(tasks: Any) -> dict[str, dict[str, Any]]:
         )
     known = [name for name in field_names(FinetuningHParams) if name not in NOT_SWEPT]
     for values in tasks.values():
-        refuse_unknown(values, known)
+        reject_unknown(values, known)
     return {load_task(name).name: values for name, values in tasks.items()}
 
 

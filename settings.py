@@ -18,7 +18,7 @@ import difflib
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import files
@@ -50,7 +50,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
-def refuse_unknown(names: Iterable[str], known: list[str]) -> None:
+def reject_unknown(names: Iterable[str], known: list[str]) -> None:
     """Raises InputError, with the nearest valid name, when a name is not among `known`."""
     for name in names:
         if name not in known:
@@ -60,14 +60,10 @@ def refuse_unknown(names: Iterable[str], known: list[str]) -> None:
 def replace_checked(instance: T, values: dict[str, Any]) -> T:
     """`dataclasses.replace` that checks names and types.
 
-    Args:
-        instance: a dataclass instance with annotated fields.
-        values: the new values; an int is accepted where a float is annotated.
-
     Raises:
         InputError: an unknown name (the nearest valid one is suggested) or a value of another type.
     """
-    refuse_unknown(values, field_names(type(instance)))
+    reject_unknown(values, field_names(type(instance)))
     hints = typing.get_type_hints(type(instance))
     checked = {name: typed(name, value, hints[name]) for name, value in values.items()}
     return dataclasses.replace(instance, **checked)
@@ -82,19 +78,25 @@ def check_fields(settings: Any) -> None:
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        typed(field.name, value, hints[field.name])
+        known = typed(field.name, value, hints[field.name])
+        check_setting(settings, type(known) is not int or type(value) is int, field.name, "int")
         fits, expectation = field.metadata.get("check", (None, ""))
         check_setting(settings, not fits or value is None or fits(value), field.name, expectation)
 
 
-def at_least(low: float) -> dict[str, tuple[Callable[[Any], bool], str]]:
+def at_least(low: float) -> dict[str, Any]:
     """Metadata of a field for `check_fields`: a number from `low` on."""
     return {"check": (lambda value: value >= low, f"at least {low}")}
 
 
-def within(low: float, high: float) -> dict[str, tuple[Callable[[Any], bool], str]]:
+def within(low: float, high: float) -> dict[str, Any]:
     """Metadata of a field for `check_fields`: a number in [low, high)."""
     return {"check": (lambda value: low <= value < high, f"in [{low}, {high})")}
+
+
+def one_of(*choices: str) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: one of some names."""
+    return {"check": (lambda value: value in choices, " or ".join(choices))}
 
 
 def check_setting(settings: Any, condition: bool, name: str, expectation: str) -> None:

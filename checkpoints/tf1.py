@@ -11,9 +11,8 @@ import tf_keras
 
 from errors import InputError
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import EncoderLayer
+from model.encoder import EncoderLayer, SpanKey
 from model.layers import Dense, GroupedDense, LayerNorm
-from model.mixed_attention import SpanKey
 
 ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"

@@ -7,7 +7,7 @@ from typing import Any
 
 from errors import InputError
 from finetune.hparams import FinetuningHParams
-from settings import field_names, refuse_unknown
+from settings import field_names, reject_unknown
 
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {
@@ -26,7 +26,7 @@ def grid_points(grid: dict[str, Any]) -> list[dict[str, Any]]:
         InputError: an unknown name, or no list of values.
     """
     allowed = [name for name in field_names(FinetuningHParams) if name not in NOT_SWEPT]
-    refuse_unknown(grid, allowed)
+    reject_unknown(grid, allowed)
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
             raise InputError(f"--sweep: `{name}` should be a list of values. Received: {values!r}")

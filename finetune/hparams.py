@@ -11,7 +11,7 @@ from model import BackboneConfig, EncoderConfig
 from settings import (
     check_setting,
     field_names,
-    refuse_unknown,
+    reject_unknown,
     replace_checked,
 )
 
@@ -131,7 +131,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
     """
     hparam_names, run_names = field_names(FinetuningHParams), field_names(RunSettings)
     other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES, *UNSUPPORTED_NAMES)
-    refuse_unknown(values, [*hparam_names, *run_names, *other])
+    reject_unknown(values, [*hparam_names, *run_names, *other])
     for name in UNSUPPORTED_NAMES:
         if values.get(name):
             raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
@@ -211,7 +211,7 @@ def check_model_names(values: dict[str, Any], known: dict[str, Any], model_dir: 
     """
     given = dict(values)
     overrides = given.pop("model_hparam_overrides", {})
-    refuse_unknown(overrides, field_names(EncoderConfig))
+    reject_unknown(overrides, field_names(EncoderConfig))
     given |= {name: value for name, value in overrides.items() if name not in _DROPOUT}
     for name, value in given.items():
         there = known.get(name)

@@ -110,7 +110,7 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     result = read_json(path)
     now = _described(trial, context)
     before = {name: value for name, value in result["hparams"].items() if name in now}
-    checkpointing.refuse_other_run(trial.folder, before, now, _ADVICE)
+    checkpointing.reject_other_run(trial.folder, before, now, _ADVICE)
     return result
 
 

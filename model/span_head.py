@@ -42,8 +42,6 @@ class SpanHead(tf_keras.layers.Layer):
     S smaller than the beam. Softmaxes are computed in float32.
 
     Args:
-        config: of the encoder.
-        hparams: see SpanSettings.
         version_2: whether questions may have no answer.
     """
 
@@ -77,10 +75,8 @@ class SpanHead(tf_keras.layers.Layer):
         `answerable_weight` times its cross entropy.
 
         Args:
-            output: of the encoder.
             batch: input_mask, segment_ids int32 [B, S]; start_position, end_position,
                 is_impossible int32 [B].
-            training, seed: not used, for the head has no dropout.
         """
         sequence = output.sequence
         outside = _outside(batch)
@@ -101,7 +97,6 @@ class SpanHead(tf_keras.layers.Layer):
         """The K = `beam_size` best starts of every sequence, and for each the K best ends.
 
         Args:
-            output: of the encoder.
             batch: input_mask, segment_ids int32 [B, S].
 
         Returns:

@@ -1,6 +1,6 @@
 """The project's commands as processes that need not import TensorFlow.
 
-That import takes four seconds of a processor, more than most commands do with small files. So one
+That import takes four seconds of a CPU, more than most commands do with small files. So one
 process per test run imports it and executes nothing, and each command is forked from there: a
 process of its own, with its own flags, devices, files and exit status, and one that can be killed.
 """

@@ -27,12 +27,8 @@ class Trainer(orbit.AbstractTrainer):
     one device; with several, the loss and its gradients are.
 
     Args:
-        objective: what is learned.
         optimizer: a Keras optimizer, built; its `iterations` is the step.
         create_dataset: returns the dataset of training batches from a given step on.
-        seed: of masking, sampling and dropout.
-        strategy: of the devices.
-        xla: whether to compile the step.
     """
 
     def __init__(
@@ -136,14 +132,7 @@ class Trainer(orbit.AbstractTrainer):
 
 
 class Evaluator(orbit.AbstractEvaluator):
-    """Measures an objective on held-out batches, always with the same masks.
-
-    Args:
-        objective: what is measured.
-        create_dataset: returns the batches of one pass.
-        seed: of the masking.
-        strategy: of the devices.
-    """
+    """Measures an objective on held-out batches, always with the same masks."""
 
     def __init__(
         self,

@@ -13,9 +13,8 @@ import tensorflow as tf
 import tf_keras
 
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import EncoderLayer
+from model.encoder import EncoderLayer, SpanKey
 from model.layers import Dense, GroupedDense, LayerNorm
-from model.mixed_attention import SpanKey
 
 WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 EMBEDDINGS = (

@@ -11,7 +11,6 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf
     """Dropout as a pure function of its seed, so that a resumed run repeats itself.
 
     Args:
-        inputs: a float tensor of any shape.
         rate: share of the elements set to zero.
         seed: int32 [2]; not read at a rate of 0, as in inference.
     """

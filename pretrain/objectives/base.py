@@ -72,7 +72,6 @@ class ObjectiveSettings(abc.ABC):
 
         Args:
             before: the objective of the other run.
-            encoder: the encoder of both.
             stored: names of the networks that are in the checkpoint.
 
         Raises:
@@ -82,15 +81,19 @@ class ObjectiveSettings(abc.ABC):
             return ("encoder",)  # the heads are of different kinds
         return tuple(name for name in self.own_networks() if name in stored)
 
-    @abc.abstractmethod
-    def operations(self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool) -> Flops:
+    def operations(
+        self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool
+    ) -> Flops | None:
         """Floating-point operations of the forward passes of a training step, per token.
+
+        None means that they are not counted, for an objective or a backbone that does not say them.
 
         Args:
             encoder: the encoder that is pre-trained.
             max_seq_length: S.
             dense_lookup: whether embedding lookups count as products with one-hot vectors.
         """
+        return None
 
     @abc.abstractmethod
     def build(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]) -> Any:

@@ -51,9 +51,9 @@ class MaskedLMSettings(ObjectiveSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`; the head sees P of every S tokens."""
+        forward = encoder.operations(max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
-        head = count.masked_lm_head(encoder) * share
-        return count.encoder(encoder, max_seq_length, dense_lookup) + head
+        return None if forward is None else forward + count.masked_lm_head(encoder) * share
 
     def build(self, hparams, config, special_ids):
         """See `ObjectiveSettings.build`."""

@@ -63,7 +63,7 @@ def task_path(tmp_path_factory):
 @pytest.fixture
 def plugin(monkeypatch):
     """The kind, registered for one test."""
-    monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
+    monkeypatch.setattr(kinds._REGISTRY, "_entries", dict(kinds._REGISTRY._entries))
     sys.modules.pop(str(PLUGIN.resolve()), None)  # a file is imported once per process
     plugins.load([str(PLUGIN)])
 
@@ -71,14 +71,6 @@ def plugin(monkeypatch):
 def test_a_kind_is_unknown_until_it_is_registered(task_path):
     with pytest.raises(InputError, match=r"stories\.json.*`kind`.*span.*'choice'"):
         load_task(str(task_path))
-
-
-def test_a_name_is_taken_once():
-    class Other(kinds.Kind):
-        name = "span"
-
-    with pytest.raises(ValueError, match="'span'"):
-        kinds.register(Other())
 
 
 def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugin):
