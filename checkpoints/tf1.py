@@ -11,7 +11,6 @@ import tf_keras
 
 from errors import InputError
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import EncoderLayer
 from model.layers import Dense, GroupedDense, LayerNorm
 from model.mixed_attention import SpanKey
 
@@ -19,6 +18,7 @@ ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kep
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
 SLOTS = ("adam_m", "adam_v")  # moments of the original's optimizer: NAME/adam_m
 GLOBAL_STEP = "global_step"
+TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 
 _VARIABLES = {
     Dense: ("kernel", "bias"),
@@ -26,6 +26,34 @@ _VARIABLES = {
     SpanKey: ("depthwise_kernel", "pointwise_kernel", "bias"),
     LayerNorm: ("beta", "gamma"),
 }
+
+
+def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
+    """The layers of an encoder, all but the tables of its embeddings, by name without the scope."""
+    layers = {"embeddings/LayerNorm": encoder.embeddings.norm}
+    if encoder.embeddings_project is not None:
+        layers["embeddings_project"] = encoder.embeddings_project
+    for i, layer in enumerate(encoder.encoder_layers):
+        scope, mixer = f"encoder/layer_{i}", layer.mixer
+        attention = f"{scope}/attention"
+        feed_forward = "g_dense" if isinstance(layer.intermediate, GroupedDense) else "dense"
+        layers |= {
+            f"{attention}/self/query": mixer.query,
+            f"{attention}/self/key": mixer.attention.key,
+            f"{attention}/self/value": mixer.attention.value,
+            f"{attention}/output/dense": layer.mixer_output,
+            f"{attention}/output/LayerNorm": layer.mixer_norm,
+            f"{scope}/intermediate/{feed_forward}": layer.intermediate,
+            f"{scope}/output/{feed_forward}": layer.output_dense,
+            f"{scope}/output/LayerNorm": layer.output_norm,
+        }
+        if mixer.convolution is not None:
+            layers |= {
+                f"{attention}/self/conv_attn_key": mixer.convolution.span_key,
+                f"{attention}/self/conv_attn_kernel": mixer.convolution.kernel,
+                f"{attention}/self/conv_attn_point": mixer.convolution.value,
+            }
+    return layers
 
 
 def encoder_variables(
@@ -52,17 +80,13 @@ def encoder_variables(
             "the original's checkpoints have only `token_mixer` attention, or mixed with the span"
             f" `convolution`, and no `share_layers`. Received: {config}"
         )
-    embeddings = encoder.embeddings
-    prefix = f"{embeddings_scope}/embeddings"
     variables = {
-        f"{prefix}/{name}": getattr(embeddings, name)
-        for name in ("word_embeddings", "token_type_embeddings", "position_embeddings")
+        f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)
+        for name in TABLES
     }
-    variables.update(_named(f"{prefix}/LayerNorm", embeddings.norm))
-    if encoder.embeddings_project is not None:
-        variables.update(_named(f"{scope}/embeddings_project", encoder.embeddings_project))
-    for i, layer in enumerate(encoder.encoder_layers):
-        variables.update(_layer_variables(f"{scope}/encoder/layer_{i}", layer))
+    for name, layer in encoder_layers(encoder).items():
+        inside = embeddings_scope if name.startswith("embeddings/") else scope
+        variables |= _named(f"{inside}/{name}", layer)
     return variables
 
 
@@ -109,26 +133,6 @@ def objective_variables(
         elif isinstance(head, MaskedLMHead):
             variables |= masked_lm_head_variables(head)
     return variables
-
-
-def _layer_variables(scope: str, layer: EncoderLayer) -> dict[str, tf.Variable]:
-    mixer, attention = layer.mixer, f"{scope}/attention"
-    feed_forward = "g_dense" if isinstance(layer.intermediate, GroupedDense) else "dense"
-    parts = {
-        f"{attention}/self/query": mixer.query,
-        f"{attention}/self/key": mixer.attention.key,
-        f"{attention}/self/value": mixer.attention.value,
-        f"{attention}/output/dense": layer.mixer_output,
-        f"{attention}/output/LayerNorm": layer.mixer_norm,
-        f"{scope}/intermediate/{feed_forward}": layer.intermediate,
-        f"{scope}/output/{feed_forward}": layer.output_dense,
-        f"{scope}/output/LayerNorm": layer.output_norm,
-    }
-    if mixer.convolution is not None:
-        parts[f"{attention}/self/conv_attn_key"] = mixer.convolution.span_key
-        parts[f"{attention}/self/conv_attn_kernel"] = mixer.convolution.kernel
-        parts[f"{attention}/self/conv_attn_point"] = mixer.convolution.value
-    return {k: v for name, part in parts.items() for k, v in _named(name, part).items()}
 
 
 def _named(scope: str, layer: tf_keras.layers.Layer) -> dict[str, tf.Variable]:

@@ -15,14 +15,10 @@ from training.model_directory import CHECKPOINT_FOLDER
 
 
 class TensorFile:
-    """A TensorFlow 1 checkpoint that is read from.
-
-    Attributes:
-        prefix: its path without `.index`.
-        shapes: tensor name -> shape.
+    """A TensorFlow 1 checkpoint that is read from; `shapes` maps names to shapes.
 
     Args:
-        prefix: the path; `find_checkpoint` makes one of a folder.
+        prefix: its path without `.index`; `find_checkpoint` makes one of a folder.
 
     Raises:
         InputError: there is no such checkpoint, a part of it is missing, or it is damaged.
@@ -35,6 +31,11 @@ class TensorFile:
         self._reader = tf.train.load_checkpoint(prefix)
         shapes = self._reader.get_variable_to_shape_map()
         self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
+
+    def shape(self, name: str, rank: int) -> tuple[int, ...]:
+        """The shape of a tensor; InputError unless it is there and has this rank."""
+        self._check_shape(name, [None] * rank)
+        return self.shapes[name]
 
     def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
         """A tensor of weights.
@@ -49,8 +50,7 @@ class TensorFile:
             raise InputError(
                 f"{self.prefix}: {name} should be of type float32. Received: {value.dtype}"
             )
-        bad = np.size(value) - np.count_nonzero(np.isfinite(value))
-        if bad:
+        if bad := np.size(value) - np.count_nonzero(np.isfinite(value)):
             raise InputError(
                 f"{self.prefix}: {name} should hold finite numbers."
                 f" Received: {bad} of {value.size} are NaN or infinite"
@@ -67,24 +67,14 @@ class TensorFile:
             )
         return int(value)
 
-    def shape(self, name: str, rank: int) -> tuple[int, ...]:
-        """The shape of a tensor; InputError unless it is there and has this rank."""
-        if name not in self.shapes:
-            raise InputError(f"{self.prefix}: tensor {name} is missing")
-        if len(self.shapes[name]) != rank:
-            raise InputError(
-                f"{self.prefix}: {name} should have {rank} axes."
-                f" Received: shape {list(self.shapes[name])}"
-            )
-        return self.shapes[name]
-
-    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
+    def _check_shape(self, name: str, shape: Sequence[int | None]) -> None:
+        """Raises InputError unless a tensor has this shape, in which None is any length."""
         if name not in self.shapes:
             raise InputError(f"{self.prefix}: tensor {name} of shape {list(shape)} is missing")
-        if self.shapes[name] != tuple(shape):
+        found = self.shapes[name]
+        if len(found) != len(shape) or any(a not in (None, b) for a, b in zip(shape, found)):
             raise InputError(
-                f"{self.prefix}: {name} should have shape {list(shape)}."
-                f" Received: {list(self.shapes[name])}"
+                f"{self.prefix}: {name} should have shape {list(shape)}. Received: {list(found)}"
             )
 
     def _raw(self, name: str) -> np.ndarray:
@@ -122,11 +112,7 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
 
 
 def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
-    """Writes tensors under their names, and the `checkpoint` file that names the checkpoint.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Writes tensors and the `checkpoint` file that names them; InputError when that fails."""
     names = sorted(tensors)
     try:
         tf.raw_ops.SaveV2(

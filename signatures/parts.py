@@ -70,8 +70,8 @@ class InParts:
             places = tf.range(1, B - start + 1, dtype=tf.int64)
             fits = places * lengths[start:] <= self._budget  # True, then False
             end = start + tf.maximum(1, tf.reduce_sum(tf.cast(fits, tf.int32)))
-            rows, longest = order[start:end], lengths[end - 1]
-            part = {name: tf.gather(features[name], rows)[:, :longest] for name in FEATURES}
+            chosen, longest = order[start:end], lengths[end - 1]
+            part = {name: tf.gather(features[name], chosen)[:, :longest] for name in FEATURES}
             outputs = self._function(part)
             for name, width in widths.items():
                 outputs[name] = _padded(outputs[name], width)

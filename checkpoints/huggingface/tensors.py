@@ -19,10 +19,7 @@ _DTYPES = ("F32", "F16", "BF16")
 class TensorFiles:
     """The tensors of `model.safetensors`, or of the shards that its index lists.
 
-    Nothing but names and shapes is read before `read` is called.
-
-    Attributes:
-        shapes: name -> shape of each tensor.
+    Only names and `shapes` are read before `read` is called.
 
     Args:
         folder: as `save_pretrained` writes it.
@@ -114,7 +111,7 @@ def write_tensors(path: str, tensors: dict[str, np.ndarray]) -> None:
     from safetensors.numpy import save_file
 
     try:
-        # Older versions of transformers refuse a file that does not say what wrote it.
+        # Older versions of transformers reject a file that does not say what wrote it.
         save_file(tensors, path, metadata={"format": "pt"})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: cannot be written ({error})") from error

@@ -27,12 +27,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     embeddings of another width than its layers, ElectraForMaskedLM; an encoder alone the class
     without a head.
 
-    Args:
-        conversion: what to write.
-        folder: an existing folder.
-
     Returns:
-        Sentences on what was written and what was left out.
+        Notes on what was written and what was left out.
 
     Raises:
         InputError: Hugging Face has no such network, or a file cannot be written.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from errors import InputError
 from finetune import predictions
 from serving.client import Client
-from serving.description import signature_for
+from serving.description import read_description, signature_for
 from serving.records import Record, read_records
 from tests import command_support
 
@@ -74,12 +74,18 @@ def test_the_forms_of_answers(saved, tmp_path):
     assert [row["id"] for row in predictions.read(str(path))] == ["0", "1"]
 
 
-def test_lists_of_words_are_meant_for_their_signature(saved):
-    assert signature_for(saved["tagging"], b'{"tokens": ["a"]}') == "words"
-    assert signature_for(saved["tagging"], b'{"words": ["a"]}') == "words"
-    assert signature_for(saved["tagging"], b'{"text": "a"}') == "serving_default"
-    assert signature_for(saved["tagging"], b"a word") == "serving_default"
-    assert signature_for(saved["span"], b'{"words": ["a"]}') == "serving_default"
+@pytest.mark.parametrize(
+    ("kind", "line", "signature"),
+    [
+        ("tagging", b'{"tokens": ["a"]}', "words"),
+        ("tagging", b'{"words": ["a"]}', "words"),
+        ("tagging", b'{"text": "a"}', "serving_default"),
+        ("tagging", b"a word", "serving_default"),
+        ("span", b'{"words": ["a"]}', "serving_default"),
+    ],
+)
+def test_lists_of_words_are_meant_for_their_signature(saved, kind, line, signature):
+    assert signature_for(read_description(saved[kind]), line) == signature
 
 
 def test_what_is_no_model(saved, tmp_path):

@@ -10,7 +10,7 @@ from tests.serving.support import task
 
 PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
 SINGLE = Inputs(["text"], task("classification").to_json())
-WORDS = Inputs(["words"], task("tagging").to_json())
+WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
 PRETRAINED = Inputs(["text"], None)
 TAGGED = Inputs(["text"], task("tagging").to_json())
 NUMBERED = Inputs(["text"], {"columns": {"text_a": -1, "label": 0}, "header": False})
@@ -106,15 +106,15 @@ def test_bytes_that_are_not_utf8_are_replaced():
     ],
 )
 def test_wrong_rows_may_be_left_out(file_format, content, expected):
-    """Ids of all rows in their order; of those refused, as numbers."""
+    """Ids of all rows in their order; of those rejected, as numbers."""
     found = []
 
-    def refused(identity, error):
+    def rejected(identity, error):
         assert "my.file, line" in str(error)
         found.append(int(identity))
 
     lines = content.splitlines(keepends=True)
-    for record in read_records("my.file", lines, SINGLE, file_format, None, refused):
+    for record in read_records("my.file", lines, SINGLE, file_format, None, rejected):
         found.append(record.id)
     assert found == expected
 
@@ -184,9 +184,9 @@ def test_other_encodings_are_named(path, encoding, file_format):
 def test_sentences_of_words_contradict_a_guess_of_lines():
     content = "The city\nwho was born?\n \nA\n"
     lines = content.encode().splitlines(keepends=True)
-    for refused in (None, lambda *_: None):  # which --skip_errors does not answer
+    for rejected in (None, lambda *_: None):  # which --skip_errors does not answer
         with pytest.raises(InputError, match=r"my\.txt, line 3: .*--format"):
-            list(read_records("my.txt", lines, TAGGED, refused=refused))
+            list(read_records("my.txt", lines, TAGGED, rejected=rejected))
     expected = [(text,) for text in content.splitlines()]
     assert values(TAGGED, content, "lines") == values(SINGLE, content) == expected
 
@@ -211,7 +211,8 @@ def test_conll_files_are_read_as_words():
     content = "-DOCSTART- O\n\nThe DT O\ncity NN A\n\nwho? WP O\n"
     expected = [(["The", "city"],), (["who?"],)]
     assert values(WORDS, content, path="test.conll") == values(WORDS, content, "conll") == expected
-    third = Inputs(["words"], {**task("tagging").to_json(), "columns": {"words": 2, "tags": -1}})
+    own = {**task("tagging").to_json(), "columns": {"words": 2, "tags": -1}}
+    third = Inputs(["words"], own, ["words"])
     assert values(third, "1 x The A\n", "conll") == [(["The"],)]
     lines = ["# sent_id = s1", "1-2\tdont" + "\t_" * 8, "1\tdo\tdo\tAUX" + "\t_" * 6, ""]
     (record,) = read(WORDS, "\n".join(lines), "conllu")

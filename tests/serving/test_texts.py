@@ -162,7 +162,7 @@ def test_token_ids_that_cannot_be(models):
         ({"input_mask": tf.ones([2, 4], tf.int32)}, "should have the shape of"),
         ({"input_mask": tf.fill([2, 5], 2)}, r"`input_mask` should be in \[0, 2\)"),
         ({"segment_ids": tf.fill([2, 5], 7)}, r"`segment_ids` should be in \[0, 2\)"),
-        ({name: tf.ones([2, 65], tf.int32) for name in good}, "rows should be at most 64 tokens"),
+        ({name: tf.ones([2, 65], tf.int32) for name in good}, "should be at most 64 tokens"),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             signature(**{**good, **wrong})
@@ -224,7 +224,7 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     raw = loaded.signatures["token_ids"](**rows_of(encoded, range(6), encoded.lengths[:6].max()))
     np.testing.assert_allclose(raw["scores"], outputs["logits"][:6], rtol=0, atol=1e-5)
     longer = rows_of(encoded, range(6), hparams.max_seq_length + 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="rows should be at most"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sequences should be at most"):
         loaded.signatures["token_ids"](**longer)
     for index in (0, 1, 5):
         vectors = asked(loaded.signatures["embeddings"], rows[index : index + 1])
