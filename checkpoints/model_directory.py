@@ -56,27 +56,16 @@ class Networks(tf.Module):
 
 @dataclasses.dataclass
 class Conversion:
-    """A model on its way from one format to another.
-
-    Attributes:
-        config: the encoder's, which fine-tuning takes.
-        hparams: resolved: the objective, the generator's proportions, training's settings.
-        vocabulary: of `config.vocab_size` tokens, or fewer where the embeddings are padded.
-        objective: an Objective of pretrain/ when the source has all its networks, else `Networks`.
-        optimizer: with the source's moments; None when it has none.
-        step: of training; 0 when unknown.
-        notes: what was inferred; what was left out, and why.
-        trained_length: `max_seq_length` of training; None when unknown, whatever `hparams` say.
-    """
+    """A model on its way from one format to another."""
 
     config: EncoderConfig
-    hparams: PretrainingHParams
-    vocabulary: Vocabulary
-    objective: Objective | Networks
-    optimizer: AdamWeightDecay | None = None
-    step: int = 0
-    notes: list[str] = dataclasses.field(default_factory=list)
-    trained_length: int | None = None
+    hparams: PretrainingHParams  # resolved
+    vocabulary: Vocabulary  # of `config.vocab_size` tokens, or fewer: the embeddings are padded
+    objective: Objective | Networks  # `Networks` where the source lacks some of an objective's
+    optimizer: AdamWeightDecay | None = None  # with the source's moments
+    step: int = 0  # of training; 0 when unknown
+    notes: list[str] = dataclasses.field(default_factory=list)  # what was inferred or left out
+    trained_length: int | None = None  # `max_seq_length`; None when unknown, whatever `hparams` say
 
     def network(self, name: str):
         """One of `encoder`, `head`, `generator`, `generator_head`; None when there is none."""
@@ -88,13 +77,7 @@ def describe_pretraining(
 ) -> PretrainingHParams:
     """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
 
-    Args:
-        config: the encoder.
-        vocabulary: its vocabulary.
-        **values: fields of PretrainingHParams that are known, such as `generator_hidden_size`.
-
-    Raises:
-        InputError: a value that does not fit.
+    `values` are those that are known; InputError for one that does not fit.
     """
     size, overrides = _nearest_size(config, bert=parse_hparams(values).objective.detector() is None)
     if config.vocab_size != vocabulary.size:  # padded

@@ -63,9 +63,8 @@ def encoder_variables(
 
     Args:
         encoder: a built encoder.
-        scope: "electra" for the encoder that is kept, "generator" for a generator.
-        embeddings_scope: where the embeddings are; the original shares the discriminator's,
-            "electra", unless they are untied, then "generator".
+        scope: ENCODER for the one that is kept, or GENERATOR.
+        embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
 
     Raises:
         InputError: the original has no names for such an architecture.
@@ -113,13 +112,8 @@ def objective_variables(
 ) -> dict[str, tf.Variable]:
     """Maps the original's names to the variables of all networks of an objective.
 
-    Args:
-        objective: has `encoder`; optionally `head`, `generator` and `generator_head`.
-        scope: of the encoder; "generator" where that is a generator without a discriminator.
-        embeddings_scope: of its embeddings, see `encoder_variables`.
-
-    Raises:
-        InputError: the original has no names for such an architecture.
+    An objective has `encoder`, and may have `head`, `generator` and `generator_head`; for the other
+    arguments and errors see `encoder_variables`.
     """
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
     variables = encoder_variables(encoder, scope, embeddings_scope)

@@ -41,12 +41,8 @@ def infer_architecture(
 ) -> Architecture:
     """The networks that the tensors' names and shapes describe.
 
-    Shapes are compared with the networks when the tensors are read.
-
-    Args:
-        file: the checkpoint.
-        said: its `config.json`; fills in what tensors do not show.
-        num_attention_heads: N, for the encoder, where neither shows it.
+    Its `config.json`, and `num_attention_heads`, say what tensors do not show. Shapes are compared
+    with the networks when the tensors are read.
 
     Raises:
         InputError: another kind of model; a tensor that is missing; a contradiction between tensors
@@ -195,8 +191,7 @@ def _generator_shares(file: TensorFile, config: EncoderConfig) -> dict[str, Any]
 def _scopes(file: TensorFile) -> tuple[str, str]:
     """What the names of the encoder begin with, and those of its embeddings.
 
-    Raises:
-        InputError: there are layers of a generator, but what else is there does not belong to it.
+    InputError where there are layers of a generator, but the rest does not belong to it.
     """
     if _has_layers(file, tf1.ENCODER) or not _has_layers(file, tf1.GENERATOR):
         return tf1.ENCODER, tf1.ENCODER

@@ -38,12 +38,7 @@ class TensorFile:
         return self.shapes[name]
 
     def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
-        """A tensor of weights.
-
-        Raises:
-            InputError: it is not in the file, has another shape or type, cannot be read, or holds
-                NaN or infinity.
-        """
+        """A tensor of weights; InputError unless it has this shape, is float32 and finite."""
         self._check_shape(name, shape)
         value = self._raw(name)
         if value.dtype != np.float32:
@@ -88,14 +83,10 @@ class TensorFile:
 
 
 def find_checkpoint(path: str) -> tuple[str, list[str]]:
-    """The prefix of a checkpoint, and what is to be said about the choice.
+    """The prefix of a checkpoint, and notes on the choice; InputError where there is none.
 
-    Args:
-        path: a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
-            the one that its `checkpoint` file names, else that of the highest step.
-
-    Raises:
-        InputError: there is none.
+    `path` is a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
+    the one that its `checkpoint` file names, else that of the highest step.
     """
     if not os.path.isdir(path):
         return path.removesuffix(".index"), []

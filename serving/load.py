@@ -85,8 +85,8 @@ def load(
         model_dir: of run_pretraining.py; of a run of run_finetuning.py
             (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the one of
             highest development score is taken, see `finetune.choice.choose_run`.
-        precision: of the arithmetic, whatever the model was trained with: "float32", or
-            "mixed_bfloat16", in which matrices are stored in bfloat16, too.
+        precision: whatever the model was trained with: "float32", or "mixed_bfloat16", in which
+            matrices are stored in bfloat16, too.
         max_seq_length: the maximum; by default as in training, or of a converted model, of which
             that is unknown, all that it has positions for.
 

@@ -189,11 +189,9 @@ def read_records(
         path: names the file in errors.
         lines: the lines of the file, read when they are needed.
         inputs: what is wanted.
-        file_format: one of FORMATS; by default inferred.
-            "lines": every line is a text, an empty one, too. "json": one array, which is read to
-            its end first.
-        header: whether a table begins with the names of its columns; by default as in the task's
-            files.
+        file_format: one of FORMATS, by default inferred. Of "lines", an empty one is a text, too;
+            "json" is one array, which is read to its end first.
+        header: whether a table begins with names of columns; by default as the task's files do.
         rejected: is given id and error of each row that is not as it should be, which is then left
             out; by default the error is raised.
 
@@ -228,7 +226,7 @@ def _rows(
     header: bool | None,
     reject: Reject,
 ) -> Iterator[Row]:
-    """The rows of `read_records` before their values are checked."""
+    """See `read_records`; the values are not checked yet."""
     lines = _in_utf8(path, lines)
     begin = _through_first(lines, bytes.strip)
     if not begin:

@@ -90,12 +90,10 @@ def valid_utf8(text: tf.Tensor) -> tf.Tensor:
 def _of_declared_rank(value: tf.Tensor, name: str, axes: tuple[str, ...]) -> tf.Tensor:
     """An input of the rank that its signature declares; a scalar is a batch of one text.
 
-    Nothing between a request and the graph compares ranks, and the tokenizer's kernel reads past
-    the end of a tensor of another rank. The graph optimizer takes the declared rank for granted and
-    makes a constant of `tf.rank`, and a copy of `tf.reshape`, but not of what `tf.where` finds.
-
-    Raises (in the graph):
-        InvalidArgumentError: any other rank; names the input.
+    Any other rank raises InvalidArgumentError in the graph. Nothing between a request and the graph
+    compares ranks, and the tokenizer's kernel reads past the end of a tensor of another rank. The
+    graph optimizer takes the declared rank for granted and makes a constant of `tf.rank`, and a
+    copy of `tf.reshape`, but not of what `tf.where` finds.
     """
     shape = tf.shape(value)
     shape = tf.gather(shape, tf.where(shape >= 0)[:, 0])  # all of it, at its length when executed

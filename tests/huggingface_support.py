@@ -109,3 +109,9 @@ def conversion(objective_class, hparams, config: EncoderConfig) -> Conversion:
         randomize(objective.generator, 2)
         randomize(objective.generator_head, 3)
     return Conversion(config, hparams, vocabulary, objective, None, 7, [])
+
+
+def added_entry(content: str, **flags) -> dict:
+    """An added token as `tokenizer_config.json` describes it."""
+    default = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
+    return {"content": content, **default, "special": False, **flags}

@@ -22,11 +22,7 @@ def with_added_tokens(
 ) -> tuple[tuple[str, ...], tuple[AddedToken, ...]]:
     """The tokens of a folder and those that it adds, each with its id.
 
-    Args:
-        folder: the folder.
-        tokens: of `vocab.txt`, or of the model in `tokenizer.json`.
-        settings: the fields of `tokenizer_config.json`.
-        tokenizer: those of `tokenizer.json`.
+    `settings` are the fields of `tokenizer_config.json`, `tokenizer` those of `tokenizer.json`.
 
     Returns:
         All tokens in the order of their ids; and those of them that are added, but for BERT's five.
@@ -53,21 +49,19 @@ def with_added_tokens(
             )
     everything = list(tokens)
     for content, (_, number) in sorted(found.items(), key=lambda item: item[1][1]):
-        if number == len(everything) and content not in everything:
+        if content not in everything:
             everything.append(content)
-        if number >= len(everything) or everything[number] != content:
-            known = content in everything
-            expected = everything.index(content) if known else len(everything)
-            reason = "that of its piece" if known else "the next one"
+        if number != everything.index(content):
+            reason = "that of its piece" if content in tokens else "the next one"
             raise InputError(
-                f"{folder}: the id of the added token {content!r} should be {expected}, {reason}."
-                f" Received: {number}"
+                f"{folder}: the id of the added token {content!r} should be"
+                f" {everything.index(content)}, {reason}. Received: {number}"
             )
     added = [token for token, _ in found.values()]
     for content, where in special.items():
+        if content not in everything:
+            raise InputError(f"{where}: {content!r} should have an id in {ADDED_TOKENS}")
         if content not in found:
-            if content not in everything:
-                raise InputError(f"{where}: {content!r} should have an id in {ADDED_TOKENS}")
             added.append(AddedToken(content, normalized=False, special=True))
     return tuple(everything), tuple(sorted(added, key=lambda t: everything.index(t.content)))
 

@@ -245,9 +245,9 @@ def _check_same_pieces(folder: str, vocabulary: Vocabulary) -> None:
     if not os.path.exists(path):
         return
     other = Vocabulary.load(path).tokens
-    if other != vocabulary.tokens[: len(other)] or set(vocabulary.tokens[len(other) :]) - {
-        token.content for token in vocabulary.added_tokens
-    }:
+    added = {token.content for token in vocabulary.added_tokens}
+    first, rest = vocabulary.tokens[: len(other)], vocabulary.tokens[len(other) :]
+    if other != first or set(rest) - added:
         raise InputError(
             f"{path}: holds other tokens than {TOKENIZER_FILE} beside it"
             f" ({len(other)} against {vocabulary.size}); take one away, or say which with --vocab"

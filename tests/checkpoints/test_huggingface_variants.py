@@ -20,7 +20,6 @@ from serving.load import load as load_served
 from serving.signatures import signatures
 from tests.huggingface_support import (
     PLAIN,
-    SPAN,
     TENSOR_TOLERANCE,
     all_positions,
     change_json,
@@ -107,12 +106,6 @@ def test_padded_vocabulary_computes_the_same(name, padded):
     logits = objective.head(sequence, *places).numpy()
     assert logits.shape == expected["logits"].shape
     np.testing.assert_allclose(logits, expected["logits"], rtol=0, atol=TENSOR_TOLERANCE)
-
-
-def batch_of(objective, name, seed=3):
-    """Prepared features of a folder: every row masked."""
-    drawn = {**features(name)}
-    return objective.prepare(drawn, tf.constant([seed, 4]))
 
 
 @pytest.mark.parametrize(
@@ -212,37 +205,6 @@ def test_a_padded_vocabulary_has_no_original(padded, tmp_path):
 ELECTRA = {"generator_hidden_size": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("config", "values"),
-    [
-        (PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5), {"masked_lm_act": "gelu"}),
-        (SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6), {"masked_lm_act": "gelu"}),
-        (PLAIN, {"generator_intermediate_size": 40}),
-    ],
-)
-def test_discriminators_and_generators_there_and_back(config, values, tmp_path):
-    hparams = hparams_of(config, **ELECTRA, **values)
-    ours = conversion(ReplacedTokenDetection, hparams, config)
-    notes = huggingface.write(ours, str(tmp_path))
-    assert not any(note.startswith("left out: the generator") for note in notes)
-    again = huggingface.read(str(tmp_path), Options())
-    assert again.config == config
-    for name, value in values.items():
-        assert getattr(again.hparams.objective, name) == value
-    assert again.objective.generator.config == ours.objective.generator.config
-    drawn = batch_of(ours.objective, "electra")
-    for one, other in zip(
-        [again.objective.generator_logits(drawn), again.objective.encoder(drawn).sequence],
-        [ours.objective.generator_logits(drawn), ours.objective.encoder(drawn).sequence],
-    ):
-        np.testing.assert_array_equal(one, other)
-    model_directory.save(again, str(tmp_path / "model"), {})
-    restored = load_objective(str(tmp_path / "model"))
-    np.testing.assert_array_equal(
-        restored.generator_logits(drawn), ours.objective.generator_logits(drawn)
-    )
-
-
 def test_bert_with_another_activation_and_epsilon(tmp_path):
     """Its head has the activation of its layers."""
     folder = copied("bert", tmp_path)
@@ -289,33 +251,6 @@ def test_what_the_original_does_not_know(changes, values, field, tmp_path):
     with pytest.raises(InputError, match=f"`{field}` should be"):
         tf1_convert.write(ours, str(tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_generator_of_another_inner_width(tmp_path):
-    """Of a folder by transformers; then without the generator, which `none` asks for."""
-    folder = copied("electra", tmp_path)
-    inner = "electra.encoder.layer.{}.{}.dense.{}"
-
-    def narrow(held):
-        for i in range(2):
-            if inner.format(i, "intermediate", "weight") not in held:
-                continue
-            for part, kind in (("intermediate", "weight"), ("intermediate", "bias")):
-                held[inner.format(i, part, kind)] = held[inner.format(i, part, kind)][:24].copy()
-            name = inner.format(i, "output", "weight")
-            held[name] = held[name][:, :24].copy()
-        return held
-
-    change_tensors(folder / "generator", narrow)
-    change_json(folder / "generator" / "config.json", intermediate_size=24)
-    read = huggingface.read(str(folder), Options())
-    assert read.hparams.objective.generator_intermediate_size == 24
-    assert read.objective.generator.config.intermediate_size == 24
-    (tmp_path / "back").mkdir()
-    huggingface.write(read, str(tmp_path / "back"))
-    original = tensors(folder / "generator")
-    for key, tensor in tensors(tmp_path / "back" / "generator").items():
-        np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
 
 
 def test_a_discriminator_without_its_generator(tmp_path):

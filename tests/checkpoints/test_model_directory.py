@@ -103,7 +103,7 @@ def test_of_a_fine_tuned_model_the_encoder(encoder_only):
         assert (a == b).all()
 
 
-def test_what_does_not_fit_together_is_refused(encoder_only, tmp_path):
+def test_what_does_not_fit_together_is_rejected(encoder_only, tmp_path):
     of_size(30).save(encoder_only)
     with pytest.raises(InputError, match=r"vocab\.txt should have the 31 tokens .* Received: 30"):
         load(str(encoder_only))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from errors import InputError
-from serving.records import Inputs, infer_format, read_records
+from serving.records import Inputs, infer_format, peek, read_records
 from tests.serving.support import task
 
 PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
@@ -253,3 +253,24 @@ def test_conll_files_are_read_as_words():
 def test_wrong_rows_are_named(inputs, file_format, content, place, named):
     with pytest.raises(InputError, match=f"^my.file{place}: .*{named}"):
         read(inputs, content, file_format)
+
+
+@pytest.mark.parametrize(
+    ("content", "file_format", "read", "sample"),
+    [
+        (b"\n\na\nb\n", None, 3, b"a\n"),
+        (b'oops\n{"words": ["a"]}\n{}\n', "jsonl", 2, b'{"words": ["a"]}\n'),
+        (b"oops\n" * 9, "jsonl", 5, b"oops\n"),
+        (b'[\n {"words": ["a"]},\n {}]\n', None, 3, b'{"words": ["a"]}'),
+        (b"[{]\n", "json", 1, b"[{]\n"),
+        (b"", None, 0, b""),
+    ],
+)
+def test_the_row_to_choose_a_signature_by(content, file_format, read, sample):
+    """No more is read than it takes, and all lines are still there."""
+    lines = content.splitlines(keepends=True)
+    left = iter(lines)
+    found, row = peek(left, file_format, 5)
+    assert row == sample
+    assert len(lines) - read == len(rest := list(left))
+    assert [*found, *rest] == lines

@@ -83,20 +83,6 @@ def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     assert len(set(found["answer"].tolist())) > 2
 
 
-@pytest.mark.parametrize("name", ["joint", "without a classifier"])
-def test_answers_do_not_depend_on_the_batch(models, examples, name):
-    _, loaded, *_ = models[name]
-    signature = loaded("serving_default")
-    together = ask(signature, examples)
-    for index in range(0, len(examples), 3):
-        for key, values in ask(signature, examples[index : index + 1]).items():
-            expected = together[key][index]
-            if values.dtype == np.float32:
-                np.testing.assert_allclose(values[0], expected, rtol=0, atol=1e-5)
-            else:
-                assert values[0] == expected, (key, index)
-
-
 def test_no_input_is_too_bad(models):
     _, loaded, *_ = models["version 1"]
     signature = loaded("serving_default")

@@ -76,14 +76,6 @@ def test_the_tags_are_those_of_fine_tuning(model, sentences):
     assert min(counts.values()) > 30
 
 
-def test_tags_do_not_depend_on_the_batch(model, sentences):
-    asked = model[1]["serving_default"]
-    texts = [" ".join(item.words) for item in sentences]
-    together = rows_of_answer(asked(tf.constant(texts)))
-    for index in range(0, len(texts), 4):
-        assert rows_of_answer(asked(tf.constant([texts[index]])))[0] == together[index]
-
-
 def test_no_input_is_too_bad(model):
     asked = model[1]
     texts = [b"", b" \t\n", b"\xff\xfe\xc3( the", b"the " * 25_000, b"\x00\x01 \x02"]
