@@ -191,23 +191,18 @@ def _generator_shares(file: TensorFile, config: EncoderConfig) -> dict[str, Any]
 def _scopes(file: TensorFile) -> tuple[str, str]:
     """What the names of the encoder begin with, and those of its embeddings.
 
-    InputError where there are layers of a generator, but the rest does not belong to it.
+    InputError where there are layers of a generator, but the head of a discriminator.
     """
     if _has_layers(file, tf1.ENCODER) or not _has_layers(file, tf1.GENERATOR):
         return tf1.ENCODER, tf1.ENCODER
-    there = f"{file.prefix}: there are the layers of a generator ({tf1.GENERATOR}/encoder/)"
     if heads := [name for name in file.shapes if name.startswith(f"{tf1.DISCRIMINATOR_HEAD}/")]:
         raise InputError(
-            f"{there} and a discriminator's head ({heads[0]}), but not the discriminator's layers"
+            f"{file.prefix}: there are the layers of a generator ({tf1.GENERATOR}/encoder/) and a"
+            f" discriminator's head ({heads[0]}), but not the discriminator's layers"
             f" ({tf1.ENCODER}/encoder/)"
         )
-    for scope in (tf1.GENERATOR, tf1.ENCODER):
-        if f"{scope}/embeddings/word_embeddings" in file.shapes:
-            return tf1.GENERATOR, scope
-    raise InputError(
-        f"{there}, but no embeddings, neither its own ({tf1.GENERATOR}/embeddings/word_embeddings)"
-        f" nor shared ones ({tf1.ENCODER}/embeddings/word_embeddings)"
-    )
+    own = f"{tf1.GENERATOR}/embeddings/word_embeddings" in file.shapes
+    return tf1.GENERATOR, tf1.GENERATOR if own else tf1.ENCODER
 
 
 def _has_layers(file: TensorFile, scope: str) -> bool:

@@ -88,7 +88,7 @@ def test_nothing_is_left_of_a_failure(tmp_path):
 
 @pytest.mark.slow  # needs half a minute each
 @pytest.mark.parametrize("kind", ["plain", "padded, with added tokens"])
-def test_training_goes_on_from_there(kind, tmp_path):
+def test_training_continues_from_there(kind, tmp_path):
     """Two steps at a rate of 0: every weight passes through training and comes back to the bit."""
     source = FOLDER / "electra"
     if kind != "plain":

@@ -197,32 +197,66 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     assert_equal_tensors(read_tensors(tmp_path / "back"), weights)
 
 
-def test_a_discriminator_without_generator(tmp_path):
-    tensors = kept(golden_tensors("electra"), "electra/", "discriminator_predictions/")
-    source = write_original(tmp_path / "original", tensors, config="electra")
+@pytest.mark.parametrize(
+    ("scopes", "config", "missing"),
+    [
+        (("electra/", "discriminator_predictions/"), "electra", "generator, generator_head"),
+        # A `config.json` of its own, in which heads are not of width 64.
+        (
+            ("generator/", "electra/embeddings/"),
+            {"num_attention_heads": 2, "hidden_size": 16, "conv_type": "noconv"},
+            "head",
+        ),
+    ],
+)
+def test_networks_that_are_missing_are_named(tmp_path, scopes, config, missing):
+    tensors = kept(golden_tensors("electra"), *scopes)
+    source = write_original(tmp_path / "original", tensors, config=config)
     notes = convert(source, tmp_path / "model")
-    assert any(n.startswith("not in the checkpoint: generator, generator_head; ") for n in notes)
+    assert any(n.startswith(f"not in the checkpoint: {missing}; ") for n in notes)
     conversion = load(str(tmp_path / "model"))
-    assert conversion.network("head") is not None
-    assert conversion.network("generator") is None
+    for name in ("head", "generator", "generator_head"):
+        assert (conversion.network(name) is None) == (name in missing or "generator/" in scopes)
     assert conversion.optimizer is None
     assert conversion.step == 1234
 
 
-def test_without_moments_or_step(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "step", "origin"),
+    [
+        ("model.ckpt-77", 77, "from the name, as there is no global_step"),
+        ("electra_small", 0, "as there is no global_step"),
+    ],
+)
+def test_without_moments_or_step(tmp_path, name, step, origin):
     tensors = {k: v for k, v in golden_tensors("sdconv").items() if "/adam_" not in k}
     del tensors["global_step"]
-    source = write_original(tmp_path / "original", tensors, name="model.ckpt-77")
+    source = write_original(tmp_path / "original", tensors, name=name)
     notes = convert(source, tmp_path / "model")
     assert "the checkpoint holds no moments of the optimizer: it starts afresh" in notes
-    assert "step 77, from the name, as there is no global_step" in notes
-    conversion = load(str(tmp_path / "model"))
-    assert conversion.optimizer is None
+    assert f"step {step}, {origin}" in notes
+    assert load(str(tmp_path / "model")).optimizer is None
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    expected = {**tensors, "global_step": np.int64(77)}
+    expected = {**tensors, "global_step": np.int64(step)}
     assert_equal_tensors(read_tensors(tmp_path / "back"), expected)
-    source = write_original(tmp_path / "unnumbered", tensors, name="electra_small")
-    assert "step 0, as there is no global_step" in convert(source, tmp_path / "unknown")
+
+
+def test_vocabulary_and_config_elsewhere(tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("electra"))
+    (tmp_path / "elsewhere").mkdir()
+    os.rename(f"{source}/vocab.txt", tmp_path / "elsewhere" / "vocab.txt")
+    config = {"config": str(GOLDEN / "electra")}
+    with pytest.raises(InputError, match=r"vocab\.txt: .*--vocab"):
+        convert(source, tmp_path / "model", **config)
+    options = {"vocab": str(tmp_path / "elsewhere"), "do_lower_case": False}
+    with pytest.raises(InputError, match=r"absent\.json"):
+        convert(source, tmp_path / "model", **options, config=str(tmp_path / "absent.json"))
+    notes = convert(source, tmp_path / "model", **options, **config)
+    assert any("97 tokens, cased, accents kept" in note for note in notes)
+    vocabulary = Vocabulary.load(tmp_path / "model")
+    assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
+    assert load_hparams(str(tmp_path / "model"))[0].do_lower_case is False
+    assert EncoderConfig.load(str(tmp_path / "model")).num_attention_heads == 4
 
 
 def test_single_moments_that_are_missing_are_zero_and_named(tmp_path):
@@ -235,28 +269,6 @@ def test_single_moments_that_are_missing_are_zero_and_named(tmp_path):
     conversion = load(str(tmp_path / "model"))
     for moment in conversion.optimizer.slots(conversion.objective.generator_head.output_bias):
         np.testing.assert_array_equal(moment, 0.0)
-
-
-def test_vocabulary_elsewhere_and_cased(tmp_path):
-    source = write_original(tmp_path / "original", golden_tensors("sdconv"))
-    (tmp_path / "vocabulary").mkdir()
-    os.rename(f"{source}/vocab.txt", tmp_path / "vocabulary" / "vocab.txt")
-    with pytest.raises(InputError, match=r"vocab\.txt: there is no such vocabulary; say with --vo"):
-        convert(source, tmp_path / "model")
-    path = str(tmp_path / "vocabulary")
-    notes = convert(source, tmp_path / "model", vocab=path, do_lower_case=False)
-    assert any("97 tokens, cased, accents kept" in note for note in notes)
-    vocabulary = Vocabulary.load(tmp_path / "model")
-    assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
-    assert load_hparams(str(tmp_path / "model"))[0].do_lower_case is False
-
-
-def test_a_config_elsewhere(tmp_path):
-    source = write_original(tmp_path / "original", golden_tensors("electra"))
-    convert(source, tmp_path / "model", config=str(GOLDEN / "electra"))
-    assert EncoderConfig.load(str(tmp_path / "model")).num_attention_heads == 4
-    with pytest.raises(InputError, match="no encoder configuration here"):
-        convert(source, tmp_path / "other", config=str(tmp_path / "absent.json"))
 
 
 def test_the_length_of_training_goes_along_where_it_is_known(tmp_path):
@@ -334,17 +346,6 @@ def test_a_generator_alone_is_a_masked_language_model(tmp_path, untied, config):
     names = {k: k.replace("generator/", "electra/") for k in tensors}
     expected = {names[k]: value for k, value in tensors.items()}
     assert_equal_tensors(read_tensors(tmp_path / "back"), expected)
-
-
-def test_a_generator_without_its_head(tmp_path):
-    """Described by a `config.json` of its own, in which heads are not of width 64."""
-    tensors = kept(generator_of("electra"), "generator/", "electra/")
-    heads = {"num_attention_heads": 2, "hidden_size": 16, "conv_type": "noconv"}
-    notes = convert(
-        write_original(tmp_path / "original", tensors, config=heads), tmp_path / "model"
-    )
-    assert any(n.startswith("not in the checkpoint: head; ") for n in notes)
-    assert load_encoder(str(tmp_path / "model")).config.num_attention_heads == 2
 
 
 def test_embeddings_of_a_discriminator_that_is_gone_are_named(tmp_path):
