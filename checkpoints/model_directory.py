@@ -29,6 +29,7 @@ from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
 
+TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # What can be done with a model that lacks networks of its objective.
 INCOMPLETE = "what there is can be fine-tuned, or trained on with --new_networks"
 
@@ -66,10 +67,6 @@ class Conversion:
     step: int = 0  # of training; 0 when unknown
     notes: list[str] = dataclasses.field(default_factory=list)  # what was inferred or left out
     trained_length: int | None = None  # `max_seq_length`; None when unknown, whatever `hparams` say
-
-    def network(self, name: str):
-        """One of `encoder`, `head`, `generator`, `generator_head`; None when there is none."""
-        return getattr(self.objective, name, None)
 
 
 def describe_pretraining(
@@ -217,6 +214,14 @@ def _checkpoint(
 ) -> tf.train.Checkpoint:
     parts = {} if optimizer is None else {"optimizer": optimizer}
     return tf.train.Checkpoint(objective=networks, **parts)
+
+
+def padding_notes(config: EncoderConfig) -> list[str]:
+    """What is said of an encoder that becomes one whose convolution padding enters."""
+    if config.token_mixer != "mixed" or not config.mask_padding:
+        return []
+    said = "`mask_padding` is true here, while padding enters the convolution there: outputs are"
+    return [f"{said} equal only for input without padding"]
 
 
 def only_networks(objective: Objective, names: list[str]) -> Networks:

@@ -89,22 +89,17 @@ def encoder_variables(
     return variables
 
 
-def masked_lm_head_variables(
-    head: MaskedLMHead, scope: str = MASKED_LM_HEAD
-) -> dict[str, tf.Variable]:
-    """Maps the original's names to a masked-LM head's own variables (not the tied embeddings)."""
-    return {
-        **_named(f"{scope}/dense", head.transform),
-        **_named(f"{scope}/LayerNorm", head.norm),
-        f"{scope}/output_bias": head.output_bias,
-    }
-
-
-def discriminator_head_variables(
-    head: DiscriminatorHead, scope: str = DISCRIMINATOR_HEAD
-) -> dict[str, tf.Variable]:
-    """Maps the original's names to the variables of a discriminator head."""
-    return {**_named(f"{scope}/dense", head.transform), **_named(f"{scope}/dense_1", head.logit)}
+def head_variables(head: DiscriminatorHead | MaskedLMHead) -> dict[str, tf.Variable]:
+    """Maps the original's names to a head's own variables (not to embeddings that it shares)."""
+    if isinstance(head, DiscriminatorHead):
+        layers = {"dense": head.transform, "dense_1": head.logit}
+        scope, variables = DISCRIMINATOR_HEAD, {}
+    else:
+        layers = {"dense": head.transform, "LayerNorm": head.norm}
+        scope, variables = MASKED_LM_HEAD, {f"{MASKED_LM_HEAD}/output_bias": head.output_bias}
+    for name, layer in layers.items():
+        variables |= _named(f"{scope}/{name}", layer)
+    return variables
 
 
 def objective_variables(
@@ -120,12 +115,8 @@ def objective_variables(
     if generator is not None and generator is not encoder:
         tied = generator.embeddings is encoder.embeddings
         variables |= encoder_variables(generator, GENERATOR, ENCODER if tied else GENERATOR)
-    for name in ("head", "generator_head"):
-        head = getattr(objective, name, None)
-        if isinstance(head, DiscriminatorHead):
-            variables |= discriminator_head_variables(head)
-        elif isinstance(head, MaskedLMHead):
-            variables |= masked_lm_head_variables(head)
+    for head in (objective.head, getattr(objective, "generator_head", None)):
+        variables |= head_variables(head) if head is not None else {}
     return variables
 
 

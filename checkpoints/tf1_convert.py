@@ -11,11 +11,13 @@ import files
 from checkpoints import tf1
 from checkpoints.model_directory import (
     INCOMPLETE,
+    TASK_HEAD,
     Conversion,
     Options,
     describe_pretraining,
     load_vocabulary,
     only_networks,
+    padding_notes,
 )
 from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
@@ -89,10 +91,10 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         InputError: the original has no such architecture, or the folder cannot be written.
     """
     variables = tf1.objective_variables(conversion.objective)
-    generator = conversion.network("generator")
-    if generator is conversion.objective.encoder:
-        generator = None
-    fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
+    generator, config = getattr(conversion.objective, "generator", None), None
+    if generator not in (None, conversion.objective.encoder):
+        config = generator.config
+    fields = config_fields(conversion.config, config, conversion.hparams)
     tensors = {name: variable.numpy() for name, variable in variables.items()}
     if conversion.optimizer is not None:
         for name, variable in variables.items():
@@ -109,12 +111,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
 
 def _otherwise(conversion: Conversion) -> list[str]:
     """What the original computes otherwise, and what it has no place for."""
-    notes, config = [], conversion.config
-    if config.mask_padding and config.token_mixer == "mixed":
-        notes.append(
-            "trained with `mask_padding`, which the original does not know: it computes the same"
-            " only for input without padding"
-        )
+    config = conversion.config
+    notes = padding_notes(config)
     if config.token_mixer == "mixed" and config.head_ratio != 2:
         notes.append(f"`head_ratio` is {config.head_ratio}; the original's code works with 2 only")
     if added := [token.content for token in conversion.vocabulary.added_tokens]:
@@ -160,7 +158,7 @@ def _unused(file: TensorFile, variables: dict[str, tf.Variable], scope: str) -> 
         if name in variables or name in slots or name == tf1.GLOBAL_STEP:
             continue
         if name.startswith(_TASK_HEADS):
-            reason = "as the head of a fine-tuned task, of which run_finetuning.py makes a new one"
+            reason = f"as {TASK_HEAD}"
         elif scope == tf1.GENERATOR and name.startswith(f"{tf1.ENCODER}/"):
             reason = "as a discriminator's, whose layers are not there"
         elif name.split("/")[0] not in _SCOPES or name.endswith(endings):

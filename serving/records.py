@@ -27,8 +27,6 @@ _CONLL_LINE = re.compile(rb"-DOCSTART-|# ?(sent_id|text|newdoc|newpar|global\.co
 # Inputs of signatures that are called otherwise than the role of the task's column.
 _ROLES = {"text": "text_a", "text_pair": "text_b"}
 WORD_LIST = "words"  # the signature of sentences that are divided into words, and its input
-
-
 Reject = Callable[[InputError], None]
 
 
@@ -54,11 +52,11 @@ class Inputs:
         self, names: Iterable[str], task: dict[str, Any] | None, lists: Collection[str] = ()
     ):
         self.names, self.lists = list(names), lists
-        self._columns = task["columns"] if task else {}
-        self._labels = set(task.get("labels", ())) if task else set()
-        self.header = task["header"] if task else True
+        task = task or {"columns": {}, "header": True}
+        self.header, self._columns = task["header"], task["columns"]
+        self._labels = task.get("labels", ())
         # Of the task's own files, and so of those alone that are in their format.
-        self._delimiters = {task.get("format"): task.get("delimiter")} if task else {}
+        self._delimiters = {task.get("format"): task.get("delimiter")}
 
     @property
     def one_text(self) -> bool:
@@ -104,14 +102,12 @@ class Inputs:
         """Whether the first line of a file given to a tagger is one word of a CoNLL file."""
         if not self.tagging:
             return False
-        fields = line.decode("utf-8", "replace").split()
-        column = self._columns["tags"] if isinstance(self._columns["tags"], int) else -1
-        has_tag = len(fields) > 1 and -len(fields) <= column < len(fields)
-        return (
-            _CONLL_LINE.match(line) is not None
-            or b"\t" in line.strip()
-            or (has_tag and fields[column] in self._labels)
-        )
+        if _CONLL_LINE.match(line) or b"\t" in line.strip():
+            return True
+        fields, column = line.decode("utf-8", "replace").split(), self._columns.get("tags")
+        place = column if isinstance(column, int) else -1
+        has_tag = len(fields) > 1 and -len(fields) <= place < len(fields)
+        return has_tag and fields[place] in self._labels
 
 
 def extension_format(path: str) -> str | None:

@@ -39,7 +39,8 @@ class Network:
         self.model = model
         self.layout = TextLayout(Tokenizer(model.vocabulary), model.max_seq_length)
         self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
-        self._encode = encoder_in_graph(model.encoder)
+        # Of FEATURES: `sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic.
+        self.encode = encoder_in_graph(model.encoder)
 
     def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
         """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
@@ -63,10 +64,6 @@ class Network:
     def piece_names(self, ids: tf.Tensor) -> tf.Tensor:
         """The word pieces of ids of any shape."""
         return tf.gather(self._pieces, ids)
-
-    def encode(self, features: Tensors) -> EncoderOutput:
-        """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
-        return self._encode(features)
 
     def lengths(self, features: Tensors) -> tf.Tensor:
         """How many tokens of each sequence of `self.features` its answer depends on, int32 [B]."""

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from checkpoints.model_directory import TASK_HEAD
 from checkpoints.tf1 import TABLES, encoder_layers
 from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.layers import GroupedDense, LayerNorm
@@ -44,16 +45,15 @@ COPIES = {
     "cls.predictions.decoder.weight": "{encoder}" + WORD_EMBEDDINGS,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-_TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # Beginnings of names that nothing here takes, after the encoder's prefix, and why.
 LEFT_OUT = {
     "embeddings.position_ids": "the numbers of the positions, not learned",
     "embeddings.token_type_ids": "zeros, not learned",
     "pooler.": "a layer on the first token's state, which encoders do not have here",
     "cls.seq_relationship.": "the head of next-sentence prediction, which is not learned here",
-    "classifier.": _TASK_HEAD,
-    "qa_outputs.": _TASK_HEAD,
-    "sequence_summary.": _TASK_HEAD,
+    "classifier.": TASK_HEAD,
+    "qa_outputs.": TASK_HEAD,
+    "sequence_summary.": TASK_HEAD,
 }
 
 

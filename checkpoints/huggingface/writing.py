@@ -10,7 +10,7 @@ from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields
 from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
-from checkpoints.model_directory import Conversion
+from checkpoints.model_directory import Conversion, padding_notes
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
@@ -51,11 +51,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         notes = _write_encoder(objective.encoder, objective.head, vocabulary, folder, detects)
         if generator is not None:
             notes += _write_generator(objective, settings, vocabulary, folder)
-    if config.token_mixer == "mixed" and config.mask_padding:
-        notes.append(
-            "`mask_padding` is true here, while padding enters Hugging Face's convolution: outputs"
-            " are equal on input without padding only"
-        )
+    notes += padding_notes(config)
     notes.append(
         "left out, as the format has no place for it: the settings of pre-training, the step"
         f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")

@@ -1,4 +1,4 @@
-"""Padded vocabularies, other activations, epsilons and generators of Hugging Face's, both ways."""
+"""Padded vocabularies in training and serving; other activations, epsilons and generators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from checkpoints import huggingface, model_directory, tf1_convert
 from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.hparams import parse_hparams
-from pretrain.load import load_objective
 from pretrain.masking import mask_tokens
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
@@ -20,92 +19,16 @@ from serving.load import load as load_served
 from serving.signatures import signatures
 from tests.huggingface_support import (
     PLAIN,
-    TENSOR_TOLERANCE,
-    all_positions,
+    ROWS,
+    V,
     change_json,
-    change_tensors,
     conversion,
     copied,
     features,
     hparams_of,
     load,
-    reference,
-    tensors,
 )
 from training.loop import evaluation_seed
-
-V, ROWS = 137, 144
-
-
-def with_rows(held):
-    """Tensors with seven rows more; biases there that would win every prediction."""
-    draw = np.random.default_rng(5)
-
-    def padded(tensor):
-        if tensor.shape[0] != V:
-            return tensor
-        extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
-        return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
-
-    return {name: padded(tensor) for name, tensor in held.items()}
-
-
-def padded_copy(name, tmp_path):
-    """A folder whose embeddings have more rows than its tokenizer has entries."""
-    folder = copied(name, tmp_path)
-    for part in (folder, *folder.glob("generator")):
-        change_json(part / "config.json", vocab_size=ROWS)
-        change_tensors(part, with_rows)
-    if name == "electra":  # the generator shares the embeddings
-        shared = tensors(folder)
-        inside = "electra.embeddings."
-
-        def share(held):
-            return {k: shared[k] if k.startswith(inside) else v for k, v in held.items()}
-
-        change_tensors(folder / "generator", share)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def padded(tmp_path_factory):
-    """Name -> folder, and its model directory."""
-    made = {}
-    for name in ("convbert", "electra", "bert"):
-        folder = padded_copy(name, tmp_path_factory.mktemp("padded"))
-        directory = str(tmp_path_factory.mktemp("model"))
-        model_directory.save(huggingface.read(str(folder), Options()), directory, {})
-        made[name] = folder, directory
-    return made
-
-
-@pytest.mark.parametrize("name", ["convbert", "electra", "bert"])
-def test_padded_vocabulary_there_and_back(name, padded, tmp_path):
-    folder, directory = padded[name]
-    read = huggingface.read(str(folder), Options())
-    assert (read.config.vocab_size, read.hparams.vocab_size, read.vocabulary.size) == (ROWS, V, V)
-    assert any(f"{ROWS} rows for {V} tokens" in note for note in read.notes)
-    again = model_directory.load(directory)
-    assert (again.config, again.hparams) == (read.config, read.hparams)
-    huggingface.write(again, str(tmp_path))
-    for inside in ("", "generator") if name == "electra" else ("",):
-        original = tensors(folder / inside)
-        for key, tensor in tensors(tmp_path / inside).items():
-            np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
-        written = huggingface.source.open_source(str(tmp_path / inside)).config
-        assert written.vocab_size == ROWS
-
-
-@pytest.mark.parametrize("name", ["convbert", "electra", "bert"])
-def test_padded_vocabulary_computes_the_same(name, padded):
-    objective = load_objective(padded[name][1])
-    sequence = objective.encoder(features(name)).sequence
-    expected = reference(name)
-    np.testing.assert_allclose(sequence, expected["sequence"], rtol=0, atol=TENSOR_TOLERANCE)
-    places = () if name == "electra" else (all_positions(sequence),)
-    logits = objective.head(sequence, *places).numpy()
-    assert logits.shape == expected["logits"].shape
-    np.testing.assert_allclose(logits, expected["logits"], rtol=0, atol=TENSOR_TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +42,8 @@ def test_padded_vocabulary_computes_the_same(name, padded):
     ],
     ids=str,
 )
-def test_padding_is_never_drawn_by_a_generator(values, padded):
-    read = huggingface.read(str(padded["electra"][0]), Options())
+def test_padding_is_never_drawn_by_a_generator(values, folders):
+    read = huggingface.read(str(folders["padded electra"][0]), Options())
     hparams = parse_hparams({**read.hparams.as_json(), **values, "mask_prob": 0.9})
     objective = ReplacedTokenDetection(hparams, read.config, read.objective.special_ids)
     if objective.generator_head is not None:
@@ -139,8 +62,8 @@ def test_padding_is_never_drawn_by_a_generator(values, padded):
     assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
 
 
-def test_padding_is_never_shown_by_random_masking(padded):
-    hparams = huggingface.read(str(padded["bert"][0]), Options()).hparams
+def test_padding_is_never_shown_by_random_masking(folders):
+    hparams = huggingface.read(str(folders["padded bert"][0]), Options()).hparams
     hparams = parse_hparams({**hparams.as_json(), "mask_token_prob": 0.0, "random_token_prob": 1.0})
     rows = {name: tf.repeat(value, 200, 0) for name, value in features("bert").items()}
     shown = mask_tokens(rows, hparams, {"cls": 3, "sep": 4, "mask": 5}, tf.constant([1, 2]))
@@ -151,9 +74,9 @@ def test_padding_is_never_shown_by_random_masking(padded):
 
 
 @pytest.mark.parametrize("name", ["convbert", "bert"])
-def test_padding_counts_for_nothing_in_a_masked_lm(name, padded):
+def test_padding_counts_for_nothing_in_a_masked_lm(name, folders):
     """Loss and accuracy as without padding, in training and in evaluation; no gradient."""
-    read = huggingface.read(str(padded[name][0]), Options())
+    read = huggingface.read(str(folders[f"padded {name}"][0]), Options())
     found = []
     for objective in (read.objective, load(name).objective):
         batch = objective.prepare(features(name), evaluation_seed(0, 0))
@@ -172,8 +95,8 @@ def test_padding_counts_for_nothing_in_a_masked_lm(name, padded):
 
 
 @pytest.mark.parametrize("name", ["electra", "bert"])
-def test_padding_is_never_served(name, padded):
-    served = signatures(load_served(padded[name][1]))
+def test_padding_is_never_served(name, folders):
+    served = signatures(load_served(folders[f"padded {name}"][1]))
     words = load(name).vocabulary.tokens
     answer = served["masked_tokens"].trace()(tf.constant(["the [MASK] is [MASK]", "[MASK]"]))
     candidates = {piece.decode() for piece in answer["candidates"].numpy().ravel()} - {""}
@@ -187,8 +110,8 @@ def test_padding_is_never_served(name, padded):
         raw(input_ids=row + 1, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
 
 
-def test_a_padded_model_directory_with_another_vocabulary(padded, tmp_path):
-    shutil.copytree(padded["bert"][1], tmp_path / "model")
+def test_a_padded_model_directory_with_another_vocabulary(folders, tmp_path):
+    shutil.copytree(folders["padded bert"][1], tmp_path / "model")
     path = tmp_path / "model" / "vocab.txt"
     path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
     for load_it in (model_directory.load, load_served):
@@ -196,10 +119,10 @@ def test_a_padded_model_directory_with_another_vocabulary(padded, tmp_path):
             load_it(str(tmp_path / "model"))
 
 
-def test_a_padded_vocabulary_has_no_original(padded, tmp_path):
+def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
     with pytest.raises(InputError, match=r"`vocab_size` should be 137\. Received: 144"):
-        tf1_convert.write(model_directory.load(padded["electra"][1]), str(tmp_path))
+        tf1_convert.write(model_directory.load(folders["padded electra"][1]), str(tmp_path))
 
 
 ELECTRA = {"generator_hidden_size": 0.5}
@@ -257,7 +180,7 @@ def test_a_discriminator_without_its_generator(tmp_path):
     folder = copied("electra", tmp_path)
     change_json(folder / "generator" / "config.json", num_attention_heads=4)  # has no place here
     read = huggingface.read(str(folder), Options(generator="none"))
-    assert read.network("generator") is None
-    assert read.network("head") is not None
+    assert read.objective.generator is None
+    assert read.objective.head is not None
     assert any("left out, as told: the generator" in note for note in read.notes)
     assert any("there is no generator" in note for note in read.notes)

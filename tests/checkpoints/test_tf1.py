@@ -20,7 +20,7 @@ def test_every_network_variable_has_a_name():
     for network, names in (
         (golden.discriminator, tf1.encoder_variables(golden.discriminator)),
         (golden.generator, tf1.encoder_variables(golden.generator, "generator")),
-        (golden.discriminator_head, tf1.discriminator_head_variables(golden.discriminator_head)),
+        (golden.discriminator_head, tf1.head_variables(golden.discriminator_head)),
     ):
         assert {v.ref() for v in names.values()} == {v.ref() for v in network.variables}
         assert len(names) == len(network.variables)

@@ -216,7 +216,8 @@ def test_networks_that_are_missing_are_named(tmp_path, scopes, config, missing):
     assert any(n.startswith(f"not in the checkpoint: {missing}; ") for n in notes)
     conversion = load(str(tmp_path / "model"))
     for name in ("head", "generator", "generator_head"):
-        assert (conversion.network(name) is None) == (name in missing or "generator/" in scopes)
+        there = getattr(conversion.objective, name)
+        assert (there is None) == (name in missing or "generator/" in scopes)
     assert conversion.optimizer is None
     assert conversion.step == 1234
 

@@ -83,6 +83,16 @@ def test_word_lists():
     assert values(WORDS, content) == [(["the", "city"],), (["who?"],)]
 
 
+def test_inputs_are_the_columns_of_their_role():
+    """As of a kind from outside, one of whose inputs is a list of texts."""
+    columns = {"context": "story", "choices": "ends", "label": "right"}
+    inputs = Inputs(["context", "choices"], {"columns": columns, "header": True}, ["choices"])
+    content = '{"story": "a", "ends": ["b", "c"], "right": 1}\n'
+    assert values(inputs, content) == [("a", ["b", "c"])]
+    with pytest.raises(InputError, match=r"my\.file, line 1: `choices`"):
+        read(inputs, '{"story": "a", "ends": "b"}\n')
+
+
 def test_bytes_that_are_not_utf8_are_replaced():
     """As the graph does it: see test_predict.py."""
     assert values(SINGLE, b"a\n\xffb\xe4\xb8\n") == [("a",), ("\ufffdb\ufffd",)]
