@@ -182,7 +182,7 @@ def load(folder: str) -> Conversion:
     said = files.read_json(recorded).get("hparams", {}) if os.path.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
     if is_fine_tuned(folder):
-        alone = "of a fine-tuned model the encoder is taken: its task head stays behind"
+        alone = "of a fine-tuned model only the encoder is converted: its task head is left out"
     else:
         hparams, settings = load_hparams(folder)
         objective = hparams.objective
@@ -202,7 +202,7 @@ def load(folder: str) -> Conversion:
         notes.append(f"{folder} holds no state of the optimizer")
     elif hparams.optimizer != "adam":
         optimizer = None
-        notes.append(f"the state of the optimizer {hparams.optimizer} stays behind")
+        notes.append(f"the state of the optimizer {hparams.optimizer} is left out")
     restore(_checkpoint(networks, optimizer), folder)
     converted, step = settings.get("converted"), checkpoint_step(path)
     length = converted.get("max_seq_length") if converted else hparams.max_seq_length

@@ -150,7 +150,7 @@ def _heads(
     if asked is not None and written not in (None, asked):
         raise InputError(f"--{name} should be {written}, as {said.path} says. Received: {asked}")
     if asked is not None:
-        return {name: asked, **ratio}, [f"{name} {asked}, as told"]
+        return {name: asked, **ratio}, [f"{name} {asked}, from --{name}"]
     if written is not None:
         return {name: written, **ratio}, [f"{name} {written}, as {said.path} says"]
     if name in shown:

@@ -28,7 +28,8 @@ from settings import check_setting
 from training.checkpointing import latest_checkpoint
 from training.model_directory import read_record
 
-_TRAINED, _SAID = "as in training", "as told"  # where the maximum sequence length is from
+# Where the maximum sequence length is from.
+_TRAINED, _SAID = "as in training", "from --max_seq_length"
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
 
 

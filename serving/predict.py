@@ -52,14 +52,14 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
     "header", None, "Column names in the first row of tables. Default: as in the task's files."
 )
-flags.DEFINE_integer("batch_size", 32, "Number of rows that are computed at once.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Batch size, in rows.", lower_bound=1)
 flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
 )
 flags.DEFINE_bool(
     "skip_errors",
     False,
-    "Answers with the error to rows that cannot be read, instead of an end at the first.",
+    "An error as the answer to a row that cannot be read, instead of the end of the command.",
 )
 
 # Rows of a file that are sorted by length, in batches.

@@ -99,7 +99,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
     if folder == NO_GENERATOR:
         if os.path.isdir(inside):
-            source.notes.append(f"left out, as told: the generator, {inside}")
+            source.notes.append(f"left out by --generator=none: the generator, {inside}")
         return None
     if folder is None and os.path.isdir(inside):
         folder = inside

@@ -122,7 +122,7 @@ def _settings(folder: str) -> dict[str, Any]:
     if str(tokenizer_class).removesuffix("Fast") not in _CLASSES:
         raise InputError(
             f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
-            f" vocabulary is taken at your word with --vocab. Received: {tokenizer_class}"
+            f" vocabulary is read unchecked with --vocab. Received: {tokenizer_class}"
         )
     given = {name: content_of(settings.get(name, value)) for name, value in _FIXED.items()}
     _check_fixed(path, given, _FIXED)

@@ -182,5 +182,5 @@ def test_a_discriminator_without_its_generator(tmp_path):
     read = huggingface.read(str(folder), Options(generator="none"))
     assert read.objective.generator is None
     assert read.objective.head is not None
-    assert any("left out, as told: the generator" in note for note in read.notes)
+    assert any("left out by --generator=none: the generator" in note for note in read.notes)
     assert any("there is no generator" in note for note in read.notes)

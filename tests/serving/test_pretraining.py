@@ -48,7 +48,7 @@ def tokenized(text: str) -> list[int]:
         (None, None, 24, "as in training"),
         ({"max_seq_length": 16}, None, 24, "as in training"),
         ({"max_seq_length": None}, None, 64, "all positions it has, as"),
-        ({"max_seq_length": None}, 20, 20, "as told"),
+        ({"max_seq_length": None}, 20, 20, "from --max_seq_length"),
         ({}, None, 64, "all positions it has, as"),
     ],
 )

@@ -89,6 +89,8 @@ def test_inputs_are_the_columns_of_their_role():
     inputs = Inputs(["context", "choices"], {"columns": columns, "header": True}, ["choices"])
     content = '{"story": "a", "ends": ["b", "c"], "right": 1}\n'
     assert values(inputs, content) == [("a", ["b", "c"])]
+    untagged = {"columns": {"words": "tokens"}, "header": True}
+    assert values(Inputs(["text"], untagged), "the city\n") == [("the city",)]
     with pytest.raises(InputError, match=r"my\.file, line 1: `choices`"):
         read(inputs, '{"story": "a", "ends": "b"}\n')
 
