@@ -359,6 +359,9 @@ class Kind:
     def signatures(self, network: Any) -> dict[str, Any]:
         """What an exported model can be asked: `serving_default`, `token_ids` and others.
 
+        `serving.predict` fills an input from the key of its name, or from the column whose role it
+        is; one of two axes is a list of texts, padded with "".
+
         Args:
             network: a `signatures.network.Network`.
         """

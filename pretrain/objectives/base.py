@@ -30,6 +30,8 @@ class ObjectiveSettings(abc.ABC):
             from another objective's takes over those that both have.
         bar: metrics that the progress bar shows beside the loss, as {name: label}.
         curves: metrics that the picture of curves shows beside loss and learning rate.
+        convertible: whether the formats of other projects (checkpoints/) have names for its heads;
+            of other objectives the encoder alone is converted.
         added_later: fields that came after runs were recorded, with what those runs did.
     """
 
@@ -38,6 +40,7 @@ class ObjectiveSettings(abc.ABC):
     network_fields: ClassVar[tuple[str, ...]] = ()
     bar: ClassVar[dict[str, str]] = {}
     curves: ClassVar[tuple[str, ...]] = ()
+    convertible: ClassVar[bool] = False
     added_later: ClassVar[dict[str, Any]] = {}
 
     def resolve(self, model_size: str) -> ObjectiveSettings:

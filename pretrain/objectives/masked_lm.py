@@ -21,6 +21,7 @@ class MaskedLMSettings(ObjectiveSettings):
     network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
     bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
+    convertible: ClassVar[bool] = True
     added_later: ClassVar[dict[str, Any]] = {"masked_lm_act": None}
 
     mask_prob: float = 0.15  # share of the tokens that is predicted

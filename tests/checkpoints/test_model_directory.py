@@ -84,7 +84,8 @@ def encoder_only(tmp_path):
 def test_an_encoder_alone(encoder_only):
     conversion = load(str(encoder_only))
     assert (conversion.step, conversion.optimizer) == (3, None)
-    assert [conversion.network(n) for n in ("head", "generator", "generator_head")] == [None] * 3
+    for name in ("head", "generator", "generator_head"):
+        assert getattr(conversion.objective, name) is None
     assert any("head, generator, generator_head" in note for note in conversion.notes)
     hparams, run = load_hparams(str(encoder_only))
     assert hparams == conversion.hparams
@@ -97,13 +98,13 @@ def test_of_a_fine_tuned_model_the_encoder(encoder_only):
     (encoder_only / "hparams.json").write_text(json.dumps(record))
     (encoder_only / "task.json").write_text("{}")
     conversion = load(str(encoder_only))
-    assert any("task head stays behind" in note for note in conversion.notes)
+    assert any("task head is left out" in note for note in conversion.notes)
     expected = load_encoder(str(encoder_only)).get_weights()
     for a, b in zip(conversion.objective.encoder.get_weights(), expected):
         assert (a == b).all()
 
 
-def test_what_does_not_fit_together_is_refused(encoder_only, tmp_path):
+def test_what_does_not_fit_together_is_rejected(encoder_only, tmp_path):
     of_size(30).save(encoder_only)
     with pytest.raises(InputError, match=r"vocab\.txt should have the 31 tokens .* Received: 30"):
         load(str(encoder_only))

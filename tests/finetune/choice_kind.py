@@ -92,20 +92,37 @@ class Choice(Kind):
         return {"prediction": predicted.task.labels[predicted.answers[number]]}
 
     def signatures(self, network):
-        """See Kind.signatures: the score of one choice."""
+        """See Kind.signatures: a context and its choices, of which "" pads the list."""
+        import tensorflow as tf
+
         from signatures.signature import TEXT, TRUNCATED, Signature
         from signatures.tensors import Tensor
 
-        def of_pair(context, choice):
-            sequences = network.layout.pair(context, choice)
+        def of_choices(context, choices):
+            B, C = tf.unstack(tf.shape(choices))
+            sequences = network.layout.pair(tf.repeat(context, C), tf.reshape(choices, [B * C]))
             features = network.features(sequences.ids, sequences.segment_ids)
-            scores = network.predict(features, network.lengths(features))
-            return {"score": scores["score"], "truncated": sequences.truncated}
+            scores = network.predict(features, network.lengths(features))["score"]
+            scores = tf.where(choices != "", tf.reshape(scores, [B, C]), -1e9)
+            cut = tf.reshape(sequences.truncated, [B, C])
+            return {
+                "choice": tf.argmax(scores, axis=1, output_type=tf.int32),
+                "scores": scores,
+                "truncated": tf.reduce_any(cut & (choices != ""), axis=1),
+            }
 
-        inputs = {"context": TEXT, "choice": TEXT}
-        outputs = {"score": Tensor("float32", ("B",), "higher is better"), "truncated": TRUNCATED}
-        about = "a context and a choice to the choice's score"
-        return {"serving_default": Signature(about, of_pair, inputs, outputs)}
+        inputs = {"context": TEXT, "choices": Tensor("string", ("B", "C"), "as many as labels")}
+        outputs = {
+            "choice": Tensor("int32", ("B",), "the place of the best choice"),
+            "scores": Tensor("float32", ("B", "C"), "higher is better"),
+            "truncated": TRUNCATED,
+        }
+        about = "a context and its choices to the best choice"
+        return {"serving_default": Signature(about, of_choices, inputs, outputs)}
+
+    def answer_row(self, values, labels):
+        """See Kind.answer_row."""
+        return {"prediction": labels[values["choice"]], "scores": values["scores"]}
 
 
 def create_head(group_size):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 import signal
 import sys
 import time
@@ -9,7 +10,6 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (its ops are in the exported graph)
 
 import plugins
 from data.vocabulary import Vocabulary
@@ -140,15 +140,24 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
 
     exported = tmp_path / "exported"
     export = ["export_savedmodel.py", f"--model_dir={folders[0]}", f"--output_dir={exported}"]
-    refused = command_support.run(*export)
-    assert refused.returncode == 1
-    assert "choice" in refused.stderr
+    rejected = command_support.run(*export)
+    assert rejected.returncode == 1
+    assert "choice" in rejected.stderr
     done = command_support.run(*export, f"--plugins={PLUGIN}")
     assert done.returncode == 0, done.stderr
-    ask = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    examples = [json.loads(line) for line in (task_path.parent / "dev.jsonl").open()]
-    for example, row in zip(examples, rows[0], strict=True):
-        contexts = tf.constant([example["story"]] * CHOICES)
-        scores = ask(context=contexts, choice=tf.constant(example["ends"]))["score"].numpy()
-        assert str(scores.argmax()) == row["prediction"]
-        assert str(example["right"]) == row["label"]
+    asked = ["-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
+    asked = command_support.run(*asked, f"--input={task_path.parent / 'dev.jsonl'}")
+    assert asked.returncode == 0, asked.stderr
+    answers = [json.loads(line) for line in asked.stdout.splitlines()]
+    for answer, row in zip(answers, rows[0], strict=True):
+        assert answer["prediction"] == row["prediction"]
+        assert len(answer["scores"]) == CHOICES
+    # The question that the export printed can be asked, of a list of one choice.
+    question = json.loads(shlex.split(done.stdout.splitlines()[-1])[1])
+    assert question == {"context": "...", "choices": ["..."]}
+    wrong = json.dumps({"context": "a", "choices": "b"})
+    rejected = command_support.run(
+        "-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}", text=wrong
+    )
+    assert rejected.returncode == 1
+    assert "`choices`" in rejected.stderr

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 import plugins
+from checkpoints.formats import to_elsewhere
+from data.vocabulary import Vocabulary
 from errors import InputError
 from model import DiscriminatorHead, EncoderConfig
 from pretrain import objectives
@@ -17,7 +19,6 @@ from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
 from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
-from serving.export import export
 from serving.load import load
 from tests import command_support
 from tests.pretraining_support import HPARAMS as SMALL
@@ -146,14 +147,31 @@ def test_it_is_served(trained):
     assert model.hparams == hparams
 
 
-@pytest.mark.slow  # needs half a minute: a SavedModel is written and asked
-def test_it_is_exported(trained, tmp_path):
-    export(load(str(trained / "model")), str(tmp_path / "exported"), str(trained / "model"))
-    text = json.dumps({"text": "w1 w2 w3", "text_pair": "w4"}) + "\n"
-    done = command_support.run(
-        *("-m", "serving.predict", f"--model={tmp_path / 'exported'}"),
-        *("--signature=replaced_tokens",),
-        text=text,
-    )
+def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
+    with open(trained / "model" / "hparams.json") as file:
+        assert not objectives.get(json.load(file)["hparams"]["objective"]).convertible
+    notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
+    assert any(NAME in note for note in notes)
+    assert (tmp_path / "theirs" / "model.safetensors").exists()
+
+
+@pytest.mark.slow  # needs half a minute: two commands
+def test_it_is_exported_and_asked(trained, tmp_path):
+    export = [f"--model_dir={trained / 'model'}", f"--output_dir={tmp_path / 'exported'}"]
+    rejected = command_support.run("export_savedmodel.py", *export)
+    assert rejected.returncode == 1
+    assert NAME in rejected.stderr
+    done = command_support.run("export_savedmodel.py", *export, f"--plugins={FILE}")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
+    asked = ["-m", "serving.predict", f"--model={tmp_path / 'exported'}"]
+    done = command_support.run(*asked, "--signature=replaced_tokens", text="w1 w2 w3\n")
+    assert done.returncode == 0, done.stderr
+    (answer,) = map(json.loads, done.stdout.splitlines())
+    assert answer["pieces"] == ["[CLS]", "w1", "w2", "w3", "[SEP]"]
+    objective = load_objective(str(trained / "model"))
+    ids = Vocabulary.load(trained / "model").ids
+    features = {"input_ids": tf.constant([[ids[piece] for piece in answer["pieces"]]])}
+    features["input_mask"] = tf.ones_like(features["input_ids"])
+    features["segment_ids"] = tf.zeros_like(features["input_ids"])
+    logits = objective.head(objective.encoder(features).sequence)[0]
+    np.testing.assert_allclose(answer["probabilities"], tf.sigmoid(logits), atol=1e-5)
