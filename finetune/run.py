@@ -95,8 +95,7 @@ def plan_trials(
     cache_dir = os.path.join(settings.output_dir, "tokenized") if cached else None
     for swept, hparams in settings.points(task, config):
         warn_about_length(task, hparams, settings.model_dir)
-        shape = (hparams.max_seq_length, hparams.max_query_length, hparams.doc_stride)
-        shape += (hparams.double_unordered,)
+        shape = tuple(getattr(hparams, name) for name in task.plugin.shaping)
         if shape not in loaded:
             loaded[shape] = load_task_data(
                 task,

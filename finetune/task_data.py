@@ -14,9 +14,6 @@ from finetune.hparams import FinetuningHParams
 from finetune.task import Task
 from finetune.task_files import has_split, read_split, resolve_labels, source_of
 
-# Hyper-parameters that decide what the tokenised rows are.
-_SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
-
 
 @dataclasses.dataclass(frozen=True)
 class Split:
@@ -104,7 +101,7 @@ def _encoded(
         "label_range": task.label_range,
         "version_2": task.version_2,
         "vocabulary": vocabulary.digest,
-        **{name: getattr(hparams, name) for name in _SHAPING},
+        **{name: getattr(hparams, name) for name in task.plugin.shaping},
     }
 
     def tokenize() -> Encoded:

@@ -107,11 +107,18 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     path = os.path.join(trial.folder, RESULT_FILE)
     if not os.path.exists(path):
         return None
-    result = read_json(path)
-    now = _described(trial, context)
-    before = {name: value for name, value in result["hparams"].items() if name in now}
+    result, now = read_json(path), _described(trial, context)
+    before = _as_now(result["hparams"], now)
     checkpointing.refuse_other_run(trial.folder, before, now, _ADVICE)
     return result
+
+
+def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded of a run; without what is not, now: it did not decide its scores.
+
+    Once the record of every run held the hyper-parameters of all kinds.
+    """
+    return {name: value for name, value in before.items() if name in now}
 
 
 def _described(trial: Trial, context: Context) -> dict[str, Any]:
@@ -148,7 +155,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         head = data.task.plugin.head(data.task, encoder.config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
     if train:
-        checkpointing.check_run(trial.folder, _described(trial, context), _ADVICE)
+        now = _described(trial, context)
+        checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
         _forget_useless(trial)
         started = time.monotonic()
         _train(trial, context, objective, bar)

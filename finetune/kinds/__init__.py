@@ -8,6 +8,7 @@ from finetune.kinds.classification import Classification
 from finetune.kinds.regression import Regression
 from finetune.kinds.span import Span
 from finetune.kinds.tagging import Tagging
+from settings import field_names
 
 _KINDS: dict[str, Kind] = {}
 
@@ -42,6 +43,11 @@ def get(name: str) -> Kind:
 def names() -> tuple[str, ...]:
     """The names of all kinds."""
     return tuple(_KINDS)
+
+
+def hparam_names() -> list[str]:
+    """The names of the hyper-parameters of all kinds."""
+    return list(dict.fromkeys(field_names(*(kind.hparams for kind in _KINDS.values()))))
 
 
 for _kind in (Classification(), Regression(), Tagging(), Span()):

@@ -6,7 +6,7 @@ is. A kind answers, in the order of a run:
 
     declaration  formats, columns, metrics, `check`
     examples     `read` or `example`, `label_values`, `check_training`, `training_examples`
-    settings     `defaults`, `check_hparams`
+    settings     `hparams`, `shaping`, `defaults`, `check_hparams`
     network      `encode`, `group_size`, `head`, `answers`
     scores       `score`, `undefined`, `collapsed`, `constant`
     files        `gold`, `row`, `error`, `write_files`, `draw`
@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
+from settings import field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.readers.tables import Row
     from finetune.task import Task
     from finetune.task_files import Source
@@ -63,6 +64,8 @@ class Kind:
             the training split where it is not declared.
         metrics: name -> function; None where `score` computes it in another way.
         default_metrics: of a declaration without `metrics`.
+        hparams: frozen dataclass of the hyper-parameters, a subclass where the kind has its own;
+            all have defaults. JSON may hold those of any kind, whichever the tasks are of.
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of outputs that have a value for each token.
     """
@@ -75,6 +78,7 @@ class Kind:
     has_labels: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
     default_metrics: tuple[str, ...]
+    hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     shortened: str = "cut"
     token_outputs: tuple[str, ...] = ()
 
@@ -196,6 +200,13 @@ class Kind:
         return examples
 
     # ------------------------------------------------------------ settings
+
+    @property
+    def shaping(self) -> tuple[str, ...]:
+        """Hyper-parameters that decide what is encoded: by default, all of the kind's own."""
+        shared = field_names(FinetuningHParams)
+        own = [name for name in field_names(self.hparams) if name not in shared]
+        return ("max_seq_length", *own)
 
     def defaults(self, task: Task) -> dict[str, Any]:
         """Hyper-parameters where they are not given.

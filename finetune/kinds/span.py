@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from errors import InputError
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, quoted
 from finetune.squad import score
@@ -18,7 +20,6 @@ from settings import check_setting
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.squad.decode import SpanAnswer
     from finetune.task import Task
     from finetune.task_files import Source
@@ -30,6 +31,22 @@ _span_answer = lazily("finetune.squad.decode:SpanAnswer")
 _head = lazily("model.span_head:SpanHead")
 
 
+@dataclasses.dataclass(frozen=True)
+class SpanHParams(FinetuningHParams):
+    """Hyper-parameters of question answering; the original's names and defaults."""
+
+    max_query_length: int = 64  # tokens of a question
+    doc_stride: int = 128  # tokens between the windows of a long context
+    n_best_size: int = 20  # answers kept per question
+    max_answer_length: int = 30  # tokens
+    answerable_classifier: bool = True  # whether a question has an answer (version 2)
+    answerable_uses_start_logits: bool = True
+    answerable_weight: float = 0.5  # of its loss
+    joint_prediction: bool = True  # the end is predicted given the start, by beam search
+    beam_size: int = 20
+    qa_na_threshold: float = -2.75  # null odds above which predictions say "no answer"
+
+
 class Span(Kind):
     """The first and the last token of the answer; answers are `SpanAnswer`s."""
 
@@ -37,6 +54,8 @@ class Span(Kind):
     formats: ClassVar = {"squad": ".json", "tfds": None}
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
+    hparams = SpanHParams
+    shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
     signatures = staticmethod(lazily("signatures.spans:signatures"))
 
@@ -76,13 +95,17 @@ class Span(Kind):
         """See Kind.defaults."""
         return {"num_train_epochs": 2.0, "max_seq_length": 512}
 
-    def check_hparams(self, hparams: FinetuningHParams) -> None:
+    def check_hparams(self, hparams: SpanHParams) -> None:
         """See Kind.check_hparams: a window needs room for a question and some context."""
-        room = hparams.max_seq_length - 3 - hparams.max_query_length
+        counts = "max_query_length", "doc_stride", "n_best_size", "max_answer_length", "beam_size"
+        for name in counts:
+            check_setting(hparams, getattr(hparams, name) >= 1, name, "at least 1")
+        most = hparams.max_seq_length - 3
+        room = most - hparams.max_query_length
         for condition, name, expectation in (
-            (hparams.max_query_length >= 1, "max_query_length", "at least 1"),
-            (room >= 1, "max_query_length", f"below {hparams.max_seq_length - 3}"),
+            (room >= 1, "max_query_length", f"below {most}"),
             (hparams.doc_stride <= room, "doc_stride", f"at most {room}, a window's context"),
+            (hparams.answerable_weight >= 0, "answerable_weight", "at least 0"),
         ):
             check_setting(hparams, condition, name, expectation)
 
@@ -91,7 +114,7 @@ class Span(Kind):
         task: Task,
         examples: Sequence[QuestionExample],
         vocabulary: Vocabulary,
-        hparams: FinetuningHParams,
+        hparams: SpanHParams,
     ) -> Encoded:
         """One sequence for each window of a context, see `finetune.squad.features`."""
         return _encode_questions(
@@ -102,7 +125,7 @@ class Span(Kind):
             doc_stride=hparams.doc_stride,
         )
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: SpanHParams) -> Any:
         """See Kind.head."""
         return _head(config, hparams, version_2=task.version_2)
 
@@ -112,7 +135,7 @@ class Span(Kind):
         examples: Sequence[QuestionExample],
         encoded: Encoded,
         outputs: Mapping[str, np.ndarray],
-        hparams: FinetuningHParams,
+        hparams: SpanHParams,
     ) -> list[SpanAnswer]:
         """See `finetune.squad.decode`."""
         return _decode_answers(examples, encoded, outputs, hparams)

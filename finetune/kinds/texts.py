@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
 from finetune.kinds.predicted import Predicted
 from finetune.labels import refuse_header
@@ -17,7 +18,6 @@ from plugins import lazily
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.task import Task
     from finetune.task_files import Source
 
@@ -25,6 +25,13 @@ _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenization:Tokenizer")
 
 Outputs = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextHParams(FinetuningHParams):
+    """Hyper-parameters of tasks of texts."""
+
+    double_unordered: bool = True  # symmetric pairs are trained in both orders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +68,7 @@ class TextKind(Kind):
     formats: ClassVar = {"tsv": ".tsv", "csv": ".csv", "jsonl": ".jsonl", "tfds": None}
     needed, optional = ("text_a", "label"), ("text_b", "id")
     target = "label"
+    hparams = TextHParams
     shortened = "cut (of two texts the longer one first)"
 
     def check(self, task: Task) -> None:
@@ -95,7 +103,7 @@ class TextKind(Kind):
         return TextExample(identity, texts["text_a"], texts.get("text_b"), label)
 
     def training_examples(
-        self, task: Task, examples: list[TextExample], hparams: FinetuningHParams
+        self, task: Task, examples: list[TextExample], hparams: TextHParams
     ) -> list[TextExample]:
         """Both orders of symmetric pairs."""
         both = task.symmetric and hparams.double_unordered

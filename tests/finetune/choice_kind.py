@@ -14,11 +14,13 @@ import dataclasses
 import numpy as np
 
 from finetune import kinds, metrics
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
 from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
 from plugins import lazily
+from settings import check_setting
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenization:Tokenizer")
@@ -34,6 +36,13 @@ class ChoiceExample:
     label: int | None
 
 
+@dataclasses.dataclass(frozen=True)
+class ChoiceHParams(FinetuningHParams):
+    """Hyper-parameters of multiple choice."""
+
+    label_smoothing: float = 0.0  # the share of the label that all choices have
+
+
 class Choice(Kind):
     """A softmax over the scores of an example's choices."""
 
@@ -44,6 +53,12 @@ class Choice(Kind):
     has_labels = True
     metrics = {"accuracy": metrics.accuracy}  # noqa: RUF012
     default_metrics = ("accuracy",)
+    hparams = ChoiceHParams
+
+    def check_hparams(self, hparams):
+        """See Kind.check_hparams."""
+        fits = 0 <= hparams.label_smoothing < 1
+        check_setting(hparams, fits, "label_smoothing", "in [0, 1)")
 
     def example(self, source, identity, where, row):
         """See Kind.example."""
@@ -68,7 +83,7 @@ class Choice(Kind):
 
     def head(self, task, config, hparams):
         """See Kind.head."""
-        return create_head(self.group_size(task))
+        return create_head(self.group_size(task), hparams.label_smoothing)
 
     def answers(self, task, examples, encoded, outputs, hparams):
         """The choices of highest `score` [n]."""
@@ -108,7 +123,7 @@ class Choice(Kind):
         return {"serving_default": Signature(about, of_pair, inputs, outputs)}
 
 
-def create_head(group_size):
+def create_head(group_size, label_smoothing):
     """A score of each sequence, and a softmax over the sequences of a group."""
     import tensorflow as tf
 
@@ -124,7 +139,9 @@ def create_head(group_size):
             logits = self(output.pooled, training=training, seed=seed)
             logits = tf.reshape(logits, [-1, group_size])
             labels = tf.reshape(batch["label"], [-1, group_size])[:, 0]
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            labels = tf.one_hot(labels, group_size) * (1 - label_smoothing)
+            labels += label_smoothing / group_size
+            return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
 
     return ChoiceHead()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -29,7 +28,7 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
 
 def predicted(task, examples, answers, outputs=None, **hparams):
     """Answers to examples."""
-    return Predicted(task, examples, answers, FinetuningHParams(**hparams), outputs or {})
+    return Predicted(task, examples, answers, task.plugin.hparams(**hparams), outputs or {})
 
 
 def texts(labels):

@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-from finetune.baselines import baseline, compare
-from finetune.hparams import FinetuningHParams
+from finetune import baselines
+from finetune.baselines import compare
 from finetune.report import report_text, summary_line, write_report
 from finetune.results import group_results
 from finetune.squad.examples import QuestionExample
@@ -16,29 +16,31 @@ from tests.finetune.kinds_support import sentences, task_of, texts
 from tests.finetune.test_report import result, write_results
 
 
+def baseline(task, examples):
+    return baselines.baseline(task, examples, task.plugin.hparams())
+
+
 def test_the_most_frequent_label():
     task = task_of("classification", "accuracy", "f1", "matthews_corrcoef")
-    found = baseline(task, texts([1, 0, 1, 1]), FinetuningHParams())
+    found = baseline(task, texts([1, 0, 1, 1]))
     assert (found["name"], found["answer"]) == ("most frequent label", "yes")
     assert found["scores"] == {
         "accuracy": 75.0,
         "f1": pytest.approx(100 * 6 / 7),
         "matthews_corrcoef": 0.0,
     }
-    assert (
-        baseline(task, texts([1, 0]), FinetuningHParams())["answer"] == task.labels[0]
-    )  # equally frequent
+    assert baseline(task, texts([1, 0]))["answer"] == task.labels[0]  # equally frequent
 
 
 def test_the_mean_has_no_correlation():
-    found = baseline(task_of("regression", "spearman"), texts([1.0, 2.0, 4.5]), FinetuningHParams())
+    found = baseline(task_of("regression", "spearman"), texts([1.0, 2.0, 4.5]))
     assert found == {"name": "mean", "answer": 2.5, "scores": {"spearman": None}}
     json.dumps(found, allow_nan=False)
 
 
 def test_the_most_frequent_tag_of_all_words():
     task = task_of("tagging", "token_accuracy", "f1", labels=("B-PER", "O"))
-    found = baseline(task, sentences([1, 1, 0], [], [1]), FinetuningHParams())
+    found = baseline(task, sentences([1, 1, 0], [], [1]))
     assert (found["name"], found["answer"]) == ("most frequent tag", "O")
     assert found["scores"] == {"token_accuracy": 75.0, "f1": 0.0}
 
@@ -48,13 +50,9 @@ def test_no_answer_where_questions_may_have_none():
         QuestionExample("1", "q", "a b c", ("a b",), 0, False),
         QuestionExample("2", "q", "a b c", (), None, True),
     ]
-    found = baseline(
-        task_of("span", "f1", "exact_match", version_2=True), examples, FinetuningHParams()
-    )
+    found = baseline(task_of("span", "f1", "exact_match", version_2=True), examples)
     assert found["scores"] == {"f1": 50.0, "exact_match": 50.0}
-    assert (
-        baseline(task_of("span", "f1", version_2=False), examples[:1], FinetuningHParams()) is None
-    )
+    assert baseline(task_of("span", "f1", version_2=False), examples[:1]) is None
 
 
 def recorded(score, trial=0, task="wnli", base=56.3, **more):

@@ -10,7 +10,6 @@ from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from finetune.encoding import encode_tags, encode_texts
-from finetune.hparams import FinetuningHParams
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample, both_orders
 from finetune.squad.examples import read_squad
@@ -218,7 +217,7 @@ def test_both_orders_keeps_labels():
 def test_each_kind_encodes_its_examples():
     def encode(kind, *examples):
         task = task_of(kind)
-        hparams = FinetuningHParams(max_seq_length=16)
+        hparams = task.plugin.hparams(max_seq_length=16)
         return task.plugin.encode(task, examples, VOCABULARY, hparams)
 
     assert "label" in encode("classification", text("a")).rows

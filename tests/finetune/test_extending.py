@@ -66,7 +66,8 @@ def test_the_declarations_are_read(folder, model_dir, name):
     task = load_task(str(folder / name / f"{name}.json"))
     assert task.name == name
     config = TINY.replace(vocab_size=1000)
-    hparams = resolve_hparams(LENGTHS, task, config)
+    lengths = {name: LENGTHS[name] for name in task.plugin.shaping}
+    hparams = resolve_hparams(lengths, task, config)
     vocabulary = Vocabulary.load(str(model_dir / "vocab.txt"))
     data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
     assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's

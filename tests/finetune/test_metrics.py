@@ -8,14 +8,13 @@ import pytest
 from errors import InputError
 from finetune import kinds
 from finetune.encoded import Encoded
-from finetune.hparams import FinetuningHParams
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
 from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 
 def answers(task, examples, encoded, outputs):
-    return task.plugin.answers(task, examples, encoded, outputs, FinetuningHParams())
+    return task.plugin.answers(task, examples, encoded, outputs, task.plugin.hparams())
 
 
 def score(task, examples, given, **hparams):

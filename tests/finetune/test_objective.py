@@ -238,7 +238,8 @@ def test_scales_reach_the_update():
 @pytest.mark.parametrize(("name", "kind"), [("squad", "span"), ("pos", "tagging"), ("sts", None)])
 def test_each_kind_has_its_head(name, kind):
     task = dataclasses.replace(TASKS[name], labels=("A", "B") if kind == "tagging" else ())
-    lengths = {"max_seq_length": 40, "max_query_length": 8, "doc_stride": 8}
+    lengths = {"max_seq_length": 40}
+    lengths |= {"max_query_length": 8, "doc_stride": 8} if kind == "span" else {}
     hparams = resolve_hparams(lengths, task, TINY)
     head = task.plugin.head(task, TINY, hparams)
     assert kind in (None, head.name)

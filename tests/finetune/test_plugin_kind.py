@@ -32,7 +32,7 @@ VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *RIGHT, *
 CHOICES = 3
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 8, "train_batch_size": 12}
 HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 2, "save_checkpoints_steps": 4}
-HPARAMS |= {"eval_batch_size": 12}
+HPARAMS |= {"eval_batch_size": 12, "label_smoothing": 0.6}
 
 
 @pytest.fixture(scope="module")
@@ -115,21 +115,26 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     record = {"hparams": {"max_seq_length": 24, "vocabulary": VOCABULARY.digest}}
     (model_dir / "hparams.json").write_text(json.dumps(record))
 
-    def arguments(output_dir):
+    def arguments(output_dir, **changes):
         return [
             "run_finetuning.py",
             f"--plugins={PLUGIN}",
             f"--model_dir={model_dir}",
             f"--task={task_path}",
             f"--output_dir={tmp_path / output_dir}",
-            f"--hparams={json.dumps(HPARAMS)}",
+            f"--hparams={json.dumps({**HPARAMS, **changes})}",
         ]
 
+    for wrong, named in (({"label_smoothin": 0.6}, "`label_smoothing`"),
+                         ({"label_smoothing": 1.5}, "in [0, 1)")):  # fmt: skip
+        refused = command_support.run(*arguments("wrong", **wrong))
+        assert refused.returncode == 1
+        assert named in refused.stderr
     whole = command_support.run(*arguments("whole"))
     assert whole.returncode == 0, whole.stderr
     stopped = Command(*arguments("stopped"))
     deadline = time.monotonic() + 300
-    while not list((tmp_path / "stopped").glob("*/*/*/checkpoints/checkpoint")):
+    while not list((tmp_path / "stopped").glob("stories/*/*/checkpoints/checkpoint")):
         assert stopped.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -142,6 +147,9 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     result, again = (json.loads((folder / "result.json").read_text()) for folder in folders)
     assert result["scores"] == again["scores"]
     assert result["kind"] == "choice"
+    assert result["hparams"]["label_smoothing"] == 0.6
+    losses = [json.loads(line)["loss"] for line in (folders[0] / "metrics.jsonl").open()]
+    assert min(losses) > 0.94  # the entropy of labels of 0.6, 0.2 and 0.2
     assert result["scores"]["dev"]["accuracy"] > 80  # one in three by chance
     rows = [predictions.read(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
     assert rows[0] == rows[1]
