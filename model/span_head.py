@@ -30,8 +30,8 @@ class SpanHead(tf_keras.layers.Layer):
     The start is chosen by a dense layer, from the context's tokens and the summary token (see
     `BackboneConfig.summary_token`), which stands for no answer here. With `joint_prediction`, the
     end is chosen given the start h_s by Dense(gelu(Dense([h_s; h_t]))): in training the gold start,
-    in prediction each of the `beam_size` best. The classifier of version 2 says that there is no answer from the text's
-    vector and the mean of all tokens weighted with their start probability.
+    in prediction each of the `beam_size` best. The classifier of version 2 says that there is no
+    answer from the text's vector and the mean of all tokens weighted with their start probability.
 
     Source: `get_prediction_module` in finetune/qa/qa_tasks.py of ELECTRA. There, the dense layer
     sees the concatenation [h_s; h_t] for every start and token; here its two halves are applied

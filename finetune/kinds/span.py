@@ -142,22 +142,16 @@ class Span(Kind):
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
         """What the official SQuAD scorer gives, the task's metrics first."""
-        scores = score.official_scores(
-            predicted.examples,
-            predicted.answers,
-            version_2=predicted.task.version_2,
-            threshold=predicted.hparams.qa_na_threshold,
-        )
+        scores = score.official_scores(predicted.examples, predicted.answers, _threshold(predicted))
         first = {name: scores[name] for name in predicted.task.metrics if name in scores}
         return first | scores
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        answers = predicted.answers
+        answers, threshold = predicted.answers, _threshold(predicted)
         if len(answers) < 2:
             return None
-        threshold = predicted.hparams.qa_na_threshold
-        if predicted.task.version_2 and not any(item.null_score <= threshold for item in answers):
+        if threshold is not None and not any(item.null_score <= threshold for item in answers):
             return "no question is answered"
         texts = {answer.text for answer in answers}
         return f"every prediction is {texts.pop()!r}" if len(texts) == 1 else None
@@ -179,7 +173,7 @@ class Span(Kind):
         """{"prediction": text, "score": log probability, "null_score"}."""
         answer = predicted.answers[number]
         scores = {"score": float(answer.score), "null_score": float(answer.null_score)}
-        return {"prediction": _decided(predicted, answer), **scores}
+        return {"prediction": score.decided(answer, _threshold(predicted)), **scores}
 
     def error(self, predicted: Predicted, number: int) -> Error | None:
         """Answers without a word in common with a gold one (F1 of 0), the most probable first.
@@ -187,13 +181,10 @@ class Span(Kind):
         "No answer" is among them.
         """
         example, answer = predicted.examples[number], predicted.answers[number]
-        settings = {
-            "version_2": predicted.task.version_2,
-            "threshold": predicted.hparams.qa_na_threshold,
-        }
-        if score.official_scores([example], [answer], **settings)["f1"] > 0:
+        threshold = _threshold(predicted)
+        if score.official_scores([example], [answer], threshold)["f1"] > 0:
             return None
-        text = _decided(predicted, answer)
+        text = score.decided(answer, threshold)
         # The null score is a logit; its log probability compares with that of a span.
         sure = answer.score if text else -float(np.logaddexp(0.0, -answer.null_score))
         gold = ", ".join(dict.fromkeys(example.answers)) or "no answer"
@@ -203,12 +194,7 @@ class Span(Kind):
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """The files that the official scripts read, see `finetune.squad.score`."""
         score.write_predictions(
-            folder,
-            split,
-            predicted.examples,
-            predicted.answers,
-            version_2=predicted.task.version_2,
-            threshold=predicted.hparams.qa_na_threshold,
+            folder, split, predicted.examples, predicted.answers, _threshold(predicted)
         )
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
@@ -217,7 +203,6 @@ class Span(Kind):
         return {"prediction": values["answer"], **places}
 
 
-def _decided(predicted: Predicted, answer: SpanAnswer) -> str:
-    """The answer's text, or "" where the question counts as unanswerable."""
-    unanswerable = answer.null_score > predicted.hparams.qa_na_threshold
-    return "" if predicted.task.version_2 and unanswerable else answer.text
+def _threshold(predicted: Predicted) -> float | None:
+    """The null score above which a question counts as unanswerable; None where all have answers."""
+    return predicted.hparams.qa_na_threshold if predicted.task.version_2 else None

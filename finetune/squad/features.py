@@ -45,15 +45,20 @@ def encode_questions(
     Returns:
         Encoded with more columns of tokens, all int32: `char_start`, `char_end` (the piece's
         characters in the context, the end exclusive; 0, 0 outside of the context), `max_context`
-        (1 where no other window shows more on both sides of the piece). Columns of rows: `example`
-        and, where every example is labelled, `start_position`, `end_position` (first and last
-        token of the answer, inclusive, in the sequence) and `is_impossible`, int32. `truncated`
-        counts questions that were cut and contexts that were divided.
+        (1 where no other window shows more on both sides of the piece). Columns of sequences:
+        `example` and, where every example is labelled, `start_position`, `end_position` (first and
+        last token of the answer, inclusive, in the sequence) and `is_impossible`, int32.
+        `truncated` counts questions that were cut and contexts that were divided.
 
     Raises:
         InputError: lengths that leave no room for a context.
     """
-    _check_lengths(max_seq_length, max_query_length, doc_stride)
+    if max_seq_length - max_query_length - SPECIAL_TOKENS < 1 or doc_stride < 1:
+        raise InputError(
+            "`max_seq_length` should leave room for a question, three special tokens and some"
+            f" context, and `doc_stride` be at least 1. Received: max_seq_length={max_seq_length},"
+            f" max_query_length={max_query_length}, doc_stride={doc_stride}"
+        )
     layout = TextLayout(Tokenizer(vocabulary), max_seq_length)
     settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
@@ -69,7 +74,7 @@ def encode_questions(
         tokens |= {name: getattr(windows.places, name) for name in _PLACES}
         encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
         if labelled:
-            encoded.rows.update(_labels(chunk, windows))
+            encoded.sequences.update(_labels(chunk, windows))
         return encoded
 
     encoded = in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
@@ -80,16 +85,6 @@ def encode_questions(
             file=sys.stderr,
         )
     return encoded
-
-
-def _check_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
-    room = max_seq_length - max_query_length - SPECIAL_TOKENS
-    if room < 1 or doc_stride < 1:
-        raise InputError(
-            "`max_seq_length` should leave room for a question, three special tokens and some"
-            f" context, and `doc_stride` be at least 1. Received: max_seq_length={max_seq_length},"
-            f" max_query_length={max_query_length}, doc_stride={doc_stride}"
-        )
 
 
 def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:

@@ -79,7 +79,7 @@ class Choice(Kind):
         if all(example.label is not None for example in examples):
             labels = np.array([example.label for example in examples], np.int32)
             columns["label"] = np.repeat(labels, G)
-        return dataclasses.replace(encoded, rows=columns)
+        return dataclasses.replace(encoded, sequences=columns)
 
     def head(self, task, config, hparams):
         """See Kind.head."""

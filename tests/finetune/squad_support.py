@@ -92,9 +92,9 @@ def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str,
 def gold_predictions(encoded: Encoded) -> dict[str, np.ndarray]:
     """Random ones, but for the gold spans, which are all but certain."""
     predictions = random_predictions(encoded)
-    rows = np.flatnonzero(encoded.rows["start_position"])
-    predictions["start_index"][rows, 0] = encoded.rows["start_position"][rows]
-    predictions["end_index"][rows, 0, 0] = encoded.rows["end_position"][rows]
+    rows = np.flatnonzero(encoded.sequences["start_position"])
+    predictions["start_index"][rows, 0] = encoded.sequences["start_position"][rows]
+    predictions["end_index"][rows, 0, 0] = encoded.sequences["end_position"][rows]
     predictions["start_log_probs"][rows, 0] = predictions["end_log_probs"][rows, 0, 0] = -0.01
-    predictions["answerable_logit"] = 12.0 * encoded.rows["is_impossible"] - 6.0
+    predictions["answerable_logit"] = 12.0 * encoded.sequences["is_impossible"] - 6.0
     return predictions

@@ -56,7 +56,7 @@ def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
         for name, column in encoded.tokens.items():
             assert batch[name].dtype == column.dtype
             assert batch[name][position].tolist() == column[tokens].tolist() + padding
-        for name, column in encoded.rows.items():
+        for name, column in encoded.sequences.items():
             assert batch[name].dtype == column.dtype
             assert np.array_equal(batch[name][position], column[i])
     assert batch["input_mask"].dtype == np.int32
@@ -104,7 +104,7 @@ def test_every_epoch_has_every_row_once(n, batch_size):
     batches = TrainingBatches(encoded_of(n, longest=9), batch_size, 2, max_seq_length=S_MAX)
     epochs = 6
     needed = -(-epochs * n // batch_size)
-    rows = np.stack(list(itertools.islice(batches.rows(), needed)))
+    rows = np.stack(list(itertools.islice(batches.numbers(), needed)))
     counts = np.bincount(rows.ravel(), minlength=n)
     assert counts.min() >= epochs  # nothing dropped, nothing delayed beyond the epoch's last batch
     assert counts.sum() == needed * batch_size
@@ -119,7 +119,7 @@ def test_the_order_differs_between_epochs_and_seeds_and_is_repeated_by_a_seed():
     encoded = encoded_of(1000)
 
     def rows(seed):
-        stream = TrainingBatches(encoded, 10, seed, max_seq_length=S_MAX).rows()
+        stream = TrainingBatches(encoded, 10, seed, max_seq_length=S_MAX).numbers()
         return np.stack(list(itertools.islice(stream, 200)))
 
     first = rows(1)
@@ -136,7 +136,7 @@ def test_the_order_differs_between_epochs_and_seeds_and_is_repeated_by_a_seed():
 
 def test_rows_of_similar_length_meet_and_short_batches_do_not_come_first():
     encoded = encoded_of(8000)
-    stream = TrainingBatches(encoded, 16, 1, max_seq_length=S_MAX).rows()
+    stream = TrainingBatches(encoded, 16, 1, max_seq_length=S_MAX).numbers()
     lengths = encoded.lengths[np.stack(list(itertools.islice(stream, 500)))]  # [500, 16]
     padded = -(-lengths.max(axis=1) // 8) * 8 * 16
     assert lengths.sum() / padded.sum() > 0.83  # random batches would fill 0.51
@@ -148,9 +148,9 @@ def test_rows_of_similar_length_meet_and_short_batches_do_not_come_first():
 def test_resumed_is_uninterrupted(n, batch_size):
     batches = TrainingBatches(encoded_of(n), batch_size, 5, max_seq_length=S_MAX)
     steps = 300
-    rows = list(itertools.islice(batches.rows(), steps))
+    rows = list(itertools.islice(batches.numbers(), steps))
     for start in (0, 1, 2, 5, 62, 63, 64, 65, 250, 251, 252, 299):
-        resumed = list(itertools.islice(batches.rows(start), steps - start))
+        resumed = list(itertools.islice(batches.numbers(start), steps - start))
         assert np.array_equal(rows[start:], resumed), start
     assert_equal_batches(take(batches(), 80)[70:], take(batches(70), 10))
 
@@ -165,7 +165,7 @@ def test_resuming_far_into_training_takes_no_time(monkeypatch):
         lambda self, start, stop: arranged.append((start, stop)) or arrange(self, start, stop),
     )
     step = 10**9 + 80  # in the second of its epoch's two windows
-    next(batches.rows(step))
+    next(batches.numbers(step))
     assert len(arranged) == 1
     start, stop = arranged[0]
     assert start <= step < stop
@@ -193,7 +193,7 @@ def test_evaluation_gives_every_row_once_and_fillers_no_weight(n, batch_size):
 )
 def test_the_order_is_that_of_the_runs_so_far(n, batch_size, seed, digest):
     """A run that was begun by an earlier version is resumed in its order."""
-    stream = TrainingBatches(encoded_of(n), batch_size, seed, max_seq_length=S_MAX).rows(3)
+    stream = TrainingBatches(encoded_of(n), batch_size, seed, max_seq_length=S_MAX).numbers(3)
     rows = np.stack(list(itertools.islice(stream, 400))).astype(np.int64)
     assert hashlib.sha256(rows.tobytes()).hexdigest().startswith(digest)
 
@@ -202,20 +202,20 @@ def grouped(examples, group):
     """Examples of `group` sequences each."""
     encoded = encoded_of(examples * group)
     numbers = np.repeat(np.arange(examples, dtype=np.int32), group)
-    return dataclasses.replace(encoded, rows={**encoded.rows, "example": numbers})
+    return dataclasses.replace(encoded, sequences={**encoded.sequences, "example": numbers})
 
 
 @pytest.mark.parametrize(("examples", "group", "batch_size"), [(100, 3, 12), (7, 4, 8), (2, 4, 16)])
 def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, batch_size):
     encoded, options = grouped(examples, group), {"max_seq_length": S_MAX, "group_size": group}
     batches = TrainingBatches(encoded, batch_size, 5, **options)
-    rows = np.stack(list(itertools.islice(batches.rows(), 40)))
+    rows = np.stack(list(itertools.islice(batches.numbers(), 40)))
     members = rows.reshape(-1, group)
     assert (members == members[:, :1] + np.arange(group)).all()
     assert (members[:, 0] % group == 0).all()
     epoch = -(-examples * group // batch_size)
     assert set(rows[:epoch].ravel()) == set(range(examples * group))
-    assert np.array_equal(rows[7:], list(itertools.islice(batches.rows(7), 33)))
+    assert np.array_equal(rows[7:], list(itertools.islice(batches.numbers(7), 33)))
     (first,) = take(batches(), 1)
     assert first["example"].tolist() == (rows[0] // group).tolist()
     evaluation = EvaluationBatches(encoded, batch_size, **options)

@@ -75,7 +75,7 @@ def test_the_declarations_are_read(folder, model_dir, name):
         assert data.task.labels == ("B-LOC", "B-PER", "I-PER", "O")
         assert data.train.tokens["tag_weight"].sum() == TASKS[name]
     else:
-        assert len(data.train.rows["example"]) == TASKS[name]
+        assert len(data.train.sequences["example"]) == TASKS[name]
     assert list(data.splits) == ["dev"]
     assert len(data.splits["dev"].examples) == 2
 

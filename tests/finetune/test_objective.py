@@ -250,7 +250,7 @@ def test_each_kind_has_its_head(name, kind):
 def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
     """Left to the end of the interpreter, TensorFlow would report FAILED_PRECONDITION."""
     ended = threading.Event()
-    rows_before = TrainingBatches.rows
+    rows_before = TrainingBatches.numbers
 
     def noted(self, start_step=0):
         try:
@@ -258,7 +258,7 @@ def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
         finally:
             ended.set()
 
-    monkeypatch.setattr(TrainingBatches, "rows", noted)
+    monkeypatch.setattr(TrainingBatches, "numbers", noted)
     gc.disable()  # what the trainer refers to, and is referred to by, shall not decide
     try:
         trainer = trainer_of(objective_of("classification"), rows("classification"))

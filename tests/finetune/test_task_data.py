@@ -54,7 +54,7 @@ class Loader:
         data = load_task_data(task, "", vocabulary, hparams, **options)
         splits = [data.train, *(split.encoded for split in data.splits.values())]
         ids = [rows.tokens["input_ids"].tolist() for rows in splits]
-        return [*ids, splits[0].rows["label"].tolist()], len(self.encoded) - before
+        return [*ids, splits[0].sequences["label"].tolist()], len(self.encoded) - before
 
 
 def test_what_changes_the_rows_is_never_read_from_the_cache(task, tmp_path, monkeypatch):
