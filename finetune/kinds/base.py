@@ -65,7 +65,8 @@ class Kind:
         metrics: name -> function; None where `score` computes it in another way.
         default_metrics: of a declaration without `metrics`.
         hparams: frozen dataclass of the hyper-parameters, a subclass where the kind has its own;
-            all have defaults. JSON may hold those of any kind, whichever the tasks are of.
+            all have defaults, and checks as `settings` says. JSON may hold those of any kind,
+            whichever the tasks are of.
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of outputs that have a value for each token.
     """
@@ -194,7 +195,7 @@ class Kind:
         return {"num_train_epochs": epochs, "max_seq_length": 128}
 
     def check_hparams(self, hparams: FinetuningHParams) -> None:
-        """Raises InputError for values that this kind cannot work with (see `check_setting`)."""
+        """Raises InputError for values that do not fit each other (see `check_setting`)."""
 
     # network
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from finetune.kinds.predicted import Predicted, quoted
 from finetune.squad import score
 from finetune.squad.examples import QuestionExample, question_of_row, read_squad
 from plugins import lazily
-from settings import check_setting
+from settings import at_least, check_setting
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -35,15 +36,15 @@ _head = lazily("model.span_head:SpanHead")
 class SpanHParams(FinetuningHParams):
     """Hyper-parameters of question answering; the original's names and defaults."""
 
-    max_query_length: int = 64  # tokens of a question
-    doc_stride: int = 128  # tokens between the windows of a long context
-    n_best_size: int = 20  # answers kept per question
-    max_answer_length: int = 30  # tokens
+    max_query_length: int = field(default=64, metadata=at_least(1))  # tokens of a question
+    doc_stride: int = field(default=128, metadata=at_least(1))  # tokens between windows
+    n_best_size: int = field(default=20, metadata=at_least(1))  # answers kept per question
+    max_answer_length: int = field(default=30, metadata=at_least(1))  # tokens
     answerable_classifier: bool = True  # whether a question has an answer (version 2)
     answerable_uses_start_logits: bool = True
-    answerable_weight: float = 0.5  # of its loss
+    answerable_weight: float = field(default=0.5, metadata=at_least(0))  # of its loss
     joint_prediction: bool = True  # the end is predicted given the start, by beam search
-    beam_size: int = 20
+    beam_size: int = field(default=20, metadata=at_least(1))
     qa_na_threshold: float = -2.75  # null odds above which predictions say "no answer"
 
 
@@ -97,17 +98,11 @@ class Span(Kind):
 
     def check_hparams(self, hparams: SpanHParams) -> None:
         """See Kind.check_hparams: a window needs room for a question and some context."""
-        counts = "max_query_length", "doc_stride", "n_best_size", "max_answer_length", "beam_size"
-        for name in counts:
-            check_setting(hparams, getattr(hparams, name) >= 1, name, "at least 1")
         most = hparams.max_seq_length - 3
         room = most - hparams.max_query_length
-        for condition, name, expectation in (
-            (room >= 1, "max_query_length", f"below {most}"),
-            (hparams.doc_stride <= room, "doc_stride", f"at most {room}, a window's context"),
-            (hparams.answerable_weight >= 0, "answerable_weight", "at least 0"),
-        ):
-            check_setting(hparams, condition, name, expectation)
+        check_setting(hparams, room >= 1, "max_query_length", f"below {most}")
+        fits = hparams.doc_stride <= room
+        check_setting(hparams, fits, "doc_stride", f"at most {room}, a window's context")
 
     def encode(
         self,

@@ -20,7 +20,7 @@ from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
 from plugins import lazily
-from settings import check_setting
+from settings import within
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenization:Tokenizer")
@@ -40,7 +40,8 @@ class ChoiceExample:
 class ChoiceHParams(FinetuningHParams):
     """Hyper-parameters of multiple choice."""
 
-    label_smoothing: float = 0.0  # the share of the label that all choices have
+    # The share of the label that all choices have.
+    label_smoothing: float = dataclasses.field(default=0.0, metadata=within(0, 1))
 
 
 class Choice(Kind):
@@ -54,11 +55,6 @@ class Choice(Kind):
     metrics = {"accuracy": metrics.accuracy}  # noqa: RUF012
     default_metrics = ("accuracy",)
     hparams = ChoiceHParams
-
-    def check_hparams(self, hparams):
-        """See Kind.check_hparams."""
-        fits = 0 <= hparams.label_smoothing < 1
-        check_setting(hparams, fits, "label_smoothing", "in [0, 1)")
 
     def example(self, source, identity, where, row):
         """See Kind.example."""
