@@ -12,8 +12,9 @@ import os
 from typing import Any
 
 from errors import InputError
-from files import write_text
+from files import parse_json, write_text
 from finetune.kinds.predicted import Predicted
+from finetune.readers.lines import read_lines
 
 
 def write(folder: str, split: str, predicted: Predicted) -> str:
@@ -41,25 +42,15 @@ def read(path: str) -> list[dict[str, Any]]:
     Raises:
         InputError: the file cannot be read, or a line is not an object with "prediction".
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     rows = []
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}, line {number}: should be JSON: {error}") from error
-        if not isinstance(row, dict) or "prediction" not in row:
-            raise InputError(
-                f'{path}, line {number}: should be an object with "prediction". Received: '
-                f"{line[:80]}"
-            )
-        rows.append(row)
+    for number, line in read_lines(path):
+        if line:
+            rows.append(parse_json(line, f"{path}, line {number}"))
+            if "prediction" not in rows[-1]:
+                raise InputError(
+                    f'{path}, line {number}: should be an object with "prediction". Received: '
+                    f"{line[:80]}"
+                )
     return rows
 
 

@@ -120,8 +120,6 @@ def _example(question: Any, context: str, path: str, place: str, training: bool)
         given = _member(question, "answers", list, where, default=None if training else [])
         places = [_answer_start(answer, context, where, training) for answer in given]
         answers, answer_start = tuple(answer["text"] for answer in given), next(iter(places), None)
-        if training and not answers:
-            raise InputError(f"{where}: has no answer, and is not marked `is_impossible`")
     return QuestionExample(identifier, text, context, answers, answer_start, is_impossible)
 
 

@@ -4,7 +4,6 @@ import json
 import pathlib
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from finetune.task_data import load_task_data
 from model import build_encoder
 from tests import command_support
 from tests.command_support import Command
+from tests.finetune.kinds_support import model_directory
 from tests.model_support import TINY
 from training.randomness import step_seed
 
@@ -105,15 +105,7 @@ def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugi
 
 @pytest.mark.slow  # needs a minute of two cores: three trainings and an export by real commands
 def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
-    model_dir = tmp_path / "model"
-    model_dir.mkdir()
-    config = TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1)
-    config.save(str(model_dir))
-    VOCABULARY.save(model_dir)
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
-    tf.train.CheckpointManager(saved, str(model_dir / "checkpoints"), 1).save()
-    record = {"hparams": {"max_seq_length": 24, "vocabulary": VOCABULARY.digest}}
-    (model_dir / "hparams.json").write_text(json.dumps(record))
+    model_dir = model_directory(tmp_path / "model", VOCABULARY)
 
     def arguments(output_dir, **changes):
         return [
@@ -133,11 +125,9 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     whole = command_support.run(*arguments("whole"))
     assert whole.returncode == 0, whole.stderr
     stopped = Command(*arguments("stopped"))
-    deadline = time.monotonic() + 300
-    while not list((tmp_path / "stopped").glob("stories/*/*/checkpoints/checkpoint")):
-        assert stopped.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    stopped.wait_until(
+        lambda: list((tmp_path / "stopped").glob("stories/*/*/checkpoints/checkpoint"))
+    )
     stopped.send(signal.SIGTERM)
     assert stopped.finish().returncode == 128 + signal.SIGTERM
     assert not list((tmp_path / "stopped").glob("*/*/*/result.json"))

@@ -39,11 +39,11 @@ def encoded(examples):
 def spans_by_loop(index, example, encoded, predictions, settings):
     """Every possible (score, text) of a question, the best first."""
     found = []
-    for row in np.flatnonzero(encoded.sequences["example"] == index):
-        offset, length = encoded.row_splits[row], encoded.lengths[row]
+    for window in np.flatnonzero(encoded.sequences["example"] == index):
+        offset, length = encoded.row_splits[window], encoded.lengths[window]
         column = {k: v[offset : offset + length] for k, v in encoded.tokens.items()}
-        for i, first in enumerate(predictions["start_index"][row]):
-            for j, last in enumerate(predictions["end_index"][row, i]):
+        for i, first in enumerate(predictions["start_index"][window]):
+            for j, last in enumerate(predictions["end_index"][window, i]):
                 if first >= length or last >= length or not column["max_context"][first]:
                     continue
                 if column["char_end"][last] == 0 or last < first:
@@ -51,8 +51,8 @@ def spans_by_loop(index, example, encoded, predictions, settings):
                 if last - first + 1 > settings.max_answer_length:
                     continue
                 text = example.context[column["char_start"][first] : column["char_end"][last]]
-                score = predictions["start_log_probs"][row, i]
-                found.append((score + predictions["end_log_probs"][row, i, j], text))
+                score = predictions["start_log_probs"][window, i]
+                found.append((score + predictions["end_log_probs"][window, i, j], text))
     return sorted(found, key=lambda item: -item[0])
 
 
@@ -71,8 +71,8 @@ def test_against_loops(examples, encoded, longest, n_best):
         assert [span.text for span in answer.nbest] == [text for text, _ in expected]
         found = [span.start_log_prob + span.end_log_prob for span in answer.nbest]
         np.testing.assert_allclose(found, [score for _, score in expected], 1e-6)
-        rows = encoded.sequences["example"] == index
-        assert answer.null_score == predictions["answerable_logit"][rows].min()
+        windows = encoded.sequences["example"] == index
+        assert answer.null_score == predictions["answerable_logit"][windows].min()
         for span in answer.nbest:
             assert example.context[span.start : span.end] == span.text
         if answer.nbest:
@@ -117,10 +117,10 @@ def half_right(examples, encoded):
     """Answers some of which are wrong, in part or altogether, or denied."""
     predictions = gold_predictions(encoded)
     noise = random_predictions(encoded, seed=3)
-    for row, example in enumerate(encoded.sequences["example"]):
+    for window, example in enumerate(encoded.sequences["example"]):
         if example % 3:
             for name, values in noise.items():
-                predictions[name][row] = values[row]
+                predictions[name][window] = values[window]
     return decode_answers(examples, encoded, predictions, hparams())
 
 

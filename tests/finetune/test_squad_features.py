@@ -23,15 +23,15 @@ def example(context, *answers, start=None, text="What was it?", identifier="a"):
     return QuestionExample(identifier, text, context, answers, start, not answers)
 
 
-def row(encoded, index):
-    """Columns of one row."""
+def sequence(encoded, index):
+    """Columns of one sequence."""
     tokens = slice(encoded.row_splits[index], encoded.row_splits[index + 1])
     return {name: values[tokens] for name, values in encoded.tokens.items()}
 
 
 def labelled_text(encoded, index, context):
-    """The slice of the context that a row's label says."""
-    columns = row(encoded, index)
+    """The slice of the context that a sequence's label says."""
+    columns = sequence(encoded, index)
     first, last = (encoded.sequences[f"{name}_position"][index] for name in ("start", "end"))
     return context[columns["char_start"][first] : columns["char_end"][last]]
 
@@ -49,7 +49,7 @@ def test_answers_come_back_to_the_letter(tmp_path, lower, strip):
     assert len(encoded) > len(examples)  # or windows would go untested
 
 
-def test_layout_of_a_row():
+def test_layout_of_a_sequence():
     words = vocabulary()
     encoded = encode([example("the city", "city", text="who was")])
     pieces = [words.tokens[i] for i in encoded.tokens["input_ids"]]
@@ -95,7 +95,7 @@ def test_windows_against_the_rule_of_bert(length, stride, S):
         ]
         best.append(scores.index(max(scores)))
     for index, (start, end) in enumerate(spans):
-        columns = row(encoded, index)
+        columns = sequence(encoded, index)
         assert columns["max_context"][4:-1].tolist() == [
             best[t] == index for t in range(start, end)
         ]
@@ -130,7 +130,7 @@ def test_windows_without_the_answer_point_at_the_first_token():
 def test_an_answer_is_labelled_by_the_pieces_that_cover_it(context, answer, marked, found):
     encoded = encode([example(context, answer, start=marked)])
     first, last = (encoded.sequences[f"{name}_position"][0] for name in ("start", "end"))
-    columns = row(encoded, 0)
+    columns = sequence(encoded, 0)
     assert (columns["char_start"][first], columns["char_end"][last]) == found
 
 
