@@ -43,7 +43,7 @@ def finetuning_rows(
         rows = Encoded(
             rows.row_splits[: max_examples + 1],
             {name: column[:end] for name, column in rows.tokens.items()},
-            {name: column[:max_examples] for name, column in rows.rows.items()},
+            {name: column[:max_examples] for name, column in rows.sequences.items()},
             rows.truncated,
         )
     return data.task, rows, hparams

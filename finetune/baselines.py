@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def baseline(task: Task, examples: Sequence, hparams: FinetuningHParams) -> dict[str, Any] | None:
-    """What goes into `result.json`: the constant answer and its scores by the task's metrics.
-
-    Args:
-        task: what is to be predicted.
-        examples: of a development split, with gold labels.
-        hparams: of the run.
+    """What goes into `result.json`: the constant answer to labelled examples, and its scores.
 
     Returns:
         {"name": what the answer is, "answer": itself, "scores": {metric: score, None where
@@ -36,11 +31,8 @@ def baseline(task: Task, examples: Sequence, hparams: FinetuningHParams) -> dict
         return None
     name, answer, answers = found
     scores = task.plugin.score(Predicted(task, examples, answers, hparams))
-    return {
-        "name": name,
-        "answer": answer,
-        "scores": {metric: scores[metric] for metric in task.metrics},
-    }
+    scores = {metric: scores[metric] for metric in task.metrics}
+    return {"name": name, "answer": answer, "scores": scores}
 
 
 class Comparison(NamedTuple):

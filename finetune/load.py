@@ -55,7 +55,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     record = read_record(model_dir)
     saved = record.get("hparams", {})
     vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
-    values = {name: saved[name] for name in field_names(FinetuningHParams) if name in saved}
+    values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
     encoder = build_backbone(config)
     head = task.plugin.head(task, config, hparams)

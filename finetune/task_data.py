@@ -14,13 +14,10 @@ from finetune.hparams import FinetuningHParams
 from finetune.task import Task
 from finetune.task_files import has_split, read_split, resolve_labels, source_of
 
-# Hyper-parameters that decide what the tokenised rows are.
-_SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
-
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Examples, their rows, and a SHA-256 of everything the examples say."""
+    """Examples, their sequences, and a SHA-256 of everything the examples say."""
 
     examples: list
     encoded: Encoded
@@ -29,11 +26,11 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """A task with its labels, its training rows and the splits that are predicted.
+    """A task with its labels, its training sequences and the splits that are predicted.
 
     Attributes:
         task: the declaration, with labels.
-        train: rows of the training split, None where it is not wanted.
+        train: of the training split, None where it is not wanted.
         splits: dev first, then test; all by name.
         digests: SHA-256 of the examples of the training and dev splits.
     """
@@ -60,8 +57,8 @@ def load_task_data(
         task: the declaration.
         data_dir: where its files are.
         vocabulary: of the model.
-        hparams: lengths, and whether symmetric pairs are trained in both orders.
-        cache_dir: where tokenised rows are kept; None tokenises anew.
+        hparams: of the run, see `Kind.shaping`.
+        cache_dir: where encoded splits are kept; None encodes anew.
         train: whether the training split is wanted.
         test: whether the test splits are.
 
@@ -95,29 +92,31 @@ def _encoded(
     hparams: FinetuningHParams,
     cache_dir: str | None,
 ) -> Split:
-    """The rows of a split's examples, from the cache if they are there."""
-    digest = _digest(examples)
+    """A split's examples with their sequences, from the cache if they are there."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(f"{example!r}\n".encode())
     key = {
-        "examples": digest,
+        "examples": digest.hexdigest(),
         "kind": task.plugin.name,
         "labels": task.labels,
         "label_range": task.label_range,
         "version_2": task.version_2,
         "vocabulary": vocabulary.digest,
-        **{name: getattr(hparams, name) for name in _SHAPING},
+        **{name: getattr(hparams, name) for name in task.plugin.shaping},
     }
 
-    def tokenize() -> Encoded:
+    def encode() -> Encoded:
         return task.plugin.encode(task, examples, vocabulary, hparams)
 
-    encoded = load_or_encode(cache_dir, key, tokenize) if cache_dir else tokenize()
+    encoded = load_or_encode(cache_dir, key, encode) if cache_dir else encode()
     if encoded.truncated:
         print(
             f"{task.name} {name}: {encoded.truncated:,} of {len(examples):,} examples are longer"
             f" than {hparams.max_seq_length} tokens and were {task.plugin.shortened}",
             file=sys.stderr,
         )
-    return Split(examples, encoded, digest)
+    return Split(examples, encoded, digest.hexdigest())
 
 
 def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
@@ -129,12 +128,3 @@ def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
         else:
             print(f"{task.name}: the split {split} is not there and left out", file=sys.stderr)
     return wanted
-
-
-def _digest(examples: list) -> str:
-    """SHA-256 of everything the examples say."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr(example).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()

@@ -38,6 +38,7 @@ class BackboneConfig:
     hidden_act = "gelu"
     initializer_range = 0.02
     layer_norm_eps = 1e-12
+    summary_token = 0  # place of the token that stands for the whole text; -1: the last one
 
     def __post_init__(self) -> None:
         check_fields(self)

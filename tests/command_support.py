@@ -90,6 +90,14 @@ class Command:
         time.sleep(delay)
         self.send(number)
 
+    def wait_until(self, condition, seconds: float = 600) -> None:
+        """Waits for a condition, in which the command may not end."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.01)
+
     def said(self) -> str:
         """Standard error so far."""
         return self._err.read_text(encoding="utf-8") if self._err.exists() else ""

@@ -8,6 +8,7 @@ from finetune.kinds.regression import Regression
 from finetune.kinds.span import Span
 from finetune.kinds.tagging import Tagging
 from plugins import Registry
+from settings import field_names
 
 _REGISTRY: Registry[Kind] = Registry("kind")
 get, names = _REGISTRY.get, _REGISTRY.names
@@ -16,6 +17,11 @@ get, names = _REGISTRY.get, _REGISTRY.names
 def register(kind: Kind) -> None:
     """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`."""
     _REGISTRY.add(kind.name, kind, type(kind))
+
+
+def hparam_names() -> list[str]:
+    """The names of the hyper-parameters of all kinds."""
+    return list(dict.fromkeys(field_names(*(get(name).hparams for name in names()))))
 
 
 for _kind in (Classification(), Regression(), Tagging(), Span()):

@@ -45,10 +45,10 @@ def encode_questions(
     Returns:
         Encoded with more columns of tokens, all int32: `char_start`, `char_end` (the piece's
         characters in the context, the end exclusive; 0, 0 outside of the context), `max_context`
-        (1 where no other window shows more on both sides of the piece). Columns of rows: `example`
-        and, where every example is labelled, `start_position`, `end_position` (first and last
-        token of the answer, inclusive, in the sequence) and `is_impossible`, int32. `truncated`
-        counts questions that were cut and contexts that were divided.
+        (1 where no other window shows more on both sides of the piece). Columns of sequences:
+        `example` and, where every example is labelled, `start_position`, `end_position` (first and
+        last token of the answer, inclusive, in the sequence) and `is_impossible`, int32.
+        `truncated` counts questions that were cut and contexts that were divided.
 
     Raises:
         InputError: lengths that leave no room for a context.
@@ -69,7 +69,7 @@ def encode_questions(
         tokens |= {name: getattr(windows.places, name) for name in _PLACES}
         encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
         if labelled:
-            encoded.rows.update(_labels(chunk, windows))
+            encoded.sequences.update(_labels(chunk, windows))
         return encoded
 
     encoded = in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))

@@ -108,7 +108,7 @@ def finetuning(data_dir, **more):
 def test_rows_of_fine_tuning(data_dir, most, rows):
     _, encoded, hparams = ours_finetuning.finetuning_rows(**finetuning(data_dir, max_examples=most))
     assert encoded.lengths.tolist() == [3 * (i % 5 + 1) + 2 for i in range(rows)]
-    assert len(encoded.rows["label"]) == rows
+    assert len(encoded.sequences["label"]) == rows
     assert len(encoded.tokens["input_ids"]) == encoded.row_splits[-1]
     assert hparams.length_buckets
 

@@ -14,11 +14,13 @@ import dataclasses
 import numpy as np
 
 from finetune import kinds, metrics
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
 from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
 from plugins import lazily
+from settings import within
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenization:Tokenizer")
@@ -34,6 +36,14 @@ class ChoiceExample:
     label: int | None
 
 
+@dataclasses.dataclass(frozen=True)
+class ChoiceHParams(FinetuningHParams):
+    """Hyper-parameters of multiple choice."""
+
+    # The share of the label that all choices have.
+    label_smoothing: float = dataclasses.field(default=0.0, metadata=within(0, 1))
+
+
 class Choice(Kind):
     """A softmax over the scores of an example's choices."""
 
@@ -44,6 +54,7 @@ class Choice(Kind):
     has_labels = True
     metrics = {"accuracy": metrics.accuracy}  # noqa: RUF012
     default_metrics = ("accuracy",)
+    hparams = ChoiceHParams
 
     def example(self, source, identity, where, row):
         """See Kind.example."""
@@ -64,11 +75,11 @@ class Choice(Kind):
         if all(example.label is not None for example in examples):
             labels = np.array([example.label for example in examples], np.int32)
             columns["label"] = np.repeat(labels, G)
-        return dataclasses.replace(encoded, rows=columns)
+        return dataclasses.replace(encoded, sequences=columns)
 
     def head(self, task, config, hparams):
         """See Kind.head."""
-        return create_head(self.group_size(task))
+        return create_head(self.group_size(task), hparams.label_smoothing)
 
     def answers(self, task, examples, encoded, outputs, hparams):
         """The choices of highest `score` [n]."""
@@ -125,7 +136,7 @@ class Choice(Kind):
         return {"prediction": labels[values["choice"]], "scores": values["scores"]}
 
 
-def create_head(group_size):
+def create_head(group_size, label_smoothing):
     """A score of each sequence, and a softmax over the sequences of a group."""
     import tensorflow as tf
 
@@ -141,7 +152,9 @@ def create_head(group_size):
             logits = self(output.pooled, training=training, seed=seed)
             logits = tf.reshape(logits, [-1, group_size])
             labels = tf.reshape(batch["label"], [-1, group_size])[:, 0]
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            labels = tf.one_hot(labels, group_size) * (1 - label_smoothing)
+            labels += label_smoothing / group_size
+            return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
 
     return ChoiceHead()
 

@@ -1,5 +1,6 @@
 """The span head against loops over starts and tokens, and under the ways it is run."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -8,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import erf, log_softmax, softmax
 
-from model import EncoderOutput
+from model import EncoderConfig, EncoderOutput
 from model.span_head import SpanHead
 from tests.model_support import TINY, normal
 
@@ -27,8 +28,8 @@ def settings(**changes):
     return types.SimpleNamespace(**{**values, **changes})
 
 
-def make_head(version_2=True, **changes):
-    head = SpanHead(TINY, settings(**changes), version_2=version_2)
+def make_head(version_2=True, config=TINY, **changes):
+    head = SpanHead(config, settings(**changes), version_2=version_2)
     draw = np.random.default_rng(0)
     for variable in head.trainable_variables:  # as initialised, biases would go unseen
         variable.assign(draw.normal(0, 0.5, variable.shape))
@@ -173,6 +174,39 @@ def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
         np.testing.assert_allclose(found["answerable_logit"][row], null, 1e-4)
     ends_differ = np.ptp(found["end_index"], axis=1).any()
     assert ends_differ == joint
+
+
+class LastTokenConfig(EncoderConfig):
+    """A backbone whose summary token is the last one."""
+
+    summary_token = -1
+
+
+@pytest.mark.parametrize("classifier", [True, False])
+def test_the_summary_token_may_be_the_last_one(classifier):
+    """Moved from the first place of each sequence to the last, all else is the same."""
+    lengths = np.array([11, 8, 9])
+    batch, sequence = make_batch(lengths=lengths), normal(B, S, D)
+    place = np.array([np.r_[1:n, 0, n:S] for n in lengths])  # where a token was
+    at_last = np.take_along_axis(sequence, place[..., None], axis=1)
+    moved = {"input_mask": batch["input_mask"], "is_impossible": batch["is_impossible"]}
+    moved["segment_ids"] = batch["input_mask"] * (np.arange(S) >= QUESTION - 1)
+    for name in ("start_position", "end_position"):
+        moved[name] = np.maximum(batch[name] - 1, 0)
+    options = {"answerable_classifier": classifier, "beam_size": 3}
+    first = make_head(**options)
+    last = make_head(config=LastTokenConfig(**dataclasses.asdict(TINY)), **options)
+    outputs = output_of(sequence), EncoderOutput(at_last, sequence[:, 0])
+    losses = [
+        head.loss(output, features, training=True)
+        for head, output, features in zip((first, last), outputs, (batch, moved))
+    ]
+    np.testing.assert_allclose(losses[0], losses[1], 1e-5)
+    expected, found = first.predict(outputs[0], batch), last.predict(outputs[1], moved)
+    for name in ("start_log_probs", "end_log_probs", "answerable_logit"):
+        np.testing.assert_allclose(found[name], expected[name], 1e-5, 1e-5)
+    row = np.arange(B)[:, None]
+    np.testing.assert_array_equal(place[row, found["start_index"]], expected["start_index"])
 
 
 def test_version_1_has_no_classifier():

@@ -57,7 +57,8 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
         (objective, hparams, vocabulary).
     """
     config = TINY.replace(vocab_size=words.size, **config)
-    length = {"max_seq_length": 24, "max_query_length": 8, "doc_stride": 6}
+    length = {"max_seq_length": 24}
+    length |= {"max_query_length": 8, "doc_stride": 6} if own.kind == "span" else {}
     hparams = resolve_hparams({**length, **(hparams or {})}, own, config)
     encoder = build_encoder(config)
     objective = FineTuning(encoder, own.plugin.head(own, config, hparams))
