@@ -1,7 +1,7 @@
 """The builder: checks and plans, has the shards built, and finishes the data folder.
 
 While a build runs, everything lies in `DATA_DIR/unfinished_build/`: the settings, a learned
-vocabulary, the record files, and a small JSON per finished shard. A build that was stopped goes on
+vocabulary, the record files, and a small JSON per finished shard. A build that was stopped resumes
 from there when it is run again; the folders take their final names, and the manifest is written, at
 the end. One build at a time works in a folder.
 """
@@ -40,7 +40,7 @@ _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
 
 def build(options: BuildOptions) -> dict[str, Any]:
-    """Builds a data folder, or goes on building it, or finds it complete.
+    """Builds a data folder, or resumes its build, or finds it complete.
 
     Args:
         options: what to build.
@@ -68,9 +68,9 @@ def _build(options: BuildOptions) -> dict[str, Any]:
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
         before = {"rules": RULES} | finished["settings"]
-        _refuse_difference(options.output_dir, before, settings, remedy)
-        _refuse_missing_files(options.output_dir, finished)
-        _refuse_replaced_bytes(options, finished["problems"])
+        _reject_difference(options.output_dir, before, settings, remedy)
+        _reject_missing_files(options.output_dir, finished)
+        _reject_replaced_bytes(options, finished["problems"])
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
@@ -83,7 +83,7 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         int(options.heldout_fraction * settings["corpus_bytes"]) or None,
     )
     work = _unfinished_folder(options.output_dir, settings)
-    _refuse_replaced_bytes(options, _problems(_finished_shards(work)))
+    _reject_replaced_bytes(options, _problems(_finished_shards(work)))
     if settings["vocabulary"]["strip_accents"]:
         warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
@@ -127,7 +127,7 @@ def _resolve_settings(
     }
 
 
-def _refuse_difference(
+def _reject_difference(
     folder: str, before: dict[str, Any], now: dict[str, Any], remedy: str
 ) -> None:
     if different := differences(before, now):
@@ -136,7 +136,7 @@ def _refuse_difference(
         )
 
 
-def _refuse_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
+def _reject_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
     for name in finished["files"]:
         path = os.path.join(output_dir, name)
         if manifest.listed_records(path, finished) is None:
@@ -146,7 +146,7 @@ def _refuse_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
             )
 
 
-def _refuse_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> None:
+def _reject_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> None:
     replaced = problems.get("undecodable_bytes", 0)
     if options.strict and replaced:
         raise InputError(
@@ -192,7 +192,7 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
         raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
     if os.path.exists(settings_file):
         remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
-        _refuse_difference(output_dir, files.read_json(settings_file), settings, remedy)
+        _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)
     else:
         files.write_json(settings_file, settings)
     return work
@@ -238,7 +238,7 @@ def _finish(
         for split in splits:
             splits[split].update(shard["splits"][split])
     worst = [shard["worst_unit"] for shard in finished if shard.get("worst_unit")]
-    _refuse_undecodable(options, splits, problems, shards.worst_file(worst))
+    _reject_undecodable(options, splits, problems, shards.worst_file(worst))
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
         raise InputError(
@@ -268,13 +268,13 @@ def _finish(
     return content
 
 
-def _refuse_undecodable(
+def _reject_undecodable(
     options: BuildOptions,
     splits: dict[str, collections.Counter],
     problems: collections.Counter,
     worst: dict[str, Any] | None,
 ) -> None:
-    """Refuses what is hardly text; the shards stay, for the same command with another share."""
+    """Rejects what is hardly text; the shards stay, for the same command with another share."""
     characters = sum(counts["characters"] for counts in splits.values())
     judged = [(options.corpus, problems["undecodable_bytes"], characters)]
     unit, named = ("", 0, 0), ""

@@ -40,7 +40,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
         path: a file or folder; for "tfds" NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for
             "installed_documentation" empty, names of packages, or a folder of packages.
         corpus_format: one of `CORPUS_FORMATS`.
-        strict: refuse bytes that are not UTF-8 instead of replacing and counting them.
+        strict: reject bytes that are not UTF-8 instead of replacing and counting them.
 
     Raises:
         InputError: unknown format, nothing at `path`, or no document in it. The corpus is read up

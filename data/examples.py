@@ -1,7 +1,7 @@
 """Documents -> pre-training examples: where each example starts and where its segments end.
 
 ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the version with the
-two-segment fix), with two differences. What does not fit an example goes on into the next one
+two-segment fix), with two differences. What does not fit an example continues in the next one
 instead of being thrown away. And once a line has gone to the second segment, so do all that follow;
 there, a short one may still be put in front of it. So the examples of a document, end to end, are
 the document.

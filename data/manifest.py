@@ -58,7 +58,7 @@ def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
     return content if trained is not None and settings_digest(content) == trained else None
 
 
-def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
+def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
     """Raises InputError where a model was trained on other data than a folder holds.
 
     Args:
@@ -79,7 +79,7 @@ def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
         how = "what that held is no longer there to compare"
     raise InputError(
         f"{model_dir} holds a run on other data: --data_dir was {before} there, is {data_dir} now; "
-        f"{how}. Give the former, or another --model_dir (and --continue_from this one to go on "
+        f"{how}. Give the former, or another --model_dir (and --continue_from this one to start "
         "from its weights)"
     )
 

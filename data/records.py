@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import files
-from data.streams import untuned
+from data.streams import without_autotuning
 from errors import InputError, reason
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
@@ -188,7 +188,9 @@ def count_file(path: str) -> int:
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])  # traced once, not per file
 def _count(path: tf.Tensor) -> tf.Tensor:
     batches = tf.data.TFRecordDataset(path, buffer_size=1 << 20).batch(2048)
-    return untuned(batches).reduce(np.int64(0), lambda n, batch: n + tf.size(batch, tf.int64))
+    return without_autotuning(batches).reduce(
+        np.int64(0), lambda n, batch: n + tf.size(batch, tf.int64)
+    )
 
 
 def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = None) -> bool:
@@ -263,7 +265,7 @@ def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) ->
     """
     index = 0
     try:
-        for record in untuned(tf.data.TFRecordDataset(path)).as_numpy_iterator():
+        for record in without_autotuning(tf.data.TFRecordDataset(path)).as_numpy_iterator():
             check_record(record, f"{path}: record {index}", max_seq_length, vocab_size)
             index += 1
     except tf.errors.OpError as error:

@@ -27,7 +27,7 @@ from data.vocabulary import Vocabulary
 
 _ENCODE_EXAMPLES = 2048
 DIGEST_BYTES = 64 << 10
-JUDGED_BYTES = 64_000  # from this size on, a file may be refused by itself
+JUDGED_BYTES = 64_000  # from this size on, a file may be rejected by itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,7 +312,7 @@ def unit_digest(unit: Unit) -> str:
         for path, start, end in reversed(ranges) if backwards else ranges:
             size = min(left, end - start)
             left -= size
-            # A file that cannot be read is the reader's to refuse or to pass over.
+            # A file that cannot be read is the reader's to reject or to pass over.
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 file.seek(end - size if backwards else start)
                 digest.update(file.read(size))

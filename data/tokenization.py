@@ -32,7 +32,7 @@ _LONG_RUN = f"({_OTHER_SORTED_MARKS}{{30}})"
 # The original makes one [UNK] of a word beyond 200 characters; a character has at most four bytes,
 # and three times as many of them after NFD. Longer words than there are cut, not lost.
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
-# Far larger batches leave the processor's caches: measured a fifth of the speed at 100,000 lines.
+# Far larger batches leave the CPU's caches: measured a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
 _CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many times their text
 # Added tokens are characters for private use to the tokenizer, each a word. In texts these stand
@@ -152,7 +152,7 @@ class Tokenizer:
                 lines = tf.strings.regex_replace(lines, re.escape(content), f" {mark} ")
         return lines
 
-    def _refuse_added(self) -> None:
+    def _reject_added(self) -> None:
         if self._marks:
             raise InputError(
                 "tasks whose answers are spans of text are not supported with a vocabulary that"
@@ -169,7 +169,7 @@ class Tokenizer:
         Raises:
             InputError: the vocabulary has added tokens.
         """
-        self._refuse_added()
+        self._reject_added()
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:

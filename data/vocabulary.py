@@ -19,7 +19,7 @@ from data.added_tokens import (
     added_tokens_by_id,
     check_added_tokens,
 )
-from data.encodings import BYTE_ORDER_MARK, refuse_other_encodings
+from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError, located
 from settings import typed
 
@@ -143,7 +143,7 @@ def _read_tokens(path: str) -> list[str]:
             f"The vocabulary must be a file with one token per line. Received: {path!r} "
             f"({error.strerror})"
         ) from error
-    refuse_other_encodings(raw, path)
+    reject_other_encodings(raw, path)
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -102,7 +102,7 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
     pending = [index for index in range(len(dealt)) if not job.is_done(index)]
     pending_bytes = sum(sizes[index] for index in pending)
     if len(pending) < len(dealt):
-        print(f"going on: {len(dealt) - len(pending)} of {len(dealt)} shards are there already")
+        print(f"resuming: {len(dealt) - len(pending)} of {len(dealt)} shards are there already")
     wanted = num_processes or min(_num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))
     processes = min(wanted, len(pending))
     with tqdm(

@@ -110,16 +110,16 @@ def _typed(key: str, value: Any) -> Any:
                 raise InputError(
                     f"`{where}` should be among {', '.join(_LAYOUT)}. Received: {own!r}"
                 )
-            _refuse_empty(where, typed(where, own, _LAYOUT[name]))
-    _refuse_empty(key, value)
+            _reject_empty(where, typed(where, own, _LAYOUT[name]))
+    _reject_empty(key, value)
     return value
 
 
-def _refuse_empty(name: str, value: Any) -> None:
+def _reject_empty(name: str, value: Any) -> None:
     """Rejects an empty text, also as an item, and a split without a file."""
     if isinstance(value, (dict, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
-            _refuse_empty(name, item)
+            _reject_empty(name, item)
     if value == "" or (name == "files" and value == ()):
         raise InputError(f"`{name}` should hold nothing empty. Received: {value!r}")
 

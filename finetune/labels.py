@@ -19,7 +19,7 @@ _MANY_ONCE = 50
 _OFTEN = 5
 
 
-def refuse_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
+def reject_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
     """Rejects a row that repeats the names of its columns, as in tables put one after another.
 
     Raises:

@@ -1,6 +1,6 @@
 """The archive that the GLUE server scores: eleven files of "index<TAB>prediction".
 
-The server (https://gluebenchmark.com/submit) refuses an archive in which a file is missing.
+The server (https://gluebenchmark.com/submit) rejects an archive in which a file is missing.
 """
 
 from __future__ import annotations

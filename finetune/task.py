@@ -45,7 +45,7 @@ class Task:
         tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
         version_2: span: whether questions may be unanswerable.
         lenient: whether texts may be empty and rows with a wrong number of fields are skipped (and
-            counted in the log; never in test splits) rather than refused; for official files that
+            counted in the log; never in test splits) rather than rejected; for official files that
             have such rows.
         folders: folders in which the files may be: those below the data folder are tried before the
             data folder itself, absolute ones (where a declaration lies) after it.

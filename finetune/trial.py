@@ -265,7 +265,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
 
 
 def _forget_useless(trial: Trial) -> None:
-    """Removes checkpoints that training cannot go on from, so that the run begins again.
+    """Removes checkpoints that training cannot resume from, so that the run begins again.
 
     Those are the weights of a run whose result is gone, which have no slots, and checkpoints of
     which none can be read. The run ends with the same weights: all that decides them is recorded.

@@ -14,7 +14,7 @@ import tf_keras
 
 import stopping
 from data.input_pipeline import clear_read_errors
-from data.manifest import read_manifest, refuse_other_data, settings_digest
+from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
@@ -132,7 +132,7 @@ def check_start(
             f"{command.data_dir}: vocab.txt is not the one the records were built with"
         )
     if checkpointing.has_checkpoint(model_dir):
-        refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
+        reject_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
     reject_lost_checkpoints(model_dir)
     if command.continue_from is None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from data.encodings import refuse_other_encodings
+from data.encodings import reject_other_encodings
 from errors import InputError
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import read_lines
@@ -248,7 +248,7 @@ def _rows(
         header=header,
         optional=("id",),
         source=source,
-        refuse=reject,
+        reject=reject,
         delimiter=inputs.delimiter(file_format),
     )
 
@@ -261,7 +261,7 @@ def _in_utf8(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """
     for number, line in enumerate(lines):
         if number == 0:
-            refuse_other_encodings(line, f"{path}: the rows")
+            reject_other_encodings(line, f"{path}: the rows")
         yield line.decode("utf-8", "replace").encode()
 
 

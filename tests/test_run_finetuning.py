@@ -1,4 +1,4 @@
-"""The real command: own tasks, sweeps that are killed and go on, what bad input gets."""
+"""The real command: own tasks, sweeps that are killed and resumed, what bad input gets."""
 
 import csv
 import itertools
@@ -303,8 +303,8 @@ def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path)
     first = results(output)[folder]
     (output / folder / "result.json").unlink()
     again = arguments(model_dir, task, output)
-    refused = outcomes([arguments(other, task, output)], tmp_path)[0]
-    assert "holds a run of another configuration" in refused
+    rejected = outcomes([arguments(other, task, output)], tmp_path)[0]
+    assert "holds a run of another configuration" in rejected
     assert list((output / folder / "checkpoints").glob("weights-60.index"))
     diverging = json.dumps({"learning_rate": [1e30, 1e-2]})
     measured = [*again, "--nodo_train"]

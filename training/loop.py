@@ -8,7 +8,7 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from data.streams import untuned
+from data.streams import without_autotuning
 from errors import LossNotFinite
 from training import metrics
 from training.distribution import own_rows, sum_over_replicas
@@ -62,7 +62,7 @@ class Trainer(orbit.AbstractTrainer):
         """
         if self._iterator is None:  # now, because the step has been restored since construction
             dataset = self._create_dataset(int(self.optimizer.iterations.numpy()))
-            self._iterator = iter(untuned(dataset))
+            self._iterator = iter(without_autotuning(dataset))
         sums, first_bad_step = self._run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
             raise LossNotFinite(
@@ -151,7 +151,7 @@ class Evaluator(orbit.AbstractEvaluator):
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Mean metrics over the first `num_steps` batches; -1: all of them."""
         limit, totals = int(num_steps), {}
-        for number, features in enumerate(untuned(self._create_dataset())):
+        for number, features in enumerate(without_autotuning(self._create_dataset())):
             if number == limit:
                 break
             sums = self._run(features, tf.constant(number, tf.int64))

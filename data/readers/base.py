@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data.encodings import BYTE_ORDER_MARK, refuse_other_encodings
+from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -55,7 +55,7 @@ class Corpus(abc.ABC):
     Attributes:
         path: what the user gave.
         units: the pieces, in an order that depends on the corpus alone.
-        strict: whether bytes that are not UTF-8 are refused instead of replaced and counted.
+        strict: whether bytes that are not UTF-8 are rejected instead of replaced and counted.
     """
 
     range_bytes = 16 << 20  # of a file's units, where it is cut into several
@@ -84,7 +84,7 @@ class Corpus(abc.ABC):
         """
 
     def decode(self, raw: bytes, where: str, offset: int, problems: collections.Counter) -> str:
-        """Decodes UTF-8 and strips whitespace; counts "undecodable_bytes" or, when strict, refuses.
+        """Decodes UTF-8 and strips whitespace; counts "undecodable_bytes" or, when strict, rejects.
 
         Args:
             raw: the bytes of a line, or of several.
@@ -113,7 +113,7 @@ class Corpus(abc.ABC):
     ) -> list[str]:
         """The non-empty lines, stripped, of bytes of a file from `offset` on; see `decode`."""
         if offset == 0:
-            refuse_other_encodings(raw, where)
+            reject_other_encodings(raw, where)
             raw = raw.removeprefix(BYTE_ORDER_MARK)
         return nonempty_lines(self.decode(raw, where, offset, problems))
 
@@ -222,7 +222,7 @@ def lines_from(
     while raw := rest + file.readline(longest - len(rest)):
         full = len(raw) == longest
         if position == 0:
-            refuse_other_encodings(raw, where)
+            reject_other_encodings(raw, where)
             if raw.startswith(BYTE_ORDER_MARK):
                 position, raw = len(BYTE_ORDER_MARK), raw[len(BYTE_ORDER_MARK) :]
         cut = len(raw)

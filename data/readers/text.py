@@ -28,7 +28,7 @@ class TextCorpus(Corpus):
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the unit's documents, see the class."""
-        stop = math.inf  # where a document is cut that goes on
+        stop = math.inf  # where a document is cut that continues
         with base.readable_file(unit.path) as file:
             lines = base.raw_lines(file, unit.path, unit.start, _LONGEST_LINE)
             if unit.start > 0 and not self._skip_to_blank(lines, unit.end):

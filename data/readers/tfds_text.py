@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from data.readers.base import Corpus, Document, Unit, nonempty_lines
-from data.streams import untuned
+from data.streams import without_autotuning
 from errors import InputError
 
 _SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
@@ -120,7 +120,7 @@ def in_order(builder: Any, split: str, decoders: Any = None) -> Iterator[dict[st
         # One file after the other.
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
     )
-    yield from tfds.as_numpy(untuned(dataset))
+    yield from tfds.as_numpy(without_autotuning(dataset))
 
 
 def _text_feature(builder: Any, wanted: str | None) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from errors import InputError
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
-from finetune.labels import refuse_header
+from finetune.labels import reject_header
 from plugins import lazily
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class TextKind(Kind):
     def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
         """See Kind.example."""
         task = source.task
-        refuse_header(task.columns_of(source.split), where, row)
+        reject_header(task.columns_of(source.split), where, row)
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
             if not isinstance(text, str) or not (text.strip() or task.lenient):

@@ -39,7 +39,7 @@ def read_table(
     optional: Collection[str] = (),
     lenient: bool = False,
     source: Iterable[bytes] | None = None,
-    refuse: Callable[[InputError], None] = _raise,
+    reject: Callable[[InputError], None] = _raise,
     delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
@@ -53,7 +53,7 @@ def read_table(
         optional: roles whose column may be missing from the table.
         lenient: whether rows with a wrong number of fields are left out, and counted in the log.
         source: see `read_lines`.
-        refuse: is given the error of a row with a wrong number of fields, which is left out if
+        reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
         delimiter: the character between columns. None: a tab, or a comma with `quoted`; see
             `_detect`.
@@ -78,7 +78,7 @@ def read_table(
         elif lenient:
             skipped.append(number)
         else:
-            refuse(
+            reject(
                 InputError(
                     f"{where}: should have {width} fields, as the first line has. "
                     f"Received: {len(fields)}{_hint(fields, delimiter, number, last)}"
@@ -178,7 +178,7 @@ def _hint(fields: list[str], delimiter: str, first: int, last: int) -> str:
     if len(fields) == 1:
         return f" (is the file separated by {_called(delimiter)}?)"
     if last > first:
-        return f" (the row goes on to line {last}: is a quotation mark not closed?)"
+        return f" (the row extends to line {last}: is a quotation mark not closed?)"
     return ""
 
 
@@ -311,7 +311,7 @@ def _json_hint(line: str) -> str:
 
 
 def _check_surrogates(where: str, row: dict[str, Any]) -> None:
-    """Refuses half of a surrogate pair: JSON can spell it, but it is no character."""
+    """Rejects half of a surrogate pair: JSON can spell it, but it is no character."""
     for role, value in row.items():
         try:
             json.dumps(value, ensure_ascii=False).encode()

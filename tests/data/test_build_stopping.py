@@ -1,4 +1,4 @@
-"""Builds that are stopped go on to the same bytes, and two do not work in one folder."""
+"""Builds that are stopped and resumed give the same bytes, and two do not work in one folder."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_unfinished_build_can_be_removed_to_start_over(given, tmp_path, monke
 
 
 def test_two_builds_in_one_folder(built, given, tmp_path, monkeypatch):
-    """The second is refused, while the first is at work only."""
+    """The second is rejected, while the first is at work only."""
     options = replace(given, output_dir=str(tmp_path / "data"))
     whole, calls = shards.build_shard, []
 

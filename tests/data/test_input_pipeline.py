@@ -126,7 +126,7 @@ def test_counts_come_from_the_manifest_only_while_sizes_match(tmp_path):
     assert input_pipeline.count_records([path]) == {path: 4}
 
 
-def test_no_records_is_refused(tmp_path, files):
+def test_no_records_is_rejected(tmp_path, files):
     with pytest.raises(InputError, match="no record files"):
         input_pipeline.record_files(str(tmp_path), "heldout")
     for nothing in ([], [files[2]]):

@@ -39,7 +39,7 @@ def test_bytes_parse_to_the_librarys_message(S):
         assert len(encoded[i]) == len(expected.SerializeToString())
 
 
-def test_values_out_of_range_are_refused():
+def test_values_out_of_range_are_rejected():
     good, zeros = np.ones([1, 4], int), np.zeros([1, 4], int)
     for ids, mask, segments, name in (
         (good * -1, good, zeros, "input_ids"),

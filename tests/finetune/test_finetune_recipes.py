@@ -123,7 +123,7 @@ def test_names_of_the_original():
     assert ignored == ["use_tpu"]
 
 
-def test_keys_that_contradict_the_model_are_refused():
+def test_keys_that_contradict_the_model_are_rejected():
     saved = {"model_size": "convbert-small"}
     check_model_names({"model_size": "small", "vocab_size": 30522}, SMALL, saved, "m")
     check_model_names({"model_hparam_overrides": {"hidden_dropout_prob": 0.2}}, SMALL, saved, "m")

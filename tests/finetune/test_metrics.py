@@ -135,7 +135,7 @@ def test_unlabelled_examples_cannot_be_scored():
         (task_of("tagging", "f1", labels=("ADJ", "NOUN")), "token_accuracy. Received: 'ADJ'"),
     ],
 )
-def test_metrics_that_do_not_apply_are_refused(task, message):
+def test_metrics_that_do_not_apply_are_rejected(task, message):
     with pytest.raises(InputError, match=message):
         task.plugin.check_metrics(task)
 

@@ -110,9 +110,9 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
 
     for wrong, named in (({"label_smoothin": 0.6}, "`label_smoothing`"),
                          ({"label_smoothing": 1.5}, "in [0, 1)")):  # fmt: skip
-        refused = command_support.run(*arguments("wrong", **wrong))
-        assert refused.returncode == 1
-        assert named in refused.stderr
+        rejected = command_support.run(*arguments("wrong", **wrong))
+        assert rejected.returncode == 1
+        assert named in rejected.stderr
     whole = command_support.run(*arguments("whole"))
     assert whole.returncode == 0, whole.stderr
     stopped = Command(*arguments("stopped"))

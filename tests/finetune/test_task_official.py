@@ -137,7 +137,7 @@ def test_part_of_speech(tmp_path):
         read_split(task, folder, "train")
 
 
-def test_squad_of_the_other_version_is_refused(tmp_path):
+def test_squad_of_the_other_version_is_rejected(tmp_path):
     question = '{"id": "q1", "question": "Who?", "is_impossible": true, "answers": []}'
     text = f'{{"data": [{{"paragraphs": [{{"context": "A text.", "qas": [{question}]}}]}}]}}'
     (tmp_path / "dev.json").write_text(text)
