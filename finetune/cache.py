@@ -23,8 +23,8 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
     """Reads what was encoded under the same key, or encodes and keeps it.
 
     A file that cannot be read, whatever the reason, is made anew. Where nothing can be written,
-    training continues without. Every file in `cache_dir`, which is made if missing, can be deleted at
-    any time. `key_parts` is everything that shapes the result, as JSON values.
+    training continues without. Every file in `cache_dir`, which is made if missing, can be deleted
+    at any time. `key_parts` is everything that shapes the result, as JSON values.
     """
     versions = {
         "format_version": FORMAT_VERSION,
