@@ -89,15 +89,7 @@ class RunSettings:
 def resolve_hparams(
     values: dict[str, Any], task: Task, config: BackboneConfig
 ) -> FinetuningHParams:
-    """Hyper-parameters of a task with every None replaced.
-
-    Args:
-        values: a JSON object of hyper-parameters of the task's kind.
-        task: what is learned.
-        config: of the model directory.
-
-    Returns:
-        Of the class that the kind declares, `Kind.hparams`.
+    """Hyper-parameters of a task, `Kind.hparams` of its kind, with every None replaced.
 
     Raises:
         InputError: a value that does not exist or does not fit the model.
@@ -114,14 +106,11 @@ def resolve_hparams(
     defaults["max_seq_length"] = min(defaults["max_seq_length"], positions)
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
     hparams = dataclasses.replace(hparams, **unset)
-    if config.visible_padding:
-        padded = not hparams.length_buckets
-        check_setting(hparams, padded, "length_buckets", "false: `mask_padding` is false there")
-    if hparams.optimizer == "lamb":
-        plain = not hparams.layerwise_lr_decay
-        check_setting(hparams, plain, "layerwise_lr_decay", "0 with the lamb optimizer")
-    longest = config.max_position_embeddings
-    fits = hparams.max_seq_length <= longest
-    check_setting(hparams, fits, "max_seq_length", f"at most {longest}, as the model's")
+    padded = not (config.visible_padding and hparams.length_buckets)
+    check_setting(hparams, padded, "length_buckets", "false: `mask_padding` is false there")
+    plain = hparams.optimizer != "lamb" or not hparams.layerwise_lr_decay
+    check_setting(hparams, plain, "layerwise_lr_decay", "0 with the lamb optimizer")
+    fits = hparams.max_seq_length <= positions
+    check_setting(hparams, fits, "max_seq_length", f"at most {positions}, as the model's")
     task.plugin.check_hparams(hparams)
     return hparams

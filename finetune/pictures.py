@@ -66,21 +66,13 @@ def score_scatter(path: str, gold: Sequence[float], predicted: Sequence[float]) 
 
 @dataclasses.dataclass(frozen=True)
 class RunColumn:
-    """The runs of one task and series in `runs_per_task`.
+    """The runs of one task and series in `runs_per_task`."""
 
-    Attributes:
-        task: where on the horizontal axis.
-        series: model and weights; one colour each.
-        values: score of each run; [] where scores are undefined.
-        median: of the values; None where they are undefined.
-        published: figure to compare with, or None.
-    """
-
-    task: str
-    series: str
-    values: list[float]
+    task: str  # where on the horizontal axis
+    series: str  # model and weights; one colour each
+    values: list[float]  # score of each run; [] where scores are undefined
     median: float | None
-    published: float | None
+    published: float | None  # figure to compare with
 
 
 def runs_per_task(path: str, columns: Sequence[RunColumn]) -> None:

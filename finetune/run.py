@@ -30,11 +30,6 @@ from training.distribution import create_strategy
 def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
     """Runs -> report. Reads all files before the first run.
 
-    Args:
-        settings: what to do.
-        config: of the encoder.
-        vocabulary: of the model.
-
     Raises:
         InputError: model and data do not fit together.
         LossNotFinite: some runs diverged; the others are in the report.

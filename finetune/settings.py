@@ -23,19 +23,8 @@ from training.model_directory import HPARAMS_FILE, read_record
 TASK_NAMES = "task_names"  # the original's key for what --task says here
 # Keys of the original's configuration that choose hardware or file locations: not used, flags say
 # them here.
-IGNORED_NAMES = (
-    "use_tpu",
-    "num_tpu_cores",
-    "tpu_job_name",
-    "tpu_name",
-    "tpu_zone",
-    "gcp_project",
-    "model_name",
-    "data_dir",
-    "log_examples",
-    "predict_batch_size",
-    "do_eval",
-)
+IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
+IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
 # Keys that say what the model directory knows: accepted where they agree with it.
 MODEL_NAMES = ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 MODEL_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
@@ -47,37 +36,21 @@ UNSUPPORTED_NAMES = ("debug",)  # unless false
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What recipe, --hparams and flags say, each before the one it overrules.
-
-    Attributes:
-        model_dir: the model directory.
-        data_dir: the folder of the tasks' files; "" where they lie beside their declarations.
-        output_dir: where runs are kept.
-        tasks: declarations, in order.
-        run: settings that do not change scores.
-        recipe: hyper-parameters of the recipe, for all tasks.
-        per_task: task name -> hyper-parameters of the recipe for this task.
-        given: those of --hparams and flags.
-        model_values: what was said about the model, to be checked.
-        grid: of the sweep.
-        inits: weights to start from, "pretrained" or "random"; () as the hyper-parameters say.
-        train: False measures finished runs again.
-        show_errors: how many of the largest errors to write for each split.
-    """
+    """What recipe, --hparams and flags say, each before the one it overrules."""
 
     model_dir: str
-    data_dir: str
-    output_dir: str
+    data_dir: str  # of the tasks' files; "" where they lie beside their declarations
+    output_dir: str  # where runs are kept
     tasks: list[Task]
     run: RunSettings
-    recipe: dict[str, Any]
-    per_task: dict[str, dict[str, Any]]
-    given: dict[str, Any]
-    model_values: dict[str, Any]
-    grid: dict[str, list]
-    inits: tuple[str, ...]
-    train: bool
-    show_errors: int
+    recipe: dict[str, Any]  # hyper-parameters of the recipe, for all tasks
+    per_task: dict[str, dict[str, Any]]  # task name -> those of the recipe for this task
+    given: dict[str, Any]  # hyper-parameters of --hparams and flags
+    model_values: dict[str, Any]  # what was said about the model, to be checked
+    grid: dict[str, list]  # of the sweep
+    inits: tuple[str, ...]  # "pretrained" or "random"; () as the hyper-parameters say
+    train: bool  # False measures finished runs again
+    show_errors: int  # number of largest errors to write for each split
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -145,13 +118,9 @@ def saved_hparams(model_dir: str) -> dict[str, Any]:
 def check_model_names(
     values: dict[str, Any], config: BackboneConfig, saved: dict[str, Any], model_dir: str
 ) -> None:
-    """Rejects keys that describe another model than the model directory holds.
+    """Raises InputError where `values`, of MODEL_NAMES, describe another model than `model_dir`'s.
 
-    Args:
-        values: what was given of MODEL_NAMES.
-        config: of the model directory.
-        saved: what else is known of it.
-        model_dir: named in the error.
+    `saved` is what is known of it beside its `config`.
     """
     given = dict(values)
     overrides = given.pop("model_hparam_overrides", {})

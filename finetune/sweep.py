@@ -21,9 +21,7 @@ from training.monitoring import live_bar
 class SweepBar:
     """One live bar over the steps of all runs: run, task, loss, examples/s, ETA of everything.
 
-    Args:
-        trials: what is left to run.
-        train: False where there are no steps, only splits to predict.
+    Without training there are no steps, only splits to predict.
     """
 
     def __init__(self, trials: list[Trial], train: bool):
@@ -79,10 +77,9 @@ def run_all(
     if not train and missing:
         raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
     left = missing if train else trials
-    if train and len(left) < len(trials):
-        print(
-            f"{len(trials) - len(left)} of {len(trials)} runs are finished already", file=sys.stderr
-        )
+    finished = len(trials) - len(left)
+    if finished:
+        print(f"{finished} of {len(trials)} runs are finished already", file=sys.stderr)
     bar, stopped = SweepBar(left, train), []
     try:
         for trial in left:

@@ -26,19 +26,12 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """A task with its labels, its training sequences and the splits that are predicted.
+    """A task with its labels, its training sequences and the splits that are predicted."""
 
-    Attributes:
-        task: the declaration, with labels.
-        train: of the training split, None where it is not wanted.
-        splits: dev first, then test; all by name.
-        digests: SHA-256 of the examples of the training and dev splits.
-    """
-
-    task: Task
-    train: Encoded | None
-    splits: dict[str, Split]
-    digests: dict[str, str]
+    task: Task  # with labels
+    train: Encoded | None  # None where it is not wanted
+    splits: dict[str, Split]  # dev first, then test
+    digests: dict[str, str]  # SHA-256 of the examples of the training and dev splits
 
 
 def load_task_data(
@@ -53,14 +46,8 @@ def load_task_data(
 ) -> TaskData:
     """Reads and tokenises a task's splits; says how many examples had to be cut.
 
-    Args:
-        task: the declaration.
-        data_dir: where its files are.
-        vocabulary: of the model.
-        hparams: of the run, see `Kind.shaping`.
-        cache_dir: where encoded splits are kept; None encodes anew.
-        train: whether the training split is wanted.
-        test: whether the test splits are.
+    `cache_dir` is where encoded splits are kept; None encodes anew. `train` and `test` say whether
+    those splits are wanted.
 
     Raises:
         InputError: a file, line or label is not as the declaration says.
@@ -76,12 +63,11 @@ def load_task_data(
             examples = kind.training_examples(task, examples, hparams)
         return _encoded(task, split, examples, vocabulary, hparams, cache_dir)
 
-    trained = load(task.train) if train else None
+    trained = {task.train: load(task.train)} if train else {}
     splits = {split: load(split) for split in _wanted(task, data_dir, test)}
-    digests = {name: split.digest for name, split in splits.items() if name not in task.test}
-    if trained is None:
-        return TaskData(task, None, splits, digests)
-    return TaskData(task, trained.encoded, splits, digests | {task.train: trained.digest})
+    known = {name: split for name, split in splits.items() if name not in task.test} | trained
+    digests = {name: split.digest for name, split in known.items()}
+    return TaskData(task, trained[task.train].encoded if train else None, splits, digests)
 
 
 def _encoded(

@@ -46,20 +46,12 @@ _ADVICE = "Choose another --output_dir."
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run to be made.
+    """A run to be made."""
 
-    Attributes:
-        folder: its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`.
-        number: N, from 0.
-        setting: the hyper-parameters a sweep varies (and the three the papers do), for reports.
-        hparams: with the seed of this trial.
-        data: the task's splits.
-    """
-
-    folder: str
-    number: int
-    setting: dict[str, Any]
-    hparams: FinetuningHParams
+    folder: str  # its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`
+    number: int  # N, from 0
+    setting: dict[str, Any]  # what a sweep varies (and the three the papers do), for reports
+    hparams: FinetuningHParams  # with the seed of this trial
     data: TaskData
 
     @property
@@ -71,37 +63,24 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What all runs of a command share.
-
-    Attributes:
-        run: settings that do not change scores.
-        strategy: of the devices.
-        vocabulary: of the model.
-        create_encoder: from hyper-parameters (dropout, `init`) to a new encoder.
-        about: what goes into every result: the model's name and size.
-        origin: what is recorded of the encoder's pre-training.
-        config: of the encoder.
-        checkpoint: digest of its pre-trained weights; None where no run takes them.
-        show_errors: how many of the largest errors to write for each split.
-    """
+    """What all runs of a command share."""
 
     run: RunSettings
     strategy: tf.distribute.Strategy
     vocabulary: Vocabulary
-    create_encoder: Callable[[FinetuningHParams], Backbone]
-    about: dict[str, Any]
-    origin: dict[str, Any]
+    create_encoder: Callable[[FinetuningHParams], Backbone]  # with its dropout and `init`
+    about: dict[str, Any]  # what goes into every result: the model's name and size
+    origin: dict[str, Any]  # what is recorded of the encoder's pre-training
     config: BackboneConfig
-    checkpoint: str | None
-    show_errors: int = 0
+    checkpoint: str | None  # digest of the pre-trained weights; None where no run takes them
+    show_errors: int = 0  # number of largest errors to write for each split
 
 
 def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     """What a run that is finished measured; None when there is no such run.
 
     Raises:
-        InputError: the folder holds a run of other hyper-parameters, another encoder or other
-            data; shows the differences.
+        InputError: the folder holds a run of other hyper-parameters, another encoder or other data.
     """
     path = os.path.join(trial.folder, RESULT_FILE)
     if not os.path.exists(path):

@@ -141,11 +141,7 @@ class Kind:
     def example(self, source: Source, identity: str, where: str, row: dict[str, Any]) -> Any:
         """The example of a row.
 
-        Args:
-            source: the split.
-            identity: the row's id.
-            where: file and line, with which InputErrors begin.
-            row: role -> value.
+        `where` is file and line, with which InputErrors begin, `row` role -> value.
         """
         raise NotImplementedError
 
@@ -164,13 +160,7 @@ class Kind:
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
         """Rejects, or warns of, a training split from which the task cannot be learned.
 
-        Args:
-            task: with its labels.
-            place: the file of the training split.
-            examples: its examples, at least one.
-
-        Raises:
-            InputError: names the file.
+        `place` is its file, which an InputError names; there is at least one example.
         """
 
     def training_examples(self, task: Task, examples: list, hparams: FinetuningHParams) -> list:
@@ -206,12 +196,6 @@ class Kind:
 
         A column of tokens or sequences arrives in the head's `batch` by its name.
 
-        Args:
-            task: with its labels.
-            examples: as from `read` or `training_examples`.
-            vocabulary: of the encoder.
-            hparams: `max_seq_length`, at least 8.
-
         Raises:
             InputError: some examples have a label and some have none.
         """
@@ -240,13 +224,8 @@ class Kind:
     ) -> list:
         """One answer per example, from what the head predicts for every sequence.
 
-        Args:
-            task: with its labels.
-            examples: of the split.
-            encoded: their sequences.
-            outputs: of the head's `predict`, one item per sequence; `token_outputs` lie along the
-                tokens.
-            hparams: of the run.
+        `outputs` are those of the head's `predict`, one item per sequence of `encoded`, but for
+        `token_outputs`, which lie along the tokens.
         """
         raise NotImplementedError
 
@@ -335,8 +314,6 @@ class Kind:
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """An exported model's answer to one text as JSON, in the form of `row` as far as it goes.
 
-        Args:
-            values: the outputs of `serving_default` for this text, as JSON values.
-            labels: of the task.
+        `values` are the outputs of `serving_default` for this text, `labels` those of the task.
         """
         return values

@@ -35,19 +35,12 @@ class TextHParams(FinetuningHParams):
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A text or a pair of texts with a label.
+    """A text or a pair of texts with a label."""
 
-    Attributes:
-        id: the row's identity; for GLUE's test files the index the server wants.
-        text_a: the (first) text.
-        text_b: the second text, or None where the task has single texts.
-        label: classification: index into `Task.labels`; regression: a number within
-            `Task.label_range`; None where the file has no labels.
-    """
-
-    id: str
+    id: str  # for GLUE's test files the index the server wants
     text_a: str
     text_b: str | None
+    # An index into `Task.labels`, or a number within `Task.label_range`; None: unlabelled.
     label: int | float | None
 
 

@@ -32,24 +32,14 @@ class Span(NamedTuple):
 
 
 class SpanAnswer(NamedTuple):
-    """The answer to a question.
+    """The answer to a question."""
 
-    Attributes:
-        text: the best answer, `context[start:end]`, were the question answerable; "" where no span
-            is possible.
-        start: its first character.
-        end: one past its last character.
-        score: the sum of its log probabilities.
-        null_score: how much speaks for no answer; compared with `qa_na_threshold`.
-        nbest: the best answers of different text, this one first.
-    """
-
-    text: str
-    start: int
-    end: int
-    score: float
-    null_score: float
-    nbest: tuple[Span, ...]
+    text: str  # the best answer, were there one; "" where no span is possible
+    start: int  # its first character in the context
+    end: int  # one past its last character
+    score: float  # the sum of its log probabilities
+    null_score: float  # how much speaks for no answer; compared with `qa_na_threshold`
+    nbest: tuple[Span, ...]  # the best answers of different text, this one first
 
 
 def decode_answers(
@@ -62,7 +52,7 @@ def decode_answers(
 
     Args:
         examples: the questions.
-        encoded: from `encode_questions`.
+        encoded: their windows.
         predictions: of `SpanHead.predict` for all n sequences, in their order:
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].

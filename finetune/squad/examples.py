@@ -13,24 +13,14 @@ _KINDS = {str: "a text", int: "a whole number", list: "a list"}
 
 @dataclasses.dataclass(frozen=True)
 class QuestionExample:
-    """A question whose answer is a span of its context.
-
-    Attributes:
-        id: the question's id.
-        question: the question.
-        context: the paragraph that holds the answer.
-        answers: every gold answer text (a development set has several); empty where unanswerable.
-        answer_start: character offset of `answers[0]` in `context`; None for an unlabelled or
-            unanswerable question.
-        is_impossible: whether the context holds no answer (SQuAD 2.0).
-    """
+    """A question whose answer is a span of its context."""
 
     id: str
     question: str
     context: str
-    answers: tuple[str, ...]
-    answer_start: int | None
-    is_impossible: bool
+    answers: tuple[str, ...]  # gold ones, of which a development set has several
+    answer_start: int | None  # offset of the first in `context`; None: unlabelled, unanswerable
+    is_impossible: bool  # whether the context holds no answer (SQuAD 2.0)
 
 
 def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
@@ -41,11 +31,8 @@ def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
 
     Args:
         path: a JSON file in UTF-8. `is_impossible` may be missing: then the question has an answer.
-        training: whether every question needs an answer and its place in the context, or else
-            `is_impossible`. Otherwise `answers` may be missing, and `answer_start` too.
-
-    Returns:
-        The questions in the order of the file.
+        training: whether every question needs `answers` with their places in the context, or else
+            `is_impossible`. Otherwise both may be missing.
 
     Raises:
         InputError: not JSON, a missing key, an answer that is not where it should be, an id that

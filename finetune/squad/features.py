@@ -35,13 +35,6 @@ def encode_questions(
     says otherwise), one without it has [CLS] as its span, and `is_impossible` of the question. An
     answer that is only a part of a piece is labelled by the whole piece.
 
-    Args:
-        examples: from `read_squad`.
-        vocabulary: of the model.
-        max_seq_length: maximum sequence length.
-        max_query_length: longer questions are cut to this many tokens.
-        doc_stride: tokens between the beginnings of windows.
-
     Returns:
         Encoded with more columns of tokens, all int32: `char_start`, `char_end` (the piece's
         characters in the context, the end exclusive; 0, 0 outside of the context), `max_context`

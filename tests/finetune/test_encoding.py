@@ -1,6 +1,7 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from data import tokenization
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
+from finetune import kinds
 from finetune.encoding import encode_tags, encode_texts
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -188,6 +190,14 @@ def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
         for name, values in expected.items():
             assert columns[name].dtype == values.dtype
             np.testing.assert_array_equal(columns[name], values)
+
+
+def test_symmetric_pairs_are_trained_in_both_orders():
+    examples, kind = [text("a", "b", 1), text("c", "d", 0)], kinds.get("classification")
+    task = types.SimpleNamespace(symmetric=True)
+    doubled = kind.training_examples(task, examples, kind.hparams())
+    expected = [("a", "b", 1), ("c", "d", 0), ("b", "a", 1), ("d", "c", 0)]
+    assert [(x.text_a, x.text_b, x.label) for x in doubled] == expected
 
 
 def test_each_kind_encodes_its_examples():
