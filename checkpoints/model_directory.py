@@ -237,7 +237,8 @@ def _nearest_size(config: EncoderConfig, bert: bool) -> tuple[str, dict[str, Any
         del wanted["vocab_size"]  # the vocabulary's
         return {k: v for k, v in wanted.items() if v != named[k]}
 
-    name = min(SIZES, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
+    ours = [name for name, named in SIZES.items() if type(named) is type(config)]
+    name = min(ours, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
     overrides = changed(name)
     if "hidden_size" in overrides:  # these would follow it
         follow = ("num_attention_heads", "intermediate_size", "embedding_size")

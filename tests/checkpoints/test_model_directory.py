@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -16,7 +17,7 @@ from checkpoints.model_directory import (
 )
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from model import SIZES, build_encoder, named_size
+from model import SIZES, BackboneConfig, build_encoder, named_size
 from pretrain.hparams import parse_hparams
 from pretrain.load import load_encoder
 from pretrain.saved_settings import load_hparams
@@ -56,6 +57,16 @@ def test_any_encoder_is_described(config):
     assert hparams.learning_rate == 0.1
     assert hparams.max_seq_length == min(128, config.max_position_embeddings)
     assert None not in (hparams.train_batch_size, hparams.objective.generator_hidden_size)
+
+
+def test_named_sizes_of_other_backbones_are_not_described_by(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Other(BackboneConfig):
+        vocab_size: int = 31
+
+    before = describe_pretraining(TINY, VOCABULARY)
+    monkeypatch.setitem(SIZES, "other-tiny", Other())
+    assert describe_pretraining(TINY, VOCABULARY) == before
 
 
 @pytest.mark.parametrize("share", [1.0, 1 / 3, 1 / 6])

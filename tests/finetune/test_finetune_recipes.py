@@ -12,9 +12,8 @@ from finetune.glue import GLUE_TASKS, TASKS
 from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import resolve_hparams
 from finetune.settings import check_model_names, split_hparams
-from model import named_size
+from model import BackboneConfig, named_size
 from settings import field_names
-from tests.plugin_backbone import BagConfig
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 SMALL, BASE = named_size("convbert-small"), named_size("convbert-base")
@@ -133,14 +132,14 @@ def test_keys_that_contradict_the_model_are_rejected():
 
 
 @dataclasses.dataclass(frozen=True)
-class NamedBag(BagConfig):
+class Bag(BackboneConfig):
     """A backbone with a field that the project's own has not."""
 
     mean_of: int = 3
 
 
 def test_the_overrides_of_another_backbone_are_its_own_fields():
-    bag = NamedBag()
+    bag = Bag()
     check_model_names({"model_hparam_overrides": {"mean_of": 3}}, bag, {}, "m")
     with pytest.raises(InputError, match="`mean_of` is 3"):
         check_model_names({"model_hparam_overrides": {"mean_of": 4}}, bag, {}, "m")
