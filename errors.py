@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import stopping
 
 
 class CommandError(Exception):
-    """Something that the user can understand and mend: the message is one sentence saying what.
+    """Something that the user can understand and fix: the message is one sentence saying what.
 
     A command that meets one prints the sentence and exits with status 1, without a traceback; any
     other exception is a bug of ours and keeps its traceback.
@@ -24,15 +25,24 @@ class InputError(CommandError, ValueError):
 
 
 class TrainingStopped(CommandError, RuntimeError):
-    """Training cannot go on: a loss that is not finite, a checkpoint that cannot be written."""
+    """Training cannot continue: a loss that is not finite, a checkpoint that cannot be written."""
 
 
 class LossNotFinite(TrainingStopped):
     """The loss or its gradient is NaN or infinite."""
 
 
+@contextlib.contextmanager
+def located(where: str) -> Iterator[None]:
+    """Puts the file or the place in front of an InputError of the block."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
 def warn(text: str) -> None:
-    """Prints one line to standard error: what the user may want to change, while work goes on."""
+    """Prints one line to standard error: what the user may want to change; work continues."""
     print(f"warning: {text}", file=sys.stderr)
 
 
@@ -55,12 +65,7 @@ _GRAPH_NAMES = re.compile(r"\{\{\w*node .*?\}\}| \[Op:\w+\].*|^ *\(\d+\) [A-Z_]+
 
 
 def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
-    """Raises InputError for the first flag of a command that is needed and not given.
-
-    Args:
-        flags: absl's FLAGS.
-        needed: flag -> what it should be.
-    """
+    """Raises InputError for the first flag of a command that is needed and not given."""
     for name, expectation in needed.items():
         if not flags[name].value:
             raise InputError(f"--{name} is missing: it should be {expectation}")

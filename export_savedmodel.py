@@ -26,6 +26,7 @@ import plugins
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
 from locks import locked
+from serving.description import inputs_of
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -84,14 +85,15 @@ def export_model() -> None:
 def question(description: dict[str, Any], folder: str) -> str:
     """A command line that asks what the model is best at."""
     signatures = description["signatures"]
-    inputs = signatures["serving_default"]["inputs"]
+    inputs = inputs_of(description, "serving_default")
     command = f"python -m serving.predict --model {shlex.quote(folder)}"
     for name, text in PRETRAINED_QUESTIONS.items():
         if name in signatures:
             return f"echo {shlex.quote(text)} | {command} --signature {name}"
-    if len(inputs) == 1:
+    if inputs.one_text:
         return f"echo 'A sentence.' | {command}"
-    return f"echo {shlex.quote(json.dumps(dict.fromkeys(inputs, '...')))} | {command}"
+    row = {name: ["..."] if name in inputs.lists else "..." for name in inputs.names}
+    return f"echo {shlex.quote(json.dumps(row))} | {command}"
 
 
 if __name__ == "__main__":

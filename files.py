@@ -27,25 +27,22 @@ def replacing(path: str) -> Iterator[str]:
             what was at `path` before stays. Nor is there when a signal ends the process, unless it
             is one that cannot be caught.
     """
-    process, made = os.getpid(), []
+    folder, name = os.path.split(path)
+    made = []
 
     def clean() -> None:
-        if os.getpid() == process:  # not a forked one, which leaves it to its parent
-            for folder in made:
-                shutil.rmtree(folder, ignore_errors=True)
+        for temporary_folder in made:
+            shutil.rmtree(temporary_folder, ignore_errors=True)
 
-    folder, name = os.path.split(path)
-    with stopping.cleaning(clean):
-        try:
+    try:
+        with stopping.cleaning(clean):
             # In a folder of its own, where the umask decides who may read it.
             made.append(tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=folder or "."))
             temporary = os.path.join(made[0], name)
             yield temporary
             os.replace(temporary, path)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-        finally:
-            clean()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def check_new_folder(path: str) -> None:
@@ -77,26 +74,23 @@ def new_parents(path: str) -> Iterator[None]:
     Raises:
         InputError: they cannot be made.
     """
-    process, made = os.getpid(), []
+    made = []
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
         made.append(parent)
         parent = os.path.dirname(parent)
 
     def clean() -> None:
-        for folder in made if os.getpid() == process else ():
+        for folder in made:
             with contextlib.suppress(OSError):  # it is not empty, or was not made
                 os.rmdir(folder)
 
     with stopping.cleaning(clean):
         try:
-            try:
-                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            except OSError as error:
-                raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-            yield
-        finally:
-            clean()
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        yield
 
 
 def write_text(path: str, text: str) -> None:

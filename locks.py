@@ -42,24 +42,22 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
         InputError: another command is at work there, or the lock cannot be written.
     """
     path = os.path.realpath(folder) + ".lock" if beside else os.path.join(folder, LOCK_FILE)
-    process, taken = os.getpid(), []
+    taken = []
 
     def release() -> None:
-        for descriptor in taken if os.getpid() == process else ():
+        while taken:
+            descriptor = taken.pop()
             if _is_at(descriptor, path):  # nobody deleted it and began another
                 with contextlib.suppress(OSError):
                     os.remove(path)
+            os.close(descriptor)
 
     with files.new_parents(path), stopping.cleaning(release):
         try:
             taken.append(_take(path, folder))
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-        try:
-            yield
-        finally:
-            release()
-            os.close(taken.pop())
+        yield
 
 
 def _take(path: str, folder: str) -> int:

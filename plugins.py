@@ -1,4 +1,4 @@
-"""Imports what users register from outside, and what needs TensorFlow only when it is called."""
+"""What users add from outside: registries of it by name, and imports of the files that add it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,63 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from errors import InputError
+from settings import did_you_mean
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Entries by the name that JSON gives them. All registries of the project are of this class."""
+
+    def __init__(self, field: str):
+        self._field = field
+        self._entries: dict[str, tuple[str, T]] = {}
+
+    def add(self, name: str, entry: T, owner: type) -> None:
+        """Makes an entry known; one that its owner registered before is replaced.
+
+        Args:
+            name: in JSON.
+            entry: what `get` returns.
+            owner: the class that the entry is, or is of. That of a file that is loaded again is
+                another class of the same module and name, and counts as the same.
+
+        Raises:
+            InputError: the name is not a string, or another owner's.
+        """
+        if not isinstance(name, str):
+            raise InputError(f"{source(owner)}: its name should be a string. Received: {name!r}")
+        known, _ = self._entries.get(name, (source(owner), None))
+        if known != source(owner):
+            raise InputError(
+                f"`{self._field}` {name!r} of {source(owner)}: {known} has this name already"
+            )
+        self._entries[name] = known, entry
+
+    def get(self, name: Any) -> T:
+        """The entry of this name, which may be any JSON value.
+
+        Raises:
+            InputError: there is none; suggests the nearest.
+        """
+        if name in self.names():
+            return self._entries[name][1]
+        raise InputError(
+            f"`{self._field}` should be one of {', '.join(self._entries)}, or of a file of"
+            f" --plugins.{did_you_mean(str(name), self._entries)} Received: {name!r}"
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of their registration."""
+        return tuple(self._entries)
+
+
+def source(owner: type) -> str:
+    """Where a class was defined: its module and qualified name."""
+    return f"{owner.__module__}.{owner.__qualname__}"
 
 
 def lazily(name: str) -> Callable:

@@ -23,27 +23,16 @@ from absl import app, flags, logging
 
 import plugins
 from errors import InputError, main_with_clear_errors, require_flags
+from finetune import kinds
 from finetune.catalogue import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
 from finetune.grid import NOT_SWEPT, PAPER_GRID
-from finetune.hparams import (
-    FLAG_NAMES,
-    TASK_NAMES,
-    FinetuningHParams,
-    RunSettings,
-    split_hparams,
-)
-from finetune.settings import Settings, load_model
+from finetune.hparams import RunSettings
+from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, load_model, split_hparams
 from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from locks import locked
-from settings import (
-    checked_bool,
-    field_names,
-    read_json_object,
-    refuse_unknown,
-    replace_checked,
-)
+from settings import checked_bool, read_json_object, reject_unknown, replace_checked
 from training.strategies import parse_strategy
 
 FLAGS = flags.FLAGS
@@ -152,9 +141,9 @@ def read_task_settings(tasks: Any) -> dict[str, dict[str, Any]]:
             f"{FLAGS.recipe}: `tasks` should be an object of objects, by the names of tasks."
             f" Received: {tasks!r}"
         )
-    known = [name for name in field_names(FinetuningHParams) if name not in NOT_SWEPT]
+    known = [name for name in kinds.hparam_names() if name not in NOT_SWEPT]
     for values in tasks.values():
-        refuse_unknown(values, known)
+        reject_unknown(values, known)
     return {load_task(name).name: values for name, values in tasks.items()}
 
 

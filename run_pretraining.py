@@ -31,7 +31,6 @@ from pretrain.hparams import (
     FLAG_NAMES,
     CommandLine,
     RunSettings,
-    check_ranges,
     parse_hparams,
     resolve_hparams,
     split_hparams,
@@ -127,7 +126,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
                 f" Received: {hparams.max_seq_length}"
             )
     else:  # the others are the source's
-        check_ranges(parse_hparams(values))
+        parse_hparams(values)
         if not os.path.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
             load_config(command.continue_from)
 

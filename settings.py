@@ -18,7 +18,7 @@ import difflib
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import files
@@ -50,7 +50,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
-def refuse_unknown(names: Iterable[str], known: list[str]) -> None:
+def reject_unknown(names: Iterable[str], known: list[str]) -> None:
     """Raises InputError, with the nearest valid name, when a name is not among `known`."""
     for name in names:
         if name not in known:
@@ -60,16 +60,12 @@ def refuse_unknown(names: Iterable[str], known: list[str]) -> None:
 def replace_checked(instance: T, values: dict[str, Any]) -> T:
     """`dataclasses.replace` that checks names and types.
 
-    Args:
-        instance: a dataclass instance with annotated fields.
-        values: the new values; an int is accepted where a float is annotated.
-
     Raises:
         InputError: an unknown name (the nearest valid one is suggested) or a value of another type.
     """
-    refuse_unknown(values, field_names(type(instance)))
+    reject_unknown(values, field_names(type(instance)))
     hints = typing.get_type_hints(type(instance))
-    checked = {name: _typed(name, value, hints[name]) for name, value in values.items()}
+    checked = {name: typed(name, value, hints[name]) for name, value in values.items()}
     return dataclasses.replace(instance, **checked)
 
 
@@ -82,19 +78,25 @@ def check_fields(settings: Any) -> None:
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        _typed(field.name, value, hints[field.name])
+        known = typed(field.name, value, hints[field.name])
+        check_setting(settings, type(known) is not int or type(value) is int, field.name, "int")
         fits, expectation = field.metadata.get("check", (None, ""))
         check_setting(settings, not fits or value is None or fits(value), field.name, expectation)
 
 
-def at_least(low: float) -> dict[str, tuple[Callable[[Any], bool], str]]:
+def at_least(low: float) -> dict[str, Any]:
     """Metadata of a field for `check_fields`: a number from `low` on."""
     return {"check": (lambda value: value >= low, f"at least {low}")}
 
 
-def within(low: float, high: float) -> dict[str, tuple[Callable[[Any], bool], str]]:
+def within(low: float, high: float) -> dict[str, Any]:
     """Metadata of a field for `check_fields`: a number in [low, high)."""
     return {"check": (lambda value: low <= value < high, f"in [{low}, {high})")}
+
+
+def one_of(*choices: str) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: one of some names."""
+    return {"check": (lambda value: value in choices, " or ".join(choices))}
 
 
 def check_setting(settings: Any, condition: bool, name: str, expectation: str) -> None:
@@ -111,22 +113,41 @@ def checked_bool(name: str, value: Any) -> bool:
     raise InputError(f"`{name}` should be true or false. Received: {value!r}")
 
 
-def _typed(name: str, value: Any, annotation: Any) -> Any:
-    """A value as its annotation says; InputError where it is of another type."""
-    allowed = (
-        typing.get_args(annotation)
-        if isinstance(annotation, types.UnionType)
-        else (typing.get_origin(annotation) or annotation,)
-    )
+def typed(name: str, value: Any, annotation: Any) -> Any:
+    """A value of JSON as its annotation says, and what is in it; a list becomes a tuple.
+
+    Raises:
+        InputError: it is of another type; names the part, such as `files['train']`.
+    """
+    is_union = isinstance(annotation, types.UnionType)
+    members = typing.get_args(annotation) if is_union else (annotation,)
+    for member in members:
+        origin, inner = typing.get_origin(member), typing.get_args(member)
+        if origin is dict and isinstance(value, dict):
+            return {key: typed(f"{name}[{key!r}]", item, inner[1]) for key, item in value.items()}
+        if origin is tuple and isinstance(value, (list, tuple)):
+            inner = inner[:1] * len(value) if inner[-1] is ... else inner
+            if len(inner) == len(value):
+                items = enumerate(zip(value, inner))
+                return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in items)
+    plain = tuple(member for member in members if not typing.get_args(member))
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and float in allowed:
+    if is_number and float in plain:
         return float(value)
-    if is_number and int in allowed and float(value).is_integer():
+    if is_number and int in plain and float(value).is_integer():
         return int(value)  # 1e5 is a float in JSON and a step count to its writer
-    if isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool)):
+    if Any in plain or (isinstance(value, plain) and (bool in plain or type(value) is not bool)):
         return value
-    expected = " or ".join("null" if t is types.NoneType else t.__name__ for t in allowed)
+    expected = " or ".join(map(_called, members))
     raise InputError(f"`{name}` should be {expected}. Received: {value!r}")
+
+
+def _called(annotation: Any) -> str:
+    """What JSON calls the values of a type."""
+    origin, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if origin is tuple:
+        return "a list" if inner[-1] is ... else f"a list of {len(inner)}"
+    return {types.NoneType: "null", dict: "a JSON object"}.get(origin, origin.__name__)
 
 
 def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:

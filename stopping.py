@@ -32,9 +32,6 @@ _watcher: _Watcher | None = None  # of this process, while it handles signals
 class Stopped(Exception):
     """A signal asked to stop; raised where a piece of work is done and can be saved.
 
-    Args:
-        number: of the signal.
-
     Attributes:
         status: the exit status that tells so.
     """
@@ -100,17 +97,18 @@ def deferred(what: str) -> Iterator[Callable[..., None]]:
 
 @contextlib.contextmanager
 def cleaning(clean: Callable[[], None]) -> Iterator[None]:
-    """Calls `clean` when a signal ends the process in the block.
+    """Calls `clean` at the end of the block, and when a signal ends the process in it.
 
-    Not by an exception: raised while TensorFlow traces, it may come out as another one. Outside of
-    commands, this handles SIGTERM and SIGHUP where nobody else does.
+    Then not by an exception: raised while TensorFlow traces, it may come out as another one.
+    Outside of commands, this handles SIGTERM and SIGHUP where nobody else does. A process that is
+    forked in the block leaves `clean` to its parent.
     """
-    handled = []
+    process, handled = os.getpid(), []
     _cleanups.append(clean)
     try:
         if threading.current_thread() is threading.main_thread():  # only it may set handlers
             for number in (signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) == signal.SIG_DFL:  # nobody else handles it
+                if signal.getsignal(number) == signal.SIG_DFL:
                     signal.signal(number, _clean_and_end)
                     handled.append(number)
         yield
@@ -118,7 +116,9 @@ def cleaning(clean: Callable[[], None]) -> Iterator[None]:
         for number in handled:
             if signal.getsignal(number) is _clean_and_end:
                 signal.signal(number, signal.SIG_DFL)
-        _cleanups.remove(clean)
+        if os.getpid() == process:
+            _cleanups.remove(clean)
+            clean()
 
 
 def _clean_and_end(number: int, frame: Any) -> None:

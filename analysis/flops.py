@@ -1,9 +1,12 @@
 """Sets parameters and training FLOPs beside the figures the papers print.
 
     python -m analysis.flops [--markdown]
+    python -m analysis.flops --hparams configs/convbert_small.json [--plugins FILE]
 
 Prints Table 3 of the ConvBERT supplement, Table IV of the ALE report and Table 5 of the supplement,
-each cell marked as reproduced within 10 % or not, with the reason where not.
+each cell marked as reproduced within 10 % or not, with the reason where not. With --hparams, prints
+the training FLOPs of these hyper-parameters alone, "not counted" where objective or backbone does
+not say its operations.
 """
 
 from __future__ import annotations
@@ -12,16 +15,21 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 
 # isort: split
 import argparse
+import sys
 import textwrap
 from typing import Any
 
-from analysis.operations import EXECUTED, training_flops
+import plugins
+from analysis.operations import ELECTRA, EXECUTED, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import format_table
+from errors import main_with_clear_errors
 from finetune.published import PUBLISHED, Published
-from model import SIZES, EncoderConfig
+from model import SIZES, EncoderConfig, named_size
 from model.operations import token_mixer
-from pretrain.hparams import PretrainingHParams, resolve_hparams
+from pretrain.hparams import PretrainingHParams, parse_hparams, resolve_hparams, split_hparams
+from pretrain.original_names import translate
+from settings import read_json_object
 
 TOLERANCE = 0.10  # of the paper's figure
 
@@ -169,7 +177,7 @@ def block_table(markdown: bool = False) -> str:
         f"Not reproduced: the paper says neither length nor batch. Its ratio of {paper_ratio:.2f}"
         f" needs {length} tokens, more than the {mixed.max_position_embeddings} positions there"
         f" are. Its {gflops}G in {ms} ms are {gflops / ms * 1e3:.0f} GFLOP/s, above the"
-        f" {PEAK_GFLOPS:.0f} GFLOP/s that its processor can do, so that the FLOPs and the time"
+        f" {PEAK_GFLOPS:.0f} GFLOP/s that its CPU can do, so that the FLOPs and the time"
         " cannot be of the same sample."
     )
     return "\n".join([format_table(header, cells, markdown), "", _wrap(note)])
@@ -194,12 +202,33 @@ def report(markdown: bool = False) -> str:
     return "\n\n".join(part.rstrip() for part in parts)
 
 
-def main() -> None:
+def report_run(text_or_path: str, markdown: bool = False) -> str:
+    """The training FLOPs of hyper-parameters, given as JSON text or file such as a recipe."""
+    values = translate(read_json_object(text_or_path))
+    values.pop("about", None)
+    values, _, _ = split_hparams(values)
+    parsed = parse_hparams(values)
+    vocab_size = parsed.vocab_size or named_size(parsed.model_size).vocab_size
+    hparams = resolve_hparams(values, vocab_size)
+    counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
+    cells = ["not counted" if count is None else f"{count:.2e}" for count in counts]
+    header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]
+    return format_table(header, [[hparams.model_size, hparams.objective.name, *cells]], markdown)
+
+
+def main(argv: list[str]) -> None:
     """Prints the report."""
     parser = argparse.ArgumentParser(prog="python -m analysis.flops")
-    parser.add_argument("--markdown", action="store_true", help="write Markdown")
-    print(report(parser.parse_args().markdown))
+    parser.add_argument("--markdown", action="store_true", help="Markdown tables")
+    parser.add_argument("--hparams", help="JSON text or file of the run to count")
+    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
+    arguments = parser.parse_args(argv[1:])
+    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
+    if arguments.hparams:
+        print(report_run(arguments.hparams, arguments.markdown))
+    else:
+        print(report(arguments.markdown))
 
 
 if __name__ == "__main__":
-    main()
+    main_with_clear_errors(main)(sys.argv)

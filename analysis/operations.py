@@ -35,23 +35,14 @@ ELECTRA = Convention("ELECTRA's", backward=1.0, dense_lookup=True)
 EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 
 
-def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops:
-    """The forward pass of one token of a pre-training step.
-
-    Args:
-        hparams: resolved hyper-parameters.
-        convention: how lookups count.
-    """
+def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops | None:
+    """The forward pass of one token of a pre-training step; None where it is not counted."""
     config = encoder_config(hparams, hparams.vocab_size)
     return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
 
 
-def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float:
-    """Operations of a whole pre-training run: forward and backward, all tokens, all steps.
-
-    Args:
-        hparams: resolved hyper-parameters.
-        convention: how the backward pass and lookups count.
-    """
+def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float | None:
+    """Operations of a whole run: forward and backward, all tokens, all steps. See `pretraining`."""
+    forward = pretraining(hparams, convention)
     tokens = hparams.num_train_steps * hparams.train_batch_size * hparams.max_seq_length
-    return pretraining(hparams, convention).total * (1 + convention.backward) * tokens
+    return None if forward is None else forward.total * (1 + convention.backward) * tokens

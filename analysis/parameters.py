@@ -40,14 +40,10 @@ class Parameters(NamedTuple):
 
 
 def count_parameters(hparams: PretrainingHParams) -> Parameters:
-    """Builds an objective and its networks, and counts their variables.
-
-    Args:
-        hparams: resolved hyper-parameters (see `resolve_hparams`).
-    """
+    """Builds an objective and its networks, and counts their variables."""
     config = encoder_config(hparams, hparams.vocab_size)
     # Not in a `tf.Graph`, where variables would take no memory: there Keras changes the bases of
-    # our classes, and every model that the process holds already refuses its next call.
+    # our classes, and the next call of any model that the process holds already fails.
     objective = build_objective(hparams, config, _SPECIAL_IDS)
     return Parameters(*map(_count, (objective.encoder, objective)))
 

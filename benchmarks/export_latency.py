@@ -58,7 +58,7 @@ def systems(folder: str, batch: int, length: int) -> list[System]:
     compared = []
     for precision, name in PRECISIONS.items():
         arguments = {**shape, "folder": f"{folder}/{precision}"}
-        compared.append(System(name, "benchmarks.served:vectors", arguments))
+        compared.append(System(name, "benchmarks.ours:vectors", arguments))
     for precision, name in PEERS.items():
         arguments = {**shape, "folder": f"{folder}/huggingface", "precision": precision}
         compared.append(System(name, "benchmarks.huggingface:text_vectors", arguments))

@@ -55,11 +55,7 @@ def matrix_product(side: int, dtype: str, products: int = 10) -> Callable[[], An
 
 
 class ExportedStep:
-    """A training step that gpu_export wrote, and its variables, on JAX's default device.
-
-    Args:
-        folder: of the step.
-    """
+    """A training step that gpu_export wrote, and its variables, on JAX's default device."""
 
     def __init__(self, folder: str):
         import jax

@@ -54,13 +54,7 @@ def export(
     """Writes the step of a new network, on a batch without padding.
 
     Args:
-        folder: made if it is missing.
-        size: of the encoder.
-        batch: B.
-        length: S.
-        precision: "float32" or "mixed_bfloat16".
         check_steps: how many of TensorFlow's losses to write. They are computed op by op.
-        **others: further hyper-parameters.
     """
     hparams = step_hparams(size, batch, length, precision, **others)
     trainer = step_trainer(hparams, SCHEDULE)

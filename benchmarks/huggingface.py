@@ -76,7 +76,7 @@ def inference(
 def text_vectors(
     folder: str, batch: int, length: int, precision: str = "float32"
 ) -> Callable[[], np.ndarray]:
-    """Strings to the vectors of [CLS], as `benchmarks.served.vectors`, by a converted model."""
+    """Strings to the vectors of [CLS], as `benchmarks.ours.vectors`, by a converted model."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder).eval()
     strings = texts(batch, length)
@@ -103,13 +103,8 @@ def pretraining_step(
     """Whole training steps of replaced-token detection, input apart; returns the last loss.
 
     Args:
-        fields: of the discriminator's EncoderConfig.
         generator_fields: of the generator's; `embedding_size` and the sizes of the tables are the
             discriminator's, whose embeddings it shares.
-        batch: B.
-        length: S.
-        precision: see above.
-        steps: of a call.
         gpu: compiled by torch.compile, on the GPU, with TF32 as XLA has it; without one on the CPU.
     """
     if gpu:
@@ -151,10 +146,7 @@ def finetuning_epoch(
     last may be smaller. The learning rate rises and falls within the epoch.
 
     Args:
-        fields: of an EncoderConfig.
         lengths: tokens of each example.
-        batch: B.
-        precision: see above.
         num_labels: classes, or 1 for regression.
         group_by_length: batches of similar length, as the Trainer's strategy of this name.
     """

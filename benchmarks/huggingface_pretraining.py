@@ -75,9 +75,6 @@ def masked_logits(
 def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Dynamic masking of ordinary tokens.
 
-    Args:
-        ids: int64 [B, S].
-
     Returns:
         The ids with `MASK_TOKEN_PROB` of the chosen tokens hidden, and the distinct positions that
         were chosen, int64 [B, P].

@@ -75,8 +75,6 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
     """Times all systems in interleaved runs, in alternating order.
 
     Args:
-        systems: with distinct names.
-        rounds: measurements of each.
         seconds: a measurement repeats the call until about this much time has passed.
 
     Returns:

@@ -12,16 +12,16 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
+from benchmarks.texts import texts
 from model import EncoderConfig, build_encoder, named_size
-from model.encoder import EncoderLayer
-from model.mixed_attention import attention_bias
+from model.encoder import EncoderLayer, attention_bias
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
-_SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
+SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 
 
 def random_ids(batch: int, length: int, vocab_size: int = 30522) -> np.ndarray:
@@ -175,13 +175,28 @@ def pretraining_step(
 ):
     """Whole training steps as run_pretraining.py takes them, input apart."""
     hparams = step_hparams(size, batch, length, precision, **hparams)
-    trainer = step_trainer(hparams, WarmupTimesDecay(1e-4, *_SCHEDULE), xla=xla)
+    trainer = step_trainer(hparams, WarmupTimesDecay(1e-4, *SCHEDULE), xla=xla)
     count = tf.constant(steps)
 
     def run():
         trainer.train(count)
 
     run.facts = {"flops": steps * step_flops(hparams)}
+    return run
+
+
+def vectors(folder: str, batch: int, length: int):
+    """Strings to the vectors of [CLS], by the signature `embeddings` of a SavedModel."""
+    import tensorflow_text  # noqa: F401  the graph's tokenizer
+
+    model = tf.saved_model.load(folder)
+    embed, strings = model.signatures["embeddings"], tf.constant(texts(batch, length))
+
+    def run():
+        return embed(text=strings)["pooled"].numpy()
+
+    run.facts = {"vector": run()[0].tolist()}
+    run.model = model  # signatures do not keep it alive
     return run
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from benchmarks.ours import SCHEDULE
 from data.vocabulary import Vocabulary
 from finetune.batches import TrainingBatches
 from finetune.catalogue import load_task
@@ -18,11 +19,10 @@ from model import EncoderConfig, build_encoder
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
-_SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
-
 
 def finetuning_rows(
     fields: dict[str, Any],
+    *,
     task: str,
     data_dir: str,
     vocab: str,
@@ -43,36 +43,26 @@ def finetuning_rows(
         rows = Encoded(
             rows.row_splits[: max_examples + 1],
             {name: column[:end] for name, column in rows.tokens.items()},
-            {name: column[:max_examples] for name, column in rows.rows.items()},
+            {name: column[:max_examples] for name, column in rows.sequences.items()},
             rows.truncated,
         )
     return data.task, rows, hparams
 
 
-def finetuning_epoch(
-    fields: dict[str, Any],
-    task: str,
-    data_dir: str,
-    vocab: str,
-    batch: int,
-    precision: str = "float32",
-    max_examples: int = 0,
-):
+def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
     """As many steps of fine-tuning random weights as there are full batches in an epoch.
 
     Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
     """
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(precision)
-    declared, rows, hparams = finetuning_rows(
-        fields, task, data_dir, vocab, batch, precision, max_examples
-    )
+    declared, rows, hparams = finetuning_rows(fields, batch=batch, precision=precision, **data)
     encoder = build_encoder(EncoderConfig(**fields))
     head = declared.plugin.head(declared, encoder.config, hparams)
     objective = FineTuning(encoder, head, hparams.loss_reduction)
     optimizer = create_optimizer(
         hparams.optimizer,
-        WarmupTimesDecay(hparams.learning_rate, *_SCHEDULE),
+        WarmupTimesDecay(hparams.learning_rate, *SCHEDULE),
         hparams.weight_decay_rate,
         objective.trainable_variables,
         learning_rate_scales(objective, hparams.layerwise_lr_decay),

@@ -11,16 +11,10 @@ from files import new_folder
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
-    """Makes a model directory of a foreign checkpoint.
-
-    Args:
-        source: one of FORMATS.
-        path: the checkpoint.
-        output: folder to make, which appears whole or not at all.
-        options: what the user says where the checkpoint does not.
+    """Makes a model directory of a foreign checkpoint; the folder `output` is written atomically.
 
     Returns:
-        What is to be said about it: all that was inferred or left out.
+        Notes: all that was inferred or left out.
 
     Raises:
         InputError: the checkpoint cannot be read, or is of another architecture; or there is

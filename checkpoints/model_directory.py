@@ -21,7 +21,6 @@ from pretrain.hparams import (
     resolve_hparams,
 )
 from pretrain.load import load_encoder, restore, stored_parts
-from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
@@ -30,30 +29,21 @@ from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
 
+TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # What can be done with a model that lacks networks of its objective.
 INCOMPLETE = "what there is can be fine-tuned, or trained on with --new_networks"
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the user says where a source does not; None is "not said".
+    """What the user says where a source does not; None is "not said"."""
 
-    Attributes:
-        vocab: a `vocab.txt` or a folder that holds one.
-        config: a `config.json` of the source's own kind.
-        do_lower_case: casing of the vocabulary.
-        strip_accents: accents of the vocabulary.
-        num_attention_heads: N, heads before the bottleneck.
-        generator: folder of the generator, for sources that keep it apart; "none" for doing
-            without one.
-    """
-
-    vocab: str | None = None
-    config: str | None = None
+    vocab: str | None = None  # a `vocab.txt` or a folder that holds one
+    config: str | None = None  # a `config.json` of the source's own kind
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    num_attention_heads: int | None = None
-    generator: str | None = None
+    num_attention_heads: int | None = None  # N, before the bottleneck
+    generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
 
 
 class Networks(tf.Module):
@@ -67,31 +57,16 @@ class Networks(tf.Module):
 
 @dataclasses.dataclass
 class Conversion:
-    """A model on its way from one format to another.
-
-    Attributes:
-        config: the encoder's, which fine-tuning takes.
-        hparams: resolved: the objective, the generator's proportions, training's settings.
-        vocabulary: of `config.vocab_size` tokens, or fewer where the embeddings are padded.
-        objective: an Objective of pretrain/ when the source has all its networks, else `Networks`.
-        optimizer: with the source's moments; None when it has none.
-        step: of training; 0 when unknown.
-        notes: what was inferred; what was left out, and why.
-        trained_length: `max_seq_length` of training; None when unknown, whatever `hparams` say.
-    """
+    """A model on its way from one format to another."""
 
     config: EncoderConfig
-    hparams: PretrainingHParams
-    vocabulary: Vocabulary
-    objective: Objective | Networks
-    optimizer: AdamWeightDecay | None = None
-    step: int = 0
-    notes: list[str] = dataclasses.field(default_factory=list)
-    trained_length: int | None = None
-
-    def network(self, name: str):
-        """One of `encoder`, `head`, `generator`, `generator_head`; None when there is none."""
-        return getattr(self.objective, name, None)
+    hparams: PretrainingHParams  # resolved
+    vocabulary: Vocabulary  # of `config.vocab_size` tokens, or fewer: the embeddings are padded
+    objective: Objective | Networks  # `Networks` where the source lacks some of an objective's
+    optimizer: AdamWeightDecay | None = None  # with the source's moments
+    step: int = 0  # of training; 0 when unknown
+    notes: list[str] = dataclasses.field(default_factory=list)  # what was inferred or left out
+    trained_length: int | None = None  # `max_seq_length`; None when unknown, whatever `hparams` say
 
 
 def describe_pretraining(
@@ -99,13 +74,7 @@ def describe_pretraining(
 ) -> PretrainingHParams:
     """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
 
-    Args:
-        config: the encoder.
-        vocabulary: its vocabulary.
-        **values: fields of PretrainingHParams that are known, such as `generator_hidden_size`.
-
-    Raises:
-        InputError: a value that does not fit.
+    `values` are those that are known; InputError for one that does not fit.
     """
     size, overrides = _nearest_size(config, bert=parse_hparams(values).objective.detector() is None)
     if config.vocab_size != vocabulary.size:  # padded
@@ -126,12 +95,7 @@ def describe_pretraining(
 def generator_shares(
     config: EncoderConfig, generator: EncoderConfig, *, untied_embeddings: bool
 ) -> dict[str, Any]:
-    """The fields of PretrainingHParams that make `generator` of `config`.
-
-    Args:
-        config: the encoder.
-        generator: the generator.
-        untied_embeddings: whether its embeddings are its own.
+    """The fields of PretrainingHParams that make the generator of the encoder `config`.
 
     Raises:
         InputError: no such fields do; names what would differ.
@@ -161,14 +125,9 @@ def generator_shares(
 def load_vocabulary(options: Options, folder: str, size: int, expected_by: str) -> Vocabulary:
     """The vocabulary that the options name, or that of a folder.
 
-    Args:
-        options: `vocab`, `do_lower_case`, `strip_accents`.
-        folder: where the vocabulary is looked for when the options name none.
-        size: V.
-        expected_by: what asks for this size, such as a file and a tensor.
-
     Raises:
-        InputError: no such file, or another number of tokens.
+        InputError: no such file, or another number of tokens than `size`, which `expected_by` (such
+            as a file and a tensor) asks for.
     """
     path = options.vocab or os.path.join(folder, "vocab.txt")
     if not os.path.exists(path):
@@ -187,10 +146,7 @@ def load_vocabulary(options: Options, folder: str, size: int, expected_by: str) 
 def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     """Writes a model directory: `config.json`, vocabulary, `hparams.json` and a checkpoint.
 
-    Args:
-        conversion: what to write.
-        folder: where; empty or missing.
-        about: what the model comes from, recorded among the run settings as `converted`.
+    `about` says what the model comes from; the run settings record it as `converted`.
 
     Raises:
         InputError: it cannot be written.
@@ -201,11 +157,8 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     describe_run(folder, described, settings)
     conversion.config.save(folder)
     conversion.vocabulary.save(folder)
-    parts = {"objective": conversion.objective}
-    if conversion.optimizer is not None:
-        parts["optimizer"] = conversion.optimizer
     manager = tf.train.CheckpointManager(
-        tf.train.Checkpoint(**parts),
+        _checkpoint(conversion.objective, conversion.optimizer),
         os.path.join(folder, CHECKPOINT_FOLDER),
         max_to_keep=None,
         checkpoint_name="model.ckpt",
@@ -217,8 +170,9 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
 
 
 def load(folder: str) -> Conversion:
-    """Reads a model directory of run_pretraining.py or of a conversion; of a fine-tuned one, the
-    encoder.
+    """Reads a model directory of run_pretraining.py or of a conversion.
+
+    Of a fine-tuned one, and of an objective that is not `convertible`, the encoder is read.
 
     Raises:
         InputError: something is missing, or does not fit together.
@@ -227,41 +181,47 @@ def load(folder: str) -> Conversion:
     config, recorded = EncoderConfig.load(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if os.path.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
-
-    def encoder_alone(note: str) -> Conversion:
-        hparams, encoder = describe_pretraining(config, vocabulary), load_encoder(folder)
-        return Conversion(config, hparams, vocabulary, Networks(encoder), notes=[note])
-
     if is_fine_tuned(folder):
-        return encoder_alone(
-            "of a fine-tuned model the encoder is taken: its task head stays behind"
-        )
-    hparams, settings = load_hparams(folder)
-    if not isinstance(hparams.objective, MaskedLMSettings):  # the formats have no name for others
-        return encoder_alone(f"only the encoder: no format knows {hparams.objective.name}")
-    needed = hparams.objective.own_networks()
-    objective = build_objective(hparams, config, special_ids(vocabulary))
-    optimizer = build_optimizer(hparams, objective)
-    notes, stored = [], stored_parts(path)
-    missing = [name for name in needed if name not in stored]
-    if missing:
+        alone = "of a fine-tuned model only the encoder is converted: its task head is left out"
+    else:
+        hparams, settings = load_hparams(folder)
+        objective = hparams.objective
+        alone = f"only the encoder: no format knows {objective.name}"
+        alone = None if objective.convertible else alone
+    if alone:
+        hparams, networks = describe_pretraining(config, vocabulary), Networks(load_encoder(folder))
+        return Conversion(config, hparams, vocabulary, networks, notes=[alone])
+    stored = stored_parts(path)
+    networks = build_objective(hparams, config, special_ids(vocabulary))
+    optimizer, notes = build_optimizer(hparams, networks), []
+    if missing := [name for name in objective.own_networks() if name not in stored]:
         notes.append(f"not in {folder}: {', '.join(missing)}")
-        names = hparams.objective.networks
-        objective = only_networks(objective, [name for name in names if name not in missing])
-    parts = {"objective": objective}
-    step = checkpoint_step(path)
+        networks = only_networks(networks, [n for n in objective.networks if n not in missing])
     if "optimizer" not in stored or missing:
         optimizer = None
         notes.append(f"{folder} holds no state of the optimizer")
     elif hparams.optimizer != "adam":
         optimizer = None
-        notes.append(f"the state of the optimizer {hparams.optimizer} stays behind")
-    else:
-        parts["optimizer"] = optimizer
-    restore(tf.train.Checkpoint(**parts), folder)
-    converted = settings.get("converted")
+        notes.append(f"the state of the optimizer {hparams.optimizer} is left out")
+    restore(_checkpoint(networks, optimizer), folder)
+    converted, step = settings.get("converted"), checkpoint_step(path)
     length = converted.get("max_seq_length") if converted else hparams.max_seq_length
-    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes, length)
+    return Conversion(config, hparams, vocabulary, networks, optimizer, step, notes, length)
+
+
+def _checkpoint(
+    networks: Objective | Networks, optimizer: AdamWeightDecay | None
+) -> tf.train.Checkpoint:
+    parts = {} if optimizer is None else {"optimizer": optimizer}
+    return tf.train.Checkpoint(objective=networks, **parts)
+
+
+def padding_notes(config: EncoderConfig) -> list[str]:
+    """What is said of an encoder that becomes one whose convolution padding enters."""
+    if config.token_mixer != "mixed" or not config.mask_padding:
+        return []
+    said = "`mask_padding` is true here, while padding enters the convolution there: outputs are"
+    return [f"{said} equal only for input without padding"]
 
 
 def only_networks(objective: Objective, names: list[str]) -> Networks:
@@ -277,7 +237,8 @@ def _nearest_size(config: EncoderConfig, bert: bool) -> tuple[str, dict[str, Any
         del wanted["vocab_size"]  # the vocabulary's
         return {k: v for k, v in wanted.items() if v != named[k]}
 
-    name = min(SIZES, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
+    ours = [name for name, named in SIZES.items() if type(named) is type(config)]
+    name = min(ours, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
     overrides = changed(name)
     if "hidden_size" in overrides:  # these would follow it
         follow = ("num_attention_heads", "intermediate_size", "embedding_size")

@@ -11,14 +11,14 @@ import tf_keras
 
 from errors import InputError
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import EncoderLayer
+from model.encoder import SpanKey
 from model.layers import Dense, GroupedDense, LayerNorm
-from model.mixed_attention import SpanKey
 
 ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
 SLOTS = ("adam_m", "adam_v")  # moments of the original's optimizer: NAME/adam_m
 GLOBAL_STEP = "global_step"
+TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 
 _VARIABLES = {
     Dense: ("kernel", "bias"),
@@ -28,6 +28,34 @@ _VARIABLES = {
 }
 
 
+def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
+    """The layers of an encoder, all but the tables of its embeddings, by name without the scope."""
+    layers = {"embeddings/LayerNorm": encoder.embeddings.norm}
+    if encoder.embeddings_project is not None:
+        layers["embeddings_project"] = encoder.embeddings_project
+    for i, layer in enumerate(encoder.encoder_layers):
+        scope, mixer = f"encoder/layer_{i}", layer.mixer
+        attention = f"{scope}/attention"
+        feed_forward = "g_dense" if isinstance(layer.intermediate, GroupedDense) else "dense"
+        layers |= {
+            f"{attention}/self/query": mixer.query,
+            f"{attention}/self/key": mixer.attention.key,
+            f"{attention}/self/value": mixer.attention.value,
+            f"{attention}/output/dense": layer.mixer_output,
+            f"{attention}/output/LayerNorm": layer.mixer_norm,
+            f"{scope}/intermediate/{feed_forward}": layer.intermediate,
+            f"{scope}/output/{feed_forward}": layer.output_dense,
+            f"{scope}/output/LayerNorm": layer.output_norm,
+        }
+        if mixer.convolution is not None:
+            layers |= {
+                f"{attention}/self/conv_attn_key": mixer.convolution.span_key,
+                f"{attention}/self/conv_attn_kernel": mixer.convolution.kernel,
+                f"{attention}/self/conv_attn_point": mixer.convolution.value,
+            }
+    return layers
+
+
 def encoder_variables(
     encoder: Encoder, scope: str = ENCODER, embeddings_scope: str = ENCODER
 ) -> dict[str, tf.Variable]:
@@ -35,9 +63,8 @@ def encoder_variables(
 
     Args:
         encoder: a built encoder.
-        scope: "electra" for the encoder that is kept, "generator" for a generator.
-        embeddings_scope: where the embeddings are; the original shares the discriminator's,
-            "electra", unless they are untied, then "generator".
+        scope: ENCODER for the one that is kept, or GENERATOR.
+        embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
 
     Raises:
         InputError: the original has no names for such an architecture.
@@ -52,36 +79,27 @@ def encoder_variables(
             "the original's checkpoints have only `token_mixer` attention, or mixed with the span"
             f" `convolution`, and no `share_layers`. Received: {config}"
         )
-    embeddings = encoder.embeddings
-    prefix = f"{embeddings_scope}/embeddings"
     variables = {
-        f"{prefix}/{name}": getattr(embeddings, name)
-        for name in ("word_embeddings", "token_type_embeddings", "position_embeddings")
+        f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)
+        for name in TABLES
     }
-    variables.update(_named(f"{prefix}/LayerNorm", embeddings.norm))
-    if encoder.embeddings_project is not None:
-        variables.update(_named(f"{scope}/embeddings_project", encoder.embeddings_project))
-    for i, layer in enumerate(encoder.encoder_layers):
-        variables.update(_layer_variables(f"{scope}/encoder/layer_{i}", layer))
+    for name, layer in encoder_layers(encoder).items():
+        inside = embeddings_scope if name.startswith("embeddings/") else scope
+        variables |= _named(f"{inside}/{name}", layer)
     return variables
 
 
-def masked_lm_head_variables(
-    head: MaskedLMHead, scope: str = MASKED_LM_HEAD
-) -> dict[str, tf.Variable]:
-    """Maps the original's names to a masked-LM head's own variables (not the tied embeddings)."""
-    return {
-        **_named(f"{scope}/dense", head.transform),
-        **_named(f"{scope}/LayerNorm", head.norm),
-        f"{scope}/output_bias": head.output_bias,
-    }
-
-
-def discriminator_head_variables(
-    head: DiscriminatorHead, scope: str = DISCRIMINATOR_HEAD
-) -> dict[str, tf.Variable]:
-    """Maps the original's names to the variables of a discriminator head."""
-    return {**_named(f"{scope}/dense", head.transform), **_named(f"{scope}/dense_1", head.logit)}
+def head_variables(head: DiscriminatorHead | MaskedLMHead) -> dict[str, tf.Variable]:
+    """Maps the original's names to a head's own variables (not to embeddings that it shares)."""
+    if isinstance(head, DiscriminatorHead):
+        layers = {"dense": head.transform, "dense_1": head.logit}
+        scope, variables = DISCRIMINATOR_HEAD, {}
+    else:
+        layers = {"dense": head.transform, "LayerNorm": head.norm}
+        scope, variables = MASKED_LM_HEAD, {f"{MASKED_LM_HEAD}/output_bias": head.output_bias}
+    for name, layer in layers.items():
+        variables |= _named(f"{scope}/{name}", layer)
+    return variables
 
 
 def objective_variables(
@@ -89,46 +107,17 @@ def objective_variables(
 ) -> dict[str, tf.Variable]:
     """Maps the original's names to the variables of all networks of an objective.
 
-    Args:
-        objective: has `encoder`; optionally `head`, `generator` and `generator_head`.
-        scope: of the encoder; "generator" where that is a generator without a discriminator.
-        embeddings_scope: of its embeddings, see `encoder_variables`.
-
-    Raises:
-        InputError: the original has no names for such an architecture.
+    An objective has `encoder`, and may have `head`, `generator` and `generator_head`; for the other
+    arguments and errors see `encoder_variables`.
     """
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
     variables = encoder_variables(encoder, scope, embeddings_scope)
     if generator is not None and generator is not encoder:
         tied = generator.embeddings is encoder.embeddings
         variables |= encoder_variables(generator, GENERATOR, ENCODER if tied else GENERATOR)
-    for name in ("head", "generator_head"):
-        head = getattr(objective, name, None)
-        if isinstance(head, DiscriminatorHead):
-            variables |= discriminator_head_variables(head)
-        elif isinstance(head, MaskedLMHead):
-            variables |= masked_lm_head_variables(head)
+    for head in (objective.head, getattr(objective, "generator_head", None)):
+        variables |= head_variables(head) if head is not None else {}
     return variables
-
-
-def _layer_variables(scope: str, layer: EncoderLayer) -> dict[str, tf.Variable]:
-    mixer, attention = layer.mixer, f"{scope}/attention"
-    feed_forward = "g_dense" if isinstance(layer.intermediate, GroupedDense) else "dense"
-    parts = {
-        f"{attention}/self/query": mixer.query,
-        f"{attention}/self/key": mixer.attention.key,
-        f"{attention}/self/value": mixer.attention.value,
-        f"{attention}/output/dense": layer.mixer_output,
-        f"{attention}/output/LayerNorm": layer.mixer_norm,
-        f"{scope}/intermediate/{feed_forward}": layer.intermediate,
-        f"{scope}/output/{feed_forward}": layer.output_dense,
-        f"{scope}/output/LayerNorm": layer.output_norm,
-    }
-    if mixer.convolution is not None:
-        parts[f"{attention}/self/conv_attn_key"] = mixer.convolution.span_key
-        parts[f"{attention}/self/conv_attn_kernel"] = mixer.convolution.kernel
-        parts[f"{attention}/self/conv_attn_point"] = mixer.convolution.value
-    return {k: v for name, part in parts.items() for k, v in _named(name, part).items()}
 
 
 def _named(scope: str, layer: tf_keras.layers.Layer) -> dict[str, tf.Variable]:

@@ -14,31 +14,26 @@ from model import EncoderConfig
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _HEAD_SIZE = 64  # of every published BERT, ELECTRA and ConvBERT, but ConvBERT-medium-small's 48
+# How tensors of other models begin.
+_OTHERS = (
+    ("_CHECKPOINTABLE_OBJECT_GRAPH", "TensorFlow 2, as in our model directories"),
+    ("bert/encoder/transformer/group_", "ALBERT"),
+    ("bert/", "BERT"),
+)
 _NOT_SHOWN = ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """The networks of a checkpoint.
-
-    Attributes:
-        config: the encoder.
-        objective: fields of PretrainingHParams that say which objective it is, and its generator.
-        networks: which of the objective's networks are there, by attribute name.
-        generator: None where there is no network of its own.
-        scope: what the names of the encoder's tensors begin with: "generator" where there is a
-            generator and no discriminator.
-        embeddings_scope: the same of its embeddings.
-        notes: what was inferred, and from what.
-    """
+    """The networks of a checkpoint."""
 
     config: EncoderConfig
-    objective: dict[str, Any]
-    networks: list[str]
-    generator: EncoderConfig | None
-    scope: str
+    objective: dict[str, Any]  # fields of PretrainingHParams: which objective, its generator
+    networks: list[str]  # those of the objective that are there
+    generator: EncoderConfig | None  # None where there is no network of its own
+    scope: str  # of the encoder's names: "generator" where there is no discriminator
     embeddings_scope: str
-    notes: list[str]
+    notes: list[str]  # what was inferred, and from what
 
 
 def infer_architecture(
@@ -46,12 +41,8 @@ def infer_architecture(
 ) -> Architecture:
     """The networks that the tensors' names and shapes describe.
 
-    Shapes are compared with the networks when the tensors are read.
-
-    Args:
-        file: the checkpoint.
-        said: its `config.json`; fills in what tensors do not show.
-        num_attention_heads: N, for the encoder, where neither shows it.
+    Its `config.json`, and `num_attention_heads`, say what tensors do not show. Shapes are compared
+    with the networks when the tensors are read.
 
     Raises:
         InputError: another kind of model; a tensor that is missing; a contradiction between tensors
@@ -59,19 +50,7 @@ def infer_architecture(
     """
     _reject_other_models(file)
     scope, embeddings_scope = _scopes(file)
-    shown = _shown(file, scope, embeddings_scope)
-    heads, notes = _heads(file, scope, shown, said, num_attention_heads)
-    try:
-        config = EncoderConfig(**{"mask_padding": False, **said.encoder, **shown, **heads})
-    except InputError as error:
-        raise InputError(f"{said.path or file.prefix}: {error}") from error
-    if "num_attention_heads" in shown:
-        _check_widths(config, shown, said.path or file.prefix)
-    listed = ", ".join(f"{name} {value}" for name, value in shown.items())
-    notes = [f"inferred from the tensors: {listed}", *notes]
-    assumed = [f"{name} {getattr(config, name)}" for name in _NOT_SHOWN if name not in said.fields]
-    if assumed:
-        notes.append(f"not visible in tensors, so as published: {', '.join(assumed)}")
+    config, shown, notes = _encoder(file, said, scope, embeddings_scope, num_attention_heads)
     objective, networks = _objective(file, scope)
     if scope == tf1.GENERATOR:
         notes.append(
@@ -88,10 +67,30 @@ def infer_architecture(
     # Of heads and their ratio only the widths that they make are shown.
     names = {*shown, "conv_type", *(n for n in fields if n.startswith("generator_"))}
     names -= {"num_attention_heads", "head_ratio"}
-    expected = {name: value for name, value in fields.items() if name in names}
-    said.check({**objective, **expected}, file.prefix)
+    said.check({**objective, **{name: fields[name] for name in names & set(fields)}}, file.prefix)
     objective = {**said.objective, **objective}
     return Architecture(config, objective, networks, generator, scope, embeddings_scope, notes)
+
+
+def _encoder(
+    file: TensorFile, said: OriginalConfig, scope: str, embeddings_scope: str, asked: int | None
+) -> tuple[EncoderConfig, dict[str, Any], list[str]]:
+    """The encoder; those of its fields that tensors show; what was inferred, and from what."""
+    shown = _shown(file, scope, embeddings_scope)
+    heads, notes = _heads(file, scope, shown, said, asked)
+    where = said.path or file.prefix
+    try:
+        config = EncoderConfig(**{"mask_padding": False, **said.encoder, **shown, **heads})
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    if "num_attention_heads" in shown:
+        _check_widths(config, shown, where)
+    listed = ", ".join(f"{name} {value}" for name, value in shown.items())
+    notes = [f"inferred from the tensors: {listed}", *notes]
+    assumed = [f"{name} {getattr(config, name)}" for name in _NOT_SHOWN if name not in said.fields]
+    if assumed:
+        notes.append(f"not visible in tensors, so as published: {', '.join(assumed)}")
+    return config, shown, notes
 
 
 def _layer(scope: str, name: str) -> str:
@@ -115,10 +114,9 @@ def _shown(file: TensorFile, scope: str, embeddings_scope: str) -> dict[str, Any
     grouped = _layer(scope, "intermediate/g_dense/kernel")
     if grouped in file.shapes:
         G, _, width = file.shape(grouped, 3)
-        fields |= {"intermediate_size": G * width, "linear_groups": G}
     else:
-        width = file.shape(_layer(scope, "intermediate/dense/kernel"), 2)[1]
-        fields |= {"intermediate_size": width, "linear_groups": 1}
+        G, width = 1, file.shape(_layer(scope, "intermediate/dense/kernel"), 2)[1]
+    fields |= {"intermediate_size": G * width, "linear_groups": G}
     depthwise = _layer(scope, "attention/self/conv_attn_key/depthwise_kernel")
     if depthwise not in file.shapes:
         return {**fields, "token_mixer": "attention"}
@@ -152,7 +150,7 @@ def _heads(
     if asked is not None and written not in (None, asked):
         raise InputError(f"--{name} should be {written}, as {said.path} says. Received: {asked}")
     if asked is not None:
-        return {name: asked, **ratio}, [f"{name} {asked}, as told"]
+        return {name: asked, **ratio}, [f"{name} {asked}, from --{name}"]
     if written is not None:
         return {name: written, **ratio}, [f"{name} {written}, as {said.path} says"]
     if name in shown:
@@ -193,24 +191,18 @@ def _generator_shares(file: TensorFile, config: EncoderConfig) -> dict[str, Any]
 def _scopes(file: TensorFile) -> tuple[str, str]:
     """What the names of the encoder begin with, and those of its embeddings.
 
-    Raises:
-        InputError: there are layers of a generator, but what else is there does not belong to it.
+    InputError where there are layers of a generator, but the head of a discriminator.
     """
     if _has_layers(file, tf1.ENCODER) or not _has_layers(file, tf1.GENERATOR):
         return tf1.ENCODER, tf1.ENCODER
-    there = f"{file.prefix}: there are the layers of a generator ({tf1.GENERATOR}/encoder/)"
     if heads := [name for name in file.shapes if name.startswith(f"{tf1.DISCRIMINATOR_HEAD}/")]:
         raise InputError(
-            f"{there} and a discriminator's head ({heads[0]}), but not the discriminator's layers"
+            f"{file.prefix}: there are the layers of a generator ({tf1.GENERATOR}/encoder/) and a"
+            f" discriminator's head ({heads[0]}), but not the discriminator's layers"
             f" ({tf1.ENCODER}/encoder/)"
         )
-    for scope in (tf1.GENERATOR, tf1.ENCODER):
-        if f"{scope}/embeddings/word_embeddings" in file.shapes:
-            return tf1.GENERATOR, scope
-    raise InputError(
-        f"{there}, but no embeddings, neither its own ({tf1.GENERATOR}/embeddings/word_embeddings)"
-        f" nor shared ones ({tf1.ENCODER}/embeddings/word_embeddings)"
-    )
+    own = f"{tf1.GENERATOR}/embeddings/word_embeddings" in file.shapes
+    return tf1.GENERATOR, tf1.GENERATOR if own else tf1.ENCODER
 
 
 def _has_layers(file: TensorFile, scope: str) -> bool:
@@ -222,21 +214,16 @@ def _objective(file: TensorFile, scope: str) -> tuple[dict[str, Any], list[str]]
     scopes = {name.split("/")[0] for name in file.shapes}
     generator = _has_layers(file, tf1.GENERATOR)
     discriminates, predicts = (s in scopes for s in (tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD))
-    if scope == tf1.GENERATOR:
-        return {"objective": "masked_lm"}, ["encoder", *["head"] * predicts]
-    if predicts and not generator and not discriminates:
-        return {"objective": "masked_lm"}, ["encoder", "head"]
-    objective, networks = {}, ["encoder"]
+    if scope == tf1.GENERATOR or (predicts and not generator and not discriminates):
+        return {"objective": "masked_lm"}, ["encoder", "head"] if predicts else ["encoder"]
+    objective = {}
     if discriminates or generator:
         objective["objective"] = "replaced_token_detection"
-    if discriminates:
-        networks.append("head")
     if generator or predicts:
         objective |= {"untied_generator": generator, "uniform_generator": False}
-        networks.append("generator")
-    if predicts:
-        networks.append("generator_head")
-    return objective, networks
+    there = {"encoder": True, "head": discriminates}
+    there |= {"generator": generator or predicts, "generator_head": predicts}
+    return objective, [name for name, held in there.items() if held]
 
 
 def _reject_other_models(file: TensorFile) -> None:
@@ -245,14 +232,10 @@ def _reject_other_models(file: TensorFile) -> None:
     if any(name.startswith((f"{tf1.ENCODER}/", f"{tf1.GENERATOR}/encoder/")) for name in names):
         return
     kind = "another model"
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in names:
-        kind = "TensorFlow 2, as in our model directories"
-        names = [name for name in names if not name.startswith("_")]
-    elif any(name.startswith("bert/encoder/transformer/group_") for name in names):
-        kind = "ALBERT"
-    elif any(name.startswith("bert/") for name in names):
-        kind = "BERT"
-        names = [name for name in names if name.startswith("bert/")]
+    for beginning, other in _OTHERS:
+        if theirs := [name for name in names if name.startswith(beginning)]:
+            kind, names = other, theirs
+            break
     raise InputError(
         f"{file.prefix}: a checkpoint of {kind}; it should be ConvBERT's or ELECTRA's, whose"
         f" tensors begin with {tf1.ENCODER}/. Received: {names[0] if names else 'no tensor'}"

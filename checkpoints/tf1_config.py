@@ -16,9 +16,8 @@ from settings import field_names
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
 _MIXERS = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
 _ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
-# Fields of EncoderConfig that the original knows one value of, and so no name.
-_FIXED_FIELDS = {"layer_norm_eps": EncoderConfig.layer_norm_eps}
-_UNNAMED = {"token_mixer", "convolution", "share_layers", "mask_padding", *_FIXED_FIELDS}
+# Fields of EncoderConfig that the original has no name for.
+_UNNAMED = {"token_mixer", "convolution", "share_layers", "mask_padding", "layer_norm_eps"}
 _ENCODER_FIELDS = tuple(n for n in field_names(EncoderConfig) if n not in _UNNAMED)
 # The original's names of the generator's fields. `generator_hidden_size` is a width, or, up to 1, a
 # share of the encoder's as in `--hparams`.
@@ -48,15 +47,10 @@ _ALWAYS_WRITTEN = ("disc_weight", "gen_weight")
 
 @dataclasses.dataclass(frozen=True)
 class OriginalConfig:
-    """The fields that a `config.json` beside an original checkpoint gives, under its names.
+    """The fields that a `config.json` beside an original checkpoint gives, under its names."""
 
-    Attributes:
-        path: the file; "" when there is none.
-        fields: its fields that are not null.
-    """
-
-    path: str = ""
-    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+    path: str = ""  # of the file, if there is one
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)  # those that are not null
 
     @classmethod
     def load(cls, path: str) -> OriginalConfig:
@@ -78,10 +72,8 @@ class OriginalConfig:
     @property
     def encoder(self) -> dict[str, Any]:
         """Fields of EncoderConfig."""
-        encoder = self._given(_ENCODER_FIELDS)
-        if "conv_type" in self.fields:
-            encoder["token_mixer"] = _CONV_TYPES[self.fields["conv_type"]]
-        return encoder
+        mixer = {"token_mixer": _CONV_TYPES.get(self.fields.get("conv_type"))}
+        return self._given(_ENCODER_FIELDS) | (mixer if "conv_type" in self.fields else {})
 
     @property
     def objective(self) -> dict[str, Any]:
@@ -140,19 +132,21 @@ def config_fields(
         InputError: the original has no such network; names the field.
     """
     _check_known(config, generator, hparams)
-    changed = _changed(hparams, set(_TRAINING_FIELDS) - {"max_seq_length"})
-    return network_fields(config, generator) | _values(hparams, _ALWAYS_WRITTEN) | changed
+    written = set(_TRAINING_FIELDS) - {"max_seq_length"}
+    always = {n: value for n, value in hparams.as_json().items() if n in _ALWAYS_WRITTEN}
+    return network_fields(config, generator) | always | _changed(hparams, written)
 
 
 def _check_known(
     config: EncoderConfig, generator: EncoderConfig | None, hparams: PretrainingHParams
 ) -> None:
-    expected = {"hidden_act": (config.hidden_act, _ACTIVATIONS)}
-    for name, value in _FIXED_FIELDS.items():
-        expected[name] = (getattr(config, name), (value,))
-    expected["masked_lm_act"] = (hparams.objective.masked_lm_act, (None, config.hidden_act))
-    # Its generator would draw the rows that are padding.
-    expected["vocab_size"] = (config.vocab_size, (hparams.vocab_size or config.vocab_size,))
+    expected = {
+        "hidden_act": (config.hidden_act, _ACTIVATIONS),
+        "layer_norm_eps": (config.layer_norm_eps, (EncoderConfig.layer_norm_eps,)),
+        "masked_lm_act": (hparams.objective.masked_lm_act, (None, config.hidden_act)),
+        # Its generator would draw tokens that are padding.
+        "vocab_size": (config.vocab_size, (hparams.vocab_size or config.vocab_size,)),
+    }
     if generator is not None:
         inner = (generator.intermediate_size, (4 * generator.hidden_size,))
         expected["generator_intermediate_size"] = inner
@@ -171,10 +165,8 @@ def unwritten_settings(hparams: PretrainingHParams) -> dict[str, Any]:
 
 def _changed(hparams: PretrainingHParams, names: Collection[str]) -> dict[str, Any]:
     default = parse_hparams({"objective": hparams.objective.name}).as_json()
-    values = _values(hparams, names).items()
-    return {name: value for name, value in values if value != default[name]}
-
-
-def _values(hparams: PretrainingHParams, names: Collection[str]) -> dict[str, Any]:
-    """The settings of these names that its objective has."""
-    return {name: value for name, value in hparams.as_json().items() if name in names}
+    return {
+        name: value
+        for name, value in hparams.as_json().items()
+        if name in names and value != default[name]
+    }

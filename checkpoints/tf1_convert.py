@@ -11,11 +11,13 @@ import files
 from checkpoints import tf1
 from checkpoints.model_directory import (
     INCOMPLETE,
+    TASK_HEAD,
     Conversion,
     Options,
     describe_pretraining,
     load_vocabulary,
     only_networks,
+    padding_notes,
 )
 from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
@@ -36,9 +38,8 @@ def read(path: str, options: Options) -> Conversion:
     """Reads an original checkpoint of ConvBERT or ELECTRA.
 
     Args:
-        path: the checkpoint without `.index`, or its folder; `config.json` and `vocab.txt` are
-            looked for beside it.
-        options: where they are otherwise, and what tensors do not show.
+        path: the checkpoint without `.index`, or its folder.
+        options: where `config.json` and `vocab.txt` are, if not there; what tensors do not show.
 
     Raises:
         InputError: no such checkpoint, one of another architecture, a damaged file, a tensor that
@@ -72,36 +73,28 @@ def read(path: str, options: Options) -> Conversion:
         optimizer, state = _read_moments(file, variables, optimizer)
     if optimizer is not None:
         optimizer.iterations.assign(step)
-    notes += [
-        *found.notes,
-        *_describe(hparams, said, vocabulary),
-        *([f"not in the checkpoint: {', '.join(missing)}; {INCOMPLETE}"] if missing else []),
-        *unused,
-        state,
-        f"step {step}, {origin}",
-    ]
+    notes += [*found.notes, *_describe(hparams, said, vocabulary)]
+    if missing:
+        notes.append(f"not in the checkpoint: {', '.join(missing)}; {INCOMPLETE}")
+    notes += [*unused, state, f"step {step}, {origin}"]
     length = said.training.get("max_seq_length")
     return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes, length)
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
-    """Writes a model as the original would have saved it.
-
-    Args:
-        conversion: the model.
-        folder: an existing, empty folder; gets `model.ckpt-STEP`, `config.json`, `vocab.txt`.
+    """Writes `model.ckpt-STEP`, `config.json` and `vocab.txt`, as the original would have.
 
     Returns:
-        What is to be said about it.
+        Notes on what the original computes otherwise, and what was left out.
 
     Raises:
         InputError: the original has no such architecture, or the folder cannot be written.
     """
     variables = tf1.objective_variables(conversion.objective)
-    generator = conversion.network("generator")
-    if generator is conversion.objective.encoder:
-        generator = None
-    fields = config_fields(conversion.config, generator and generator.config, conversion.hparams)
+    generator, config = getattr(conversion.objective, "generator", None), None
+    if generator not in (None, conversion.objective.encoder):
+        config = generator.config
+    fields = config_fields(conversion.config, config, conversion.hparams)
     tensors = {name: variable.numpy() for name, variable in variables.items()}
     if conversion.optimizer is not None:
         for name, variable in variables.items():
@@ -113,16 +106,15 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         fields["max_seq_length"] = conversion.trained_length
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     conversion.vocabulary.save(folder)
-    notes = [f"{len(tensors)} tensors, step {conversion.step}"]
-    if conversion.config.mask_padding and conversion.config.token_mixer == "mixed":
-        notes.append(
-            "trained with `mask_padding`, which the original does not know: it computes the same"
-            " only for input without padding"
-        )
-    if conversion.config.token_mixer == "mixed" and conversion.config.head_ratio != 2:
-        notes.append(
-            f"`head_ratio` is {conversion.config.head_ratio}; the original's code works with 2 only"
-        )
+    return [f"{len(tensors)} tensors, step {conversion.step}", *_otherwise(conversion)]
+
+
+def _otherwise(conversion: Conversion) -> list[str]:
+    """What the original computes otherwise, and what it has no place for."""
+    config = conversion.config
+    notes = padding_notes(config)
+    if config.token_mixer == "mixed" and config.head_ratio != 2:
+        notes.append(f"`head_ratio` is {config.head_ratio}; the original's code works with 2 only")
     if added := [token.content for token in conversion.vocabulary.added_tokens]:
         notes.append(f"the original cuts the added tokens {', '.join(added)} of a text into pieces")
     if unwritten := unwritten_settings(conversion.hparams):
@@ -156,22 +148,17 @@ def _describe(hparams: PretrainingHParams, said: OriginalConfig, vocabulary) -> 
 def _unused(file: TensorFile, variables: dict[str, tf.Variable], scope: str) -> list[str]:
     """What is said about weights that no variable takes, by the group they are in.
 
-    Args:
-        file: the checkpoint.
-        variables: by name, those that take weights.
-        scope: of the encoder.
-
     Raises:
         InputError: they are in one of the networks, which is then not what it was taken for.
     """
-    slots = {f"{name}/{slot}" for name in variables for slot in tf1.SLOTS}
     endings = tuple(f"/{slot}" for slot in tf1.SLOTS)
+    slots = {name + ending for name in variables for ending in endings}
     left: dict[str, list[str]] = {}
     for name in sorted(file.shapes):
         if name in variables or name in slots or name == tf1.GLOBAL_STEP:
             continue
         if name.startswith(_TASK_HEADS):
-            reason = "as the head of a fine-tuned task, of which run_finetuning.py makes a new one"
+            reason = f"as {TASK_HEAD}"
         elif scope == tf1.GENERATOR and name.startswith(f"{tf1.ENCODER}/"):
             reason = "as a discriminator's, whose layers are not there"
         elif name.split("/")[0] not in _SCOPES or name.endswith(endings):
@@ -195,10 +182,8 @@ def _read_step(file: TensorFile) -> tuple[int, str]:
                 f"{file.prefix}: {tf1.GLOBAL_STEP} should be at least 0. Received: {step}"
             )
         return step, f"as {tf1.GLOBAL_STEP} says"
-    step = step_of(file.prefix)
-    if step >= 0:
-        return step, f"from the name, as there is no {tf1.GLOBAL_STEP}"
-    return 0, f"as there is no {tf1.GLOBAL_STEP}"
+    origin, step = f"as there is no {tf1.GLOBAL_STEP}", step_of(file.prefix)
+    return (step, f"from the name, {origin}") if step >= 0 else (0, origin)
 
 
 def _read_moments(

@@ -15,14 +15,10 @@ from training.model_directory import CHECKPOINT_FOLDER
 
 
 class TensorFile:
-    """A TensorFlow 1 checkpoint that is read from.
-
-    Attributes:
-        prefix: its path without `.index`.
-        shapes: tensor name -> shape.
+    """A TensorFlow 1 checkpoint that is read from; `shapes` maps names to shapes.
 
     Args:
-        prefix: the path; `find_checkpoint` makes one of a folder.
+        prefix: its path without `.index`; `find_checkpoint` makes one of a folder.
 
     Raises:
         InputError: there is no such checkpoint, a part of it is missing, or it is damaged.
@@ -36,21 +32,20 @@ class TensorFile:
         shapes = self._reader.get_variable_to_shape_map()
         self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
-    def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
-        """A tensor of weights.
+    def shape(self, name: str, rank: int) -> tuple[int, ...]:
+        """The shape of a tensor; InputError unless it is there and has this rank."""
+        self._check_shape(name, [None] * rank)
+        return self.shapes[name]
 
-        Raises:
-            InputError: it is not in the file, has another shape or type, cannot be read, or holds
-                NaN or infinity.
-        """
+    def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
+        """A tensor of weights; InputError unless it has this shape, is float32 and finite."""
         self._check_shape(name, shape)
         value = self._raw(name)
         if value.dtype != np.float32:
             raise InputError(
                 f"{self.prefix}: {name} should be of type float32. Received: {value.dtype}"
             )
-        bad = np.size(value) - np.count_nonzero(np.isfinite(value))
-        if bad:
+        if bad := np.size(value) - np.count_nonzero(np.isfinite(value)):
             raise InputError(
                 f"{self.prefix}: {name} should hold finite numbers."
                 f" Received: {bad} of {value.size} are NaN or infinite"
@@ -67,24 +62,14 @@ class TensorFile:
             )
         return int(value)
 
-    def shape(self, name: str, rank: int) -> tuple[int, ...]:
-        """The shape of a tensor; InputError unless it is there and has this rank."""
-        if name not in self.shapes:
-            raise InputError(f"{self.prefix}: tensor {name} is missing")
-        if len(self.shapes[name]) != rank:
-            raise InputError(
-                f"{self.prefix}: {name} should have {rank} axes."
-                f" Received: shape {list(self.shapes[name])}"
-            )
-        return self.shapes[name]
-
-    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
+    def _check_shape(self, name: str, shape: Sequence[int | None]) -> None:
+        """Raises InputError unless a tensor has this shape, in which None is any length."""
         if name not in self.shapes:
             raise InputError(f"{self.prefix}: tensor {name} of shape {list(shape)} is missing")
-        if self.shapes[name] != tuple(shape):
+        found = self.shapes[name]
+        if len(found) != len(shape) or any(a not in (None, b) for a, b in zip(shape, found)):
             raise InputError(
-                f"{self.prefix}: {name} should have shape {list(shape)}."
-                f" Received: {list(self.shapes[name])}"
+                f"{self.prefix}: {name} should have shape {list(shape)}. Received: {list(found)}"
             )
 
     def _raw(self, name: str) -> np.ndarray:
@@ -98,14 +83,10 @@ class TensorFile:
 
 
 def find_checkpoint(path: str) -> tuple[str, list[str]]:
-    """The prefix of a checkpoint, and what is to be said about the choice.
+    """The prefix of a checkpoint, and notes on the choice; InputError where there is none.
 
-    Args:
-        path: a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
-            the one that its `checkpoint` file names, else that of the highest step.
-
-    Raises:
-        InputError: there is none.
+    `path` is a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
+    the one that its `checkpoint` file names, else that of the highest step.
     """
     if not os.path.isdir(path):
         return path.removesuffix(".index"), []
@@ -122,11 +103,7 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
 
 
 def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
-    """Writes tensors under their names, and the `checkpoint` file that names the checkpoint.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Writes tensors and the `checkpoint` file that names them; InputError when that fails."""
     names = sorted(tensors)
     try:
         tf.raw_ops.SaveV2(

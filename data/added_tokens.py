@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from errors import InputError
+from errors import InputError, located
+from settings import checked_bool
 
 ADDED_TOKENS = "added_tokens_decoder"  # their name in tokenizer_config.json: id -> token
 
@@ -49,25 +50,15 @@ def added_token(fields: Mapping[str, Any], where: str) -> AddedToken:
     content = fields.get("content") if isinstance(fields, Mapping) else None
     if not isinstance(content, str) or not content:
         raise InputError(f"{where}: a token should have a `content`. Received: {fields!r}")
-    for name in ("normalized", "special", "lstrip", "rstrip", "single_word"):
-        if not isinstance(fields.get(name, False), bool):
+    names = ("special", "lstrip", "rstrip", "single_word", "normalized")
+    with located(f"{where} of {content!r}"):
+        flags = {name: checked_bool(name, fields[name]) for name in names if name in fields}
+        if flags.pop("single_word", False):
             raise InputError(
-                f"{where}: `{name}` of {content!r} should be true or false."
-                f" Received: {fields[name]!r}"
+                "`single_word` should be false, as an added token is found inside of words, too."
+                " Received: True"
             )
-    if fields.get("single_word"):
-        raise InputError(
-            f"{where}: `single_word` of {content!r} should be false, as an added token is found"
-            " inside of words, too. Received: True"
-        )
-    special = fields.get("special", False)
-    return AddedToken(
-        content,
-        fields.get("normalized", not special),
-        special,
-        fields.get("lstrip", False),
-        fields.get("rstrip", False),
-    )
+    return AddedToken(content, **{"normalized": not flags.get("special", False), **flags})
 
 
 def added_tokens_by_id(settings: Mapping[str, Any], where: str) -> list[tuple[int, Any]]:

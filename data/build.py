@@ -1,7 +1,7 @@
 """The builder: checks and plans, has the shards built, and finishes the data folder.
 
 While a build runs, everything lies in `DATA_DIR/unfinished_build/`: the settings, a learned
-vocabulary, the record files, and a small JSON per finished shard. A build that was stopped goes on
+vocabulary, the record files, and a small JSON per finished shard. A build that was stopped resumes
 from there when it is run again; the folders take their final names, and the manifest is written, at
 the end. One build at a time works in a folder.
 """
@@ -40,7 +40,7 @@ _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
 
 def build(options: BuildOptions) -> dict[str, Any]:
-    """Builds a data folder, or goes on building it, or finds it complete.
+    """Builds a data folder, or resumes its build, or finds it complete.
 
     Args:
         options: what to build.
@@ -68,9 +68,9 @@ def _build(options: BuildOptions) -> dict[str, Any]:
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
         before = {"rules": RULES} | finished["settings"]
-        _refuse_difference(options.output_dir, before, settings, remedy)
-        _refuse_missing_files(options.output_dir, finished)
-        _refuse_replaced_bytes(options, finished["problems"])
+        _reject_difference(options.output_dir, before, settings, remedy)
+        _reject_missing_files(options.output_dir, finished)
+        _reject_replaced_bytes(options, finished["problems"])
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
@@ -83,7 +83,7 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         int(options.heldout_fraction * settings["corpus_bytes"]) or None,
     )
     work = _unfinished_folder(options.output_dir, settings)
-    _refuse_replaced_bytes(options, _problems_so_far(work))
+    _reject_replaced_bytes(options, _problems(_finished_shards(work)))
     if settings["vocabulary"]["strip_accents"]:
         warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
@@ -127,7 +127,7 @@ def _resolve_settings(
     }
 
 
-def _refuse_difference(
+def _reject_difference(
     folder: str, before: dict[str, Any], now: dict[str, Any], remedy: str
 ) -> None:
     if different := differences(before, now):
@@ -136,7 +136,7 @@ def _refuse_difference(
         )
 
 
-def _refuse_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
+def _reject_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
     for name in finished["files"]:
         path = os.path.join(output_dir, name)
         if manifest.listed_records(path, finished) is None:
@@ -146,7 +146,7 @@ def _refuse_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
             )
 
 
-def _refuse_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> None:
+def _reject_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> None:
     replaced = problems.get("undecodable_bytes", 0)
     if options.strict and replaced:
         raise InputError(
@@ -155,12 +155,16 @@ def _refuse_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> N
         )
 
 
-def _problems_so_far(work: str) -> collections.Counter:
-    """What the reader counted in the shards that are finished."""
-    problems: collections.Counter = collections.Counter()
-    for path in glob.glob(os.path.join(glob.escape(work), "shard-*.json")):
-        problems.update(files.read_json(path)["problems"])
-    return problems
+def _finished_shards(work: str) -> list[dict[str, Any]]:
+    """What `build_shard` returned of each shard that is finished."""
+    return list(map(files.read_json, glob.glob(os.path.join(glob.escape(work), "shard-*.json"))))
+
+
+def _problems(finished: list[dict[str, Any]]) -> collections.Counter:
+    """What the reader counted."""
+    return sum(
+        (collections.Counter(shard["problems"]) for shard in finished), collections.Counter()
+    )
 
 
 def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
@@ -188,7 +192,7 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
         raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
     if os.path.exists(settings_file):
         remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
-        _refuse_difference(output_dir, files.read_json(settings_file), settings, remedy)
+        _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)
     else:
         files.write_json(settings_file, settings)
     return work
@@ -227,17 +231,14 @@ def _finish(
 ) -> dict[str, Any]:
     """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
     output_dir = options.output_dir
+    finished = _finished_shards(work)
+    problems = _problems(finished)
     splits = {split: collections.Counter() for split in shard_settings.splits}
-    problems = _problems_so_far(work)
-    record_files: dict[str, dict[str, int]] = {}
-    worst = []
-    for index in range(shard_settings.num_shards):
-        counts = files.read_json(os.path.join(work, f"shard-{index:05d}.json"))
+    for shard in finished:
         for split in splits:
-            splits[split].update(counts["splits"][split])
-        record_files |= counts["files"]
-        worst += [counts["worst_unit"]] if counts.get("worst_unit") else []
-    _refuse_undecodable(options, splits, problems, shards.worst_file(worst))
+            splits[split].update(shard["splits"][split])
+    worst = [shard["worst_unit"] for shard in finished if shard.get("worst_unit")]
+    _reject_undecodable(options, splits, problems, shards.worst_file(worst))
     if not splits["train"]["examples"]:
         shutil.rmtree(work)
         raise InputError(
@@ -253,13 +254,13 @@ def _finish(
             for split, counts in splits.items()
         },
         "problems": dict(sorted(problems.items())),
-        "files": dict(sorted(record_files.items())),
+        "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
     _warn_of_share(splits, settings["heldout_fraction"])
-    for split in splits:
-        if not _exists(output_dir, SPLITS[split]):
-            os.replace(os.path.join(work, SPLITS[split]), os.path.join(output_dir, SPLITS[split]))
+    for folder in map(SPLITS.get, splits):
+        if not _exists(output_dir, folder):
+            os.replace(os.path.join(work, folder), os.path.join(output_dir, folder))
     vocabulary.save(output_dir)
     files.write_json(os.path.join(output_dir, manifest.MANIFEST), content)
     shutil.rmtree(work)
@@ -267,13 +268,13 @@ def _finish(
     return content
 
 
-def _refuse_undecodable(
+def _reject_undecodable(
     options: BuildOptions,
     splits: dict[str, collections.Counter],
     problems: collections.Counter,
     worst: dict[str, Any] | None,
 ) -> None:
-    """Refuses what is hardly text; the shards stay, for the same command with another share."""
+    """Rejects what is hardly text; the shards stay, for the same command with another share."""
     characters = sum(counts["characters"] for counts in splits.values())
     judged = [(options.corpus, problems["undecodable_bytes"], characters)]
     unit, named = ("", 0, 0), ""

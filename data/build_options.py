@@ -24,9 +24,9 @@ class BuildOptions:
         heldout_fraction: share of the text that is held out, in [0, 1).
         seed: of examples, order, held-out split.
         num_shards: record files per split; None gives files of about SHARD_BYTES of text.
-        strict: refuse bytes that are not UTF-8.
+        strict: reject bytes that are not UTF-8.
         max_undecodable_share: such bytes for each character of the text, and of each file of
-            at least `shards.JUDGED_BYTES`; more are refused.
+            at least `shards.JUDGED_BYTES`; more are rejected.
         num_processes: None means one per core, fewer where there is little text. Changes nothing
             in the result, and neither do the two before it.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 
+from data.manifest import listing
 from data.readers.base import Corpus, Document, Unit
 from data.readers.documentation import InstalledDocumentation
 from data.readers.openwebtext import OpenWebTextCorpus
@@ -39,7 +40,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
         path: a file or folder; for "tfds" NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for
             "installed_documentation" empty, names of packages, or a folder of packages.
         corpus_format: one of `CORPUS_FORMATS`.
-        strict: refuse bytes that are not UTF-8 instead of replacing and counting them.
+        strict: reject bytes that are not UTF-8 instead of replacing and counting them.
 
     Raises:
         InputError: unknown format, nothing at `path`, or no document in it. The corpus is read up
@@ -55,8 +56,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):
             return corpus
-    seen = ", ".join(f"{count} {what}" for what, count in sorted(found.items())) or "nothing"
     raise InputError(
         f"The corpus must hold at least one document in the format {corpus_format!r}. "
-        f"Received: {path!r} with {seen}"
+        f"Received: {path!r} with {listing(found) or 'nothing'}"
     )

@@ -21,7 +21,7 @@ def marked_encoding(head: bytes) -> str | None:
     return next((name for mark, name in _OTHER_MARKS.items() if head.startswith(mark)), None)
 
 
-def refuse_other_encodings(head: bytes, where: str) -> None:
+def reject_other_encodings(head: bytes, where: str) -> None:
     """Raises InputError where a file begins with the byte order mark of UTF-16 or UTF-32."""
     if encoding := marked_encoding(head):
         raise InputError(

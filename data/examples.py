@@ -1,7 +1,7 @@
 """Documents -> pre-training examples: where each example starts and where its segments end.
 
 ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the version with the
-two-segment fix), with two differences. What does not fit an example goes on into the next one
+two-segment fix), with two differences. What does not fit an example continues in the next one
 instead of being thrown away. And once a line has gone to the second segment, so do all that follow;
 there, a short one may still be put in front of it. So the examples of a document, end to end, are
 the document.
@@ -103,9 +103,7 @@ def assemble(
         tokens: ids, int32 [number of tokens].
         plans: integers [N, 3]: start in `tokens`, size of the first and of the second segment.
         max_seq_length: S.
-        cls_id: id of [CLS].
-        sep_id: id of [SEP].
-        pad_id: id of [PAD].
+        cls_id, sep_id, pad_id: of [CLS], [SEP] and [PAD].
 
     Returns:
         input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S], as

@@ -91,14 +91,12 @@ def count_records(files: Sequence[str]) -> dict[str, int]:
     Raises:
         InputError: a file is missing, truncated or corrupt.
     """
-    folders = {os.path.dirname(os.path.dirname(os.path.abspath(file))) for file in files}
-    manifests = {folder: manifest.read_manifest(folder) for folder in folders}
-    counts = {}
-    for file in files:
-        folder = os.path.dirname(os.path.dirname(os.path.abspath(file)))
-        listed = manifest.listed_records(file, manifests[folder])
-        counts[file] = records.count_file(file) if listed is None else listed
-    return counts
+    folders = {file: os.path.dirname(os.path.dirname(os.path.abspath(file))) for file in files}
+    manifests = {folder: manifest.read_manifest(folder) for folder in set(folders.values())}
+    listed = {file: manifest.listed_records(file, manifests[folders[file]]) for file in files}
+    return {
+        file: records.count_file(file) if count is None else count for file, count in listed.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,20 +126,13 @@ class _Order:
         if not record:
             return 0, 0, 0  # without counting what the files hold
         counted = count_records(self.files)
-        counts = [counted[file] for file in self.files]
-        epoch, offset = divmod(record, sum(counts))
-        return epoch, *self.locate(epoch, offset, counts)
-
-    def locate(self, epoch: int, offset: int, counts: Sequence[int]) -> tuple[int, int]:
-        """Group that holds record `offset` of an epoch, and the offset inside that group."""
-        ordered = np.asarray(counts)[self.file_order(epoch).numpy()]
-        for group in range(self.num_groups):
-            start = group * self.files_per_group
-            size = int(ordered[start : start + self.files_per_group].sum())
-            if offset < size:
-                return group, offset
-            offset -= size
-        return self.num_groups, 0
+        counts = np.array([counted[file] for file in self.files])
+        epoch, offset = divmod(record, int(counts.sum()))
+        ordered = counts[self.file_order(epoch).numpy()]
+        sizes = np.add.reduceat(ordered, range(0, len(ordered), self.files_per_group))
+        ends = np.cumsum(sizes)
+        group = int(np.searchsorted(ends, offset, side="right"))
+        return epoch, group, int(offset - (ends - sizes)[group])
 
     def epoch(self, epoch: tf.Tensor, first_group: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
         """Windows, string [<= window], from record `skip` of `first_group` to the epoch's end."""
@@ -210,7 +201,7 @@ def pretraining_dataset(
         repeat: False ends after one epoch.
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
             with examples of nothing but padding (`input_mask` 0 throughout).
-        vocab_size: V; ids outside [0, V) are refused. None leaves the upper end unchecked.
+        vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
 
     Returns:
         A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B, S].
@@ -237,9 +228,8 @@ def pretraining_dataset(
         resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
         return order.epoch(number, resumed * group, resumed * skip)
 
-    parse = functools.partial(
-        _parse, batch_size=batch_size, max_seq_length=max_seq_length, vocab_size=vocab_size
-    )
+    sizes = {"batch_size": batch_size, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
+    parse = functools.partial(_parse, **sizes)
     last_epoch = np.iinfo(np.int64).max if repeat else 1
     dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)

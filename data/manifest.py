@@ -27,11 +27,7 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
 
 
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
-    """Record count of a file as its folder's manifest lists it.
-
-    Returns:
-        The count, or None where the manifest does not list the file with its present size.
-    """
+    """Record count of a file in its folder's manifest; None if not listed with its present size."""
     name = "/".join(os.path.abspath(path).split(os.sep)[-2:])
     entry = (manifest or {}).get("files", {}).get(name)
     if entry is None or not os.path.exists(path) or os.path.getsize(path) != entry["bytes"]:
@@ -51,13 +47,10 @@ def settings_digest(content: dict[str, Any] | None) -> str | None:
 
 
 def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest of the data that a run was trained on.
+    """The manifest of the data that a run was trained on; None where it is not there any more.
 
     Args:
-        record: what its hparams.json holds.
-
-    Returns:
-        The manifest; None where it is not there any more, or that of other data now.
+        record: what the run's hparams.json holds.
     """
     trained = record["hparams"].get("data")
     folder = record["run_settings"].get("data_dir")
@@ -65,7 +58,7 @@ def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
     return content if trained is not None and settings_digest(content) == trained else None
 
 
-def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
+def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
     """Raises InputError where a model was trained on other data than a folder holds.
 
     Args:
@@ -86,7 +79,7 @@ def refuse_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
         how = "what that held is no longer there to compare"
     raise InputError(
         f"{model_dir} holds a run on other data: --data_dir was {before} there, is {data_dir} now; "
-        f"{how}. Give the former, or another --model_dir (and --continue_from this one to go on "
+        f"{how}. Give the former, or another --model_dir (and --continue_from this one to start "
         "from its weights)"
     )
 
@@ -121,7 +114,7 @@ def one_line(content: dict[str, Any]) -> str:
 
 def listing(problems: dict[str, int]) -> str:
     """What a reader counted, in words."""
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in problems.items())
+    return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in sorted(problems.items()))
 
 
 def summary(output_dir: str, content: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import files
-from data.streams import untuned
+from data.streams import without_autotuning
 from errors import InputError, reason
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
@@ -60,15 +60,11 @@ def encode_examples(
             raise ValueError(f"`{name}` should be in [0, {limit}). Received: {values}")
 
     payload, bounds = _varints(input_ids)
-    tail = np.concatenate(  # [N, bytes of the two entries whose varints are one byte each]
-        [
-            np.broadcast_to(_entry_head("input_mask", S), [N, len(_entry_head("input_mask", S))]),
-            input_mask.astype(np.uint8),
-            np.broadcast_to(_entry_head("segment_ids", S), [N, len(_entry_head("segment_ids", S))]),
-            segment_ids.astype(np.uint8),
-        ],
-        axis=1,
-    )
+    tail = []  # the two entries whose varints are one byte each
+    for name, values in (("input_mask", input_mask), ("segment_ids", segment_ids)):
+        head = _entry_head(name, S)
+        tail += [np.broadcast_to(head, [N, len(head)]), values.astype(np.uint8)]
+    tail = np.concatenate(tail, axis=1)  # [N, bytes]
     tail_size, tail = tail.shape[1], tail.tobytes()
     return [
         _example_head(bounds[i + 1] - bounds[i], tail_size)
@@ -127,11 +123,7 @@ def _example_head(input_ids_size: int, tail_size: int) -> bytes:
 
 
 def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, int]:
-    """Writes serialised examples to a TFRecord file that appears whole or not at all.
-
-    Args:
-        path: the file to write.
-        batches: lists of serialised examples.
+    """Writes lists of serialised examples to a TFRecord file, atomically.
 
     Returns:
         Number of records and size of the file in bytes.
@@ -196,7 +188,9 @@ def count_file(path: str) -> int:
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])  # traced once, not per file
 def _count(path: tf.Tensor) -> tf.Tensor:
     batches = tf.data.TFRecordDataset(path, buffer_size=1 << 20).batch(2048)
-    return untuned(batches).reduce(np.int64(0), lambda n, batch: n + tf.size(batch, tf.int64))
+    return without_autotuning(batches).reduce(
+        np.int64(0), lambda n, batch: n + tf.size(batch, tf.int64)
+    )
 
 
 def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = None) -> bool:
@@ -271,7 +265,7 @@ def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) ->
     """
     index = 0
     try:
-        for record in untuned(tf.data.TFRecordDataset(path)).as_numpy_iterator():
+        for record in without_autotuning(tf.data.TFRecordDataset(path)).as_numpy_iterator():
             check_record(record, f"{path}: record {index}", max_seq_length, vocab_size)
             index += 1
     except tf.errors.OpError as error:

@@ -22,14 +22,12 @@ from data.corpus import Corpus, Document, Unit
 from data.examples import ExamplePlanner, assemble
 from data.input_pipeline import SPLITS
 from data.readers.base import member_paths
-from data.tokenization import Tokenizer
+from data.tokenization import Tokenizer, batches
 from data.vocabulary import Vocabulary
 
-# Characters tokenised in one call: enough to hide the call, small enough for the cache.
-_TOKENIZE_CHARACTERS = 1 << 20
 _ENCODE_EXAMPLES = 2048
 DIGEST_BYTES = 64 << 10
-JUDGED_BYTES = 64_000  # from this size on, a file may be refused by itself
+JUDGED_BYTES = 64_000  # from this size on, a file may be rejected by itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +132,7 @@ class _Shard:
             self.counts[split].update(
                 documents=1,
                 lines=len(document.lines),
-                characters=sum(map(len, document.lines)),
+                characters=_characters(document),
                 tokens=end - begin,
                 unknown_tokens=int(unknown[end] - unknown[begin]),
             )
@@ -143,7 +141,6 @@ class _Shard:
 
     def encoded(self, split: str, order_key: list[int], vocabulary: Vocabulary) -> Iterator[list]:
         """Yields the examples of a split, serialised, in an order drawn from `order_key`."""
-        S = self.settings.max_seq_length
         tokens = np.concatenate(self.tokens) if self.tokens else np.zeros([0], np.int32)
         plans = np.array(self.plans[split], np.int64).reshape(-1, 3)  # [N, 3]
         # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
@@ -151,14 +148,8 @@ class _Shard:
         plans = plans[np.argsort(keys, kind="stable")]
         for i in range(0, len(plans), _ENCODE_EXAMPLES):
             chunk = plans[i : i + _ENCODE_EXAMPLES]
-            arrays = assemble(
-                tokens,
-                chunk,
-                S,
-                cls_id=vocabulary.cls_id,
-                sep_id=vocabulary.sep_id,
-                pad_id=vocabulary.pad_id,
-            )
+            ids = {name: getattr(vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
+            arrays = assemble(tokens, chunk, self.settings.max_seq_length, **ids)
             filled = int(arrays[1].sum(dtype=np.int64))
             specials = 2 * len(chunk) + int((chunk[:, 2] > 0).sum())
             self.counts[split].update(
@@ -203,7 +194,7 @@ def build_shard(
     for unit_index, unit in units:
         generator = random.Random(f"examples {settings.seed} {unit_index}")
         planner = ExamplePlanner(settings.max_seq_length, generator)
-        for documents in _batches(_counted(corpus, unit, problems, undecodable)):
+        for documents in batches(_counted(corpus, unit, problems, undecodable), _characters):
             shard.add(documents, tokenizer, planner)
         unit_done(unit)
 
@@ -237,7 +228,7 @@ def _counted(
         replaced = problems["undecodable_bytes"] - before
         before += replaced
         found[paths.get(document.name, unit.path)].update(
-            undecodable_bytes=replaced, characters=sum(map(len, document.lines))
+            undecodable_bytes=replaced, characters=_characters(document)
         )
         yield document
     for path, counts in found.items():
@@ -260,18 +251,8 @@ def worst_file(files: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     return max(files, key=badness, default=None)
 
 
-def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    """Groups documents for the tokeniser."""
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += sum(map(len, document.lines))
-        if size >= _TOKENIZE_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _characters(document: Document) -> int:
+    return sum(map(len, document.lines))
 
 
 def sample_training_lines(
@@ -331,7 +312,7 @@ def unit_digest(unit: Unit) -> str:
         for path, start, end in reversed(ranges) if backwards else ranges:
             size = min(left, end - start)
             left -= size
-            # A file that cannot be read is the reader's to refuse or to pass over.
+            # A file that cannot be read is the reader's to reject or to pass over.
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 file.seek(end - size if backwards else start)
                 digest.update(file.read(size))

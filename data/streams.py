@@ -11,15 +11,15 @@ READ_AHEAD = 4  # batches that wait, ready
 
 
 def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The end of a pipeline of batches: in a fixed order, read ahead, untuned."""
+    """The end of a pipeline of batches: in a fixed order, read ahead, without autotuning."""
     import tensorflow as tf
 
     options = tf.data.Options()
     options.deterministic = True
-    return untuned(dataset.with_options(options).prefetch(READ_AHEAD))
+    return without_autotuning(dataset.with_options(options).prefetch(READ_AHEAD))
 
 
-def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The dataset without the thread by which tf.data tunes one.
 
     There is nothing to tune, and whoever deletes an iterator would now and then wait for that

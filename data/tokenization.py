@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from data.added_tokens import AddedToken
+from data.tokenizer_protocol import Frame
 from data.vocabulary import Vocabulary
 from errors import InputError
 
@@ -31,7 +32,7 @@ _LONG_RUN = f"({_OTHER_SORTED_MARKS}{{30}})"
 # The original makes one [UNK] of a word beyond 200 characters; a character has at most four bytes,
 # and three times as many of them after NFD. Longer words than there are cut, not lost.
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
-# Far larger batches leave the processor's caches: measured a fifth of the speed at 100,000 lines.
+# Far larger batches leave the CPU's caches: measured a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
 _CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many times their text
 # Added tokens are characters for private use to the tokenizer, each a word. In texts these stand
@@ -110,11 +111,13 @@ class Tokenizer:
             lower_case_nfd_strip_accents=False,  # see `normalize`
         )
 
+    @property
+    def frame(self) -> Frame:
+        """[CLS] text [SEP] text [SEP]."""
+        return Frame((self.vocabulary.cls_id,), (self.vocabulary.sep_id,))
+
     def tokenize(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes lines of text.
-
-        Args:
-            lines: the text, any number of lines.
 
         Returns:
             (ids int32 [total], row_splits int64 [len(lines) + 1]): line i has the ids
@@ -149,7 +152,7 @@ class Tokenizer:
                 lines = tf.strings.regex_replace(lines, re.escape(content), f" {mark} ")
         return lines
 
-    def _refuse_added(self) -> None:
+    def _reject_added(self) -> None:
         if self._marks:
             raise InputError(
                 "tasks whose answers are spans of text are not supported with a vocabulary that"
@@ -166,7 +169,7 @@ class Tokenizer:
         Raises:
             InputError: the vocabulary has added tokens.
         """
-        self._refuse_added()
+        self._reject_added()
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:

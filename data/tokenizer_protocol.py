@@ -1,70 +1,55 @@
-"""What models, data building and serving need of a tokenizer, whichever kind it is.
+"""What text/layout.py asks of a tokenizer, whichever kind it is.
 
-`data.vocabulary.Vocabulary` with `data.tokenization.Tokenizer` (WordPiece) is one; one of another
-kind (SentencePiece) has these attributes and methods, and a layout of its own.
+`data.tokenization.Tokenizer` (WordPiece) is one; one of SentencePiece gives its own `Frame`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
     import tensorflow as tf
 
 
-@runtime_checkable
-class Pieces(Protocol):
-    """The pieces that texts are cut into, and which of them are special.
+class Frame(NamedTuple):
+    """The special pieces around the texts of a sequence, by their ids.
+
+    BERT's [CLS] A [SEP] B [SEP] has `begin` ([CLS],) and `after_text` ([SEP],). XLNet's
+    A <sep> B <sep> <cls> has `after_text` (<sep>,), `end` (<cls>,) and 2 as `end_segment`.
 
     Attributes:
-        tokens: all pieces, by id.
-        size: how many there are.
-        digest: tells the pieces, and how text is normalised for them, from others.
-        pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
+        begin: before the first text, of its segment, which is 0.
+        after_text: behind each text, of its segment.
+        end: behind them all.
+        end_segment: the segment of `end`.
     """
 
-    tokens: Sequence[str]
+    begin: tuple[int, ...]
+    after_text: tuple[int, ...]
+    end: tuple[int, ...] = ()
+    end_segment: int = 0
 
-    @property
-    def size(self) -> int: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def pad_id(self) -> int: ...
-    @property
-    def unk_id(self) -> int: ...
-    @property
-    def cls_id(self) -> int: ...
-    @property
-    def sep_id(self) -> int: ...
-    @property
-    def mask_id(self) -> int: ...
+    def size(self, texts: int) -> int:
+        """How many special pieces a sequence of one or two texts has."""
+        return len(self.begin) + texts * len(self.after_text) + len(self.end)
 
 
-@runtime_checkable
+class Pieces(Protocol):
+    """The pieces that texts are cut into."""
+
+    @property
+    def unk_id(self) -> int:
+        """Id of the piece that stands for a word without any."""
+
+
 class PieceTokenizer(Protocol):
     """Cuts texts into pieces; adds no special ones, which is the layout's part."""
 
     vocabulary: Pieces
 
-    def tokenize(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids int32 [total] of all lines, and where each line begins, int64 [len(lines) + 1]."""
+    @property
+    def frame(self) -> Frame:
+        """The special pieces of sequences."""
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """string [B] -> int32 [B, (pieces)]; also inside a graph."""
-
-
-@runtime_checkable
-class Layout(Protocol):
-    """Where the special pieces of sequences of one and of two texts go, and what is truncated.
-
-    BERT's is [CLS] text [SEP] and [CLS] text [SEP] text_pair [SEP]; XLNet's has its <cls> last.
-    """
-
-    def single(self, text: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Sequences of single texts, string [B]."""
-
-    def pair(self, text: tf.Tensor, text_pair: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Sequences of pairs of texts, string [B] each."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import files
 from data import manifest
@@ -18,13 +19,18 @@ from data.added_tokens import (
     added_tokens_by_id,
     check_added_tokens,
 )
-from data.encodings import BYTE_ORDER_MARK, refuse_other_encodings
-from errors import InputError
+from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
+from errors import InputError, located
+from settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY_FILE = "vocab.txt"
 SWITCHES_FILE = "tokenizer_config.json"
-_SWITCHES = ("do_lower_case", "strip_accents")
+_SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None}
+
+
+def _special_id(token: str) -> property:
+    return property(lambda self: self.ids[token], doc=f"Id of {token}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,30 +64,7 @@ class Vocabulary:
         """Number of tokens."""
         return len(self.tokens)
 
-    @property
-    def pad_id(self) -> int:
-        """Id of [PAD]."""
-        return self.ids["[PAD]"]
-
-    @property
-    def unk_id(self) -> int:
-        """Id of [UNK]."""
-        return self.ids["[UNK]"]
-
-    @property
-    def cls_id(self) -> int:
-        """Id of [CLS]."""
-        return self.ids["[CLS]"]
-
-    @property
-    def sep_id(self) -> int:
-        """Id of [SEP]."""
-        return self.ids["[SEP]"]
-
-    @property
-    def mask_id(self) -> int:
-        """Id of [MASK]."""
-        return self.ids["[MASK]"]
+    pad_id, unk_id, cls_id, sep_id, mask_id = map(_special_id, SPECIAL_TOKENS)
 
     @property
     def added_tokens_decoder(self) -> dict[str, dict]:
@@ -124,9 +107,13 @@ class Vocabulary:
             path = os.path.join(path, VOCABULARY_FILE)
         tokens = _read_tokens(path)
         settings_path = os.path.join(os.path.dirname(path), SWITCHES_FILE)
-        added = _read_added_tokens(settings_path, tokens)
+        saved = files.read_json(settings_path) if os.path.exists(settings_path) else {}
+        added = _added_tokens(saved, f"{settings_path}: `{ADDED_TOKENS}`", tokens)
         _check_tokens(tokens, path)
-        saved = _read_switches(settings_path)
+        with located(settings_path):
+            saved = {
+                name: typed(name, saved[name], _SWITCHES[name]) for name in _SWITCHES.keys() & saved
+            }
         if do_lower_case is None:
             do_lower_case = saved.get("do_lower_case", True)
         if strip_accents is None:
@@ -156,7 +143,7 @@ def _read_tokens(path: str) -> list[str]:
             f"The vocabulary must be a file with one token per line. Received: {path!r} "
             f"({error.strerror})"
         ) from error
-    refuse_other_encodings(raw, path)
+    reject_other_encodings(raw, path)
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -196,22 +183,10 @@ def _check_tokens(tokens: Sequence[str], where: str) -> None:
         )
 
 
-def _read_switches(path: str) -> dict[str, bool | None]:
-    """Reads the two switches of a tokenizer_config.json; a missing file or key says nothing."""
-    if not os.path.exists(path):
-        return {}
-    settings = files.read_json(path)
-    switches = {name: settings[name] for name in _SWITCHES if name in settings}
-    for name, value in switches.items():
-        if not isinstance(value, bool) and (name, value) != ("strip_accents", None):
-            raise InputError(f"{path}: {name} must be true or false. Received: {value!r}")
-    return switches
-
-
-def _read_added_tokens(path: str, tokens: list[str]) -> tuple[AddedToken, ...]:
+def _added_tokens(
+    settings: dict[str, Any], where: str, tokens: list[str]
+) -> tuple[AddedToken, ...]:
     """The added tokens of a tokenizer_config.json; those after the last of `tokens` join them."""
-    where = f"{path}: `{ADDED_TOKENS}`"
-    settings = files.read_json(path) if os.path.exists(path) else {}
     added = []
     for number, fields in added_tokens_by_id(settings, where):
         token = added_token(fields, where)

@@ -50,8 +50,7 @@ def learn_vocabulary(
     Args:
         texts: lines of text; read once.
         vocab_size: number of tokens wanted, the special tokens and single characters included.
-        do_lower_case: a switch of the vocabulary, see `Vocabulary`.
-        strip_accents: likewise.
+        do_lower_case, strip_accents: see `Vocabulary`.
 
     Returns:
         `vocab_size` tokens, or fewer where the texts do not yield as many: first the special

@@ -91,9 +91,7 @@ class _ShardBuilder:
 def build_shards(job: Job, num_processes: int | None = None) -> None:
     """Builds the shards that are not there yet, with a progress bar over the bytes read.
 
-    Args:
-        job: what to build.
-        num_processes: None means one per core, fewer where there is little text.
+    By default with a process per core, fewer where there is little text.
 
     Raises:
         InputError: unreadable text, a file that cannot be written, a process that was killed.
@@ -104,7 +102,7 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
     pending = [index for index in range(len(dealt)) if not job.is_done(index)]
     pending_bytes = sum(sizes[index] for index in pending)
     if len(pending) < len(dealt):
-        print(f"going on: {len(dealt) - len(pending)} of {len(dealt)} shards are there already")
+        print(f"resuming: {len(dealt) - len(pending)} of {len(dealt)} shards are there already")
     wanted = num_processes or min(_num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))
     processes = min(wanted, len(pending))
     with tqdm(
@@ -125,9 +123,7 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
 
 def _num_cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _worker: _ShardBuilder | None = None  # of this process, where it is a worker

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def baseline(task: Task, examples: Sequence, hparams: FinetuningHParams) -> dict[str, Any] | None:
-    """What goes into `result.json`: the constant answer and its scores by the task's metrics.
-
-    Args:
-        task: what is to be predicted.
-        examples: of a development split, with gold labels.
-        hparams: of the run.
+    """What goes into `result.json`: the constant answer to labelled examples, and its scores.
 
     Returns:
         {"name": what the answer is, "answer": itself, "scores": {metric: score, None where
@@ -36,29 +31,18 @@ def baseline(task: Task, examples: Sequence, hparams: FinetuningHParams) -> dict
         return None
     name, answer, answers = found
     scores = task.plugin.score(Predicted(task, examples, answers, hparams))
-    return {
-        "name": name,
-        "answer": answer,
-        "scores": {metric: scores[metric] for metric in task.metrics},
-    }
+    scores = {metric: scores[metric] for metric in task.metrics}
+    return {"name": name, "answer": answer, "scores": scores}
 
 
 class Comparison(NamedTuple):
-    """A group's median beside its baseline.
+    """A group's median beside its baseline."""
 
-    Attributes:
-        name: what the baseline answers, such as "most frequent label".
-        answer: the answer itself.
-        score: of the baseline, 0 where undefined.
-        undefined: whether it is undefined.
-        above: whether the median is above it; None where the median is undefined.
-    """
-
-    name: str
+    name: str  # what the baseline answers, such as "most frequent label"
     answer: str | float
-    score: float
+    score: float  # of the baseline, 0 where undefined
     undefined: bool
-    above: bool | None
+    above: bool | None  # whether the median is above it; None where the median is undefined
 
     def cell(self) -> str:
         """The score for a table, marked where the result is not above it."""
@@ -94,11 +78,11 @@ def section(best: Sequence[Group]) -> str:
             score = "undefined" if found.undefined else f"{found.score + 0.0:.1f}"
             median = group.headline.median
             median = "undefined" if median is None else f"{median + 0.0:.1f}"
-            verdict = "**not above it**" if found.above is False else "above it"
+            verdict = {None: "not compared", False: "**not above it**", True: "above it"}
             lines.append(
                 f"- {group.task}, {group.init} weights: {found.name}{quoted} on {group.split}: "
                 f"{group.metric} {score}; the median of the runs, {median}, is "
-                + ("not compared" if found.above is None else verdict)
+                + verdict[found.above]
             )
     if not lines:
         return ""

@@ -16,10 +16,10 @@ from data.streams import batch_stream
 from errors import InputError
 from finetune.encoded import Encoded
 
-# Lengths are rounded up to this, which keeps the number of shapes low. Groups that round to the
-# same length need not be told apart, so that chance decides which of them meet in a batch.
+# Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the
+# same length, chance decides which meet in a batch.
 LENGTH_STEP = 8
-# Most batches that groups are sorted among: the more, the less padding and the less chance.
+# Maximum of batches that groups are sorted among: the more, the less padding and the less chance.
 WINDOW_BATCHES = 64
 
 
@@ -30,10 +30,6 @@ class TrainingBatches:
     is short. The batches that begin in an epoch are dealt into equal windows of at most
     `WINDOW_BATCHES`. Within a window, groups are sorted by length, cut into batches, and the
     batches permuted: every batch is of similar lengths, but not of the same groups each epoch.
-
-    Example:
-        batches = TrainingBatches(encoded, 32, seed=1, max_seq_length=128)
-        Trainer(objective, optimizer, batches, seed=1, strategy=strategy)
 
     Args:
         encoded: the sequences.
@@ -78,9 +74,9 @@ class TrainingBatches:
             A dataset of dicts, each with `input_ids`, `input_mask`, `segment_ids` int32 and the
             other columns of tokens [B, S], those of sequences [B, ...], and `weight` float32 [B].
         """
-        return self._assemble.dataset(lambda: self.rows(start_step))
+        return self._assemble.dataset(lambda: self.numbers(start_step))
 
-    def rows(self, start_step: int = 0) -> Iterator[np.ndarray]:
+    def numbers(self, start_step: int = 0) -> Iterator[np.ndarray]:
         """The numbers of the sequences of each batch from `start_step` on, int64 [B] each."""
         epoch = start_step * self._groups_per_batch // len(self._buckets)
         while True:
@@ -122,18 +118,10 @@ class EvaluationBatches:
     The last batch is filled up with copies of its last sequence, of `weight` 0.
 
     Args:
-        encoded: the sequences.
-        batch_size: B, the global batch size in sequences.
-        max_seq_length: the maximum sequence length.
-        length_buckets: as in TrainingBatches.
-        group_size: as in TrainingBatches.
+        encoded, batch_size, max_seq_length, length_buckets, group_size: as in TrainingBatches.
 
     Attributes:
         order: int64 [n], the number of each sequence that comes out.
-
-    Raises:
-        InputError: there are no sequences.
-        ValueError: as of TrainingBatches.
     """
 
     def __init__(
@@ -162,7 +150,7 @@ class EvaluationBatches:
 
 def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
     """The length of the longest sequence of each group: int64 [groups]."""
-    example = encoded.rows["example"]
+    example = encoded.sequences["example"]
     if len(encoded) % group_size or np.any(np.ptp(example.reshape(-1, group_size), axis=1)):
         raise ValueError(f"each example should have a multiple of {group_size} sequences")
     if batch_size % group_size:
@@ -195,25 +183,24 @@ class _Assembler:
         self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
 
     def dataset(
-        self, batches: Callable[[], Iterator[np.ndarray]], cardinality: int | None = None
+        self,
+        batches: Callable[[], Iterator[np.ndarray]],
+        cardinality: int = tf.data.INFINITE_CARDINALITY,
     ) -> tf.data.Dataset:
         """The padded batches of these numbers of sequences, at most B in each."""
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
         )
-        if cardinality is None:
-            cardinality = tf.data.INFINITE_CARDINALITY
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
-        return batch_stream(dataset)
+        return batch_stream(dataset.apply(tf.data.experimental.assert_cardinality(cardinality)))
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        S = None if self._length_buckets else self._max_seq_length
-        tokens = {name: ([S], x.dtype) for name, x in self._tokens.items()}
-        rows = {name: (list(x.shape[1:]), x.dtype) for name, x in self._encoded.rows.items()}
-        own = {"input_mask": ([S], np.int32), "weight": ([], np.float32)}
+        B, S = self._B, None if self._length_buckets else self._max_seq_length
+        sequences = self._encoded.sequences
         return {
-            name: tf.TensorSpec([self._B, *shape], dtype)
-            for name, (shape, dtype) in (tokens | rows | own).items()
+            **{name: tf.TensorSpec([B, S], x.dtype) for name, x in self._tokens.items()},
+            **{name: tf.TensorSpec([B, *x.shape[1:]], x.dtype) for name, x in sequences.items()},
+            "input_mask": tf.TensorSpec([B, S], tf.int32),
+            "weight": tf.TensorSpec([B], tf.float32),
         }
 
     def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
@@ -229,7 +216,7 @@ class _Assembler:
         places = np.where(mask, self._starts[numbers][:, None] + positions, -1)  # [B, S]
         return {
             **{name: column[places] for name, column in self._tokens.items()},
-            **{name: column[numbers] for name, column in self._encoded.rows.items()},
+            **{name: column[numbers] for name, column in self._encoded.sequences.items()},
             "input_mask": mask.astype(np.int32),
             "weight": weight,
         }

@@ -23,20 +23,14 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
     """Reads what was encoded under the same key, or encodes and keeps it.
 
     A file that cannot be read, whatever the reason, is made anew. Where nothing can be written,
-    training goes on without. Every file in `cache_dir` can be deleted at any time.
-
-    Args:
-        cache_dir: folder of the files, made if missing.
-        key_parts: everything that shapes the result, as JSON values. `FORMAT_VERSION` and the
-            version of tensorflow-text are added.
-        encode: makes the data.
+    training continues without. Every file in `cache_dir`, which is made if missing, can be deleted
+    at any time. `key_parts` is everything that shapes the result, as JSON values.
     """
-    parts = {
-        **key_parts,
+    versions = {
         "format_version": FORMAT_VERSION,
         "tensorflow_text": package_version("tensorflow-text"),
     }
-    key = json.dumps(parts, sort_keys=True)
+    key = json.dumps({**key_parts, **versions}, sort_keys=True)
     path = os.path.join(cache_dir, hashlib.sha256(key.encode()).hexdigest() + ".npz")
     if os.path.exists(path):
         try:
@@ -58,7 +52,7 @@ def _write(path: str, encoded: Encoded, key: str) -> None:
         "row_splits": encoded.row_splits,
         "truncated": np.array(encoded.truncated),
         **{f"tokens/{name}": column for name, column in encoded.tokens.items()},
-        **{f"rows/{name}": column for name, column in encoded.rows.items()},
+        **{f"rows/{name}": column for name, column in encoded.sequences.items()},
     }
     with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)
@@ -69,15 +63,14 @@ def _read(path: str, key: str) -> Encoded:
         if arrays["key"] != key:
             raise ValueError("it was made under another key")
         encoded = Encoded(
-            row_splits=arrays["row_splits"],
-            tokens=_columns(arrays, "tokens/"),
-            rows=_columns(arrays, "rows/"),
-            truncated=int(arrays["truncated"]),
+            arrays["row_splits"],
+            _columns(arrays, "tokens/"),
+            _columns(arrays, "rows/"),
+            int(arrays["truncated"]),
         )
-    total = encoded.row_splits[-1]
-    if any(len(column) != total for column in encoded.tokens.values()) or any(
-        len(column) != len(encoded) for column in encoded.rows.values()
-    ):
+    lengths = {len(column) for column in encoded.tokens.values()}
+    counts = {len(column) for column in encoded.sequences.values()}
+    if lengths != {encoded.row_splits[-1]} or counts != {len(encoded)}:
         raise ValueError("its columns are of different lengths")
     return encoded
 

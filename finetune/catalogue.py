@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 
 from errors import InputError
 from finetune import declaration, glue
-from finetune.labels import check_declared
 from finetune.task import Task
+from settings import did_you_mean
 
 
 def load_task(name_or_json_path: str) -> Task:
@@ -22,17 +21,20 @@ def load_task(name_or_json_path: str) -> Task:
     name = name_or_json_path.strip()
     if name.endswith(".json") or os.path.isfile(name):
         task = declaration.read(name)
-        check_declared(task, name)
+        if task.labels and not task.plugin.has_labels:  # as may stand in runs recorded before
+            raise InputError(
+                f"{name}: `labels` should not be given for a {task.kind} task, which has none. "
+                f"Received: {', '.join(task.labels[:8])}"
+            )
         return task
     key = glue.ALIASES.get(name.lower(), name.lower())
     if key in glue.TASKS:
         return glue.TASKS[key]
-    near = difflib.get_close_matches(key, [*glue.TASKS, *glue.ALIASES], n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
     raise InputError(
         f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
-        f"declares a task{hint}. Received: {name_or_json_path!r}"
-        f"{', a folder' if os.path.isdir(name) else ''}"
+        f"declares a task. Received: {name_or_json_path!r}"
+        f"{', a folder' if os.path.isdir(name) else ''}."
+        f"{did_you_mean(key, [*glue.TASKS, *glue.ALIASES])}"
     )
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Callable
+import typing
 from typing import Any
 
-from errors import InputError
+from errors import InputError, located
 from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
-from settings import field_names
+from settings import check_setting, did_you_mean, field_names, typed
 
 
 def read(path: str) -> Task:
@@ -45,44 +44,37 @@ def parse(values: dict[str, Any], where: str) -> Task:
     Raises:
         InputError: an unknown or missing key, or a value of a wrong type or meaning.
     """
+    with located(where):
+        return _parsed(values)
+
+
+def _parsed(values: dict[str, Any]) -> Task:
     known = field_names(Task)
     for key in values:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise InputError(
-                f"{where}: the keys of a task should be among {', '.join(known)}{hint}. "
-                f"Received: {key!r}"
+                f"the keys of a task should be among {', '.join(known)}. "
+                f"Received: {key!r}.{did_you_mean(key, known)}"
             )
     for key in ("name", "kind", "files"):
         if key not in values:
-            raise InputError(f"{where}: a task should have the key {key!r}. Received: none")
-    fields = {key: _CHECKS[key](value, f"{where}: `{key}`") for key, value in values.items()}
-    files = fields["files"]
+            raise InputError(f"a task should have the key {key!r}. Received: none")
+    fields = {key: _typed(key, value) for key, value in values.items()}
+    files, kind = fields["files"], kinds.get(fields["kind"])
     fields.setdefault("dev", tuple(split for split in files if split.startswith(("dev", "val"))))
     fields.setdefault("test", tuple(split for split in files if split.startswith("test")))
-    try:
-        kind = kinds.get(fields["kind"])
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
     if "format" not in fields:
-        fields["format"] = _format(fields, kind, where)
+        fields["format"] = _format(fields, kind)
     fields.setdefault("metrics", kind.default_metrics)
     fields.setdefault("columns", {})
-    try:
-        task = Task(**fields)
-        if not task.dev:
-            raise InputError(
-                "`files` should have a development split, whose name begins with dev or val. "
-                f"Received: {', '.join(task.files)}"
-            )
-        kind.check_metrics(task)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+    task = Task(**fields)
+    expectation = "those of a development split, too, whose name begins with dev or val"
+    check_setting(task, bool(task.dev), "files", expectation)
+    kind.check_metrics(task)
     return task
 
 
-def _format(fields: dict[str, Any], kind: Kind, where: str) -> str:
+def _format(fields: dict[str, Any], kind: Kind) -> str:
     """The format by the extension of the training file, which the other files should share."""
     known = {end: name for name, end in kind.formats.items() if end}
     found = {}
@@ -93,109 +85,44 @@ def _format(fields: dict[str, Any], kind: Kind, where: str) -> str:
             found.setdefault(known[extension], name)
         elif split == fields.get("train", "train"):
             raise InputError(
-                f"{where}: `format` of a {kind.name} task should be one of "
+                f"`format` of a {kind.name} task should be one of "
                 f"{', '.join(kind.formats)}, unless the files' names end in {', '.join(known)}. "
                 f"Received: no format, and {name!r}"
             )
     if len(found) > 1:
         raise InputError(
-            f"{where}: the files of a task should be of one format; `format` says of which, "
+            f"the files of a task should be of one format; `format` says of which, "
             f"whatever their names. Received: {', '.join(found.values())}"
         )
     return next(iter(found), next(iter(kind.formats)))  # without a training file, which Task misses
 
 
-# The checks of the types. Each takes a value and the words that an error begins with.
-
-
-def _wrong(what: str, expected: str, value: Any) -> InputError:
-    return InputError(f"{what} should be {expected}. Received: {value!r}")
-
-
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise _wrong(what, "a text that is not empty", value)
+def _typed(key: str, value: Any) -> Any:
+    """The value of a field of `Task`, of its type; InputError names it."""
+    if key == "labels" and isinstance(value, (list, tuple)):
+        # [0, 1] means ["0", "1"]: in a file they look the same.
+        value = [str(item) if type(item) is int else item for item in value]
+    value = typed(key, value, _HINTS[key])
+    for split, layout in value.items() if key == "per_split" else ():
+        for name, own in layout.items():
+            where = f"{key}[{split!r}][{name!r}]"
+            if name not in _LAYOUT:
+                raise InputError(
+                    f"`{where}` should be among {', '.join(_LAYOUT)}. Received: {own!r}"
+                )
+            _reject_empty(where, typed(where, own, _LAYOUT[name]))
+    _reject_empty(key, value)
     return value
 
 
-def _text_or_null(value: Any, what: str) -> str | None:
-    return None if value is None else _text(value, what)
+def _reject_empty(name: str, value: Any) -> None:
+    """Rejects an empty text, also as an item, and a split without a file."""
+    if isinstance(value, (dict, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _reject_empty(name, item)
+    if value == "" or (name == "files" and value == ()):
+        raise InputError(f"`{name}` should hold nothing empty. Received: {value!r}")
 
 
-def _boolean(value: Any, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(what, "true or false", value)
-    return value
-
-
-def _texts(value: Any, what: str) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise _wrong(what, "a list of texts", value)
-    return tuple(_text(item, f"{what}, each,") for item in value)
-
-
-def _labels(value: Any, what: str) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise _wrong(what, "a list of label names", value)
-    # [0, 1] means ["0", "1"]: in a file they look the same.
-    whole = [isinstance(item, int) and not isinstance(item, bool) for item in value]
-    return _texts([str(item) if is_int else item for item, is_int in zip(value, whole)], what)
-
-
-def _range(value: Any, what: str) -> tuple[float, float]:
-    numbers = isinstance(value, (list, tuple)) and len(value) == 2
-    numbers = numbers and all(type(item) in (int, float) for item in value)
-    if not numbers:
-        raise _wrong(what, "two numbers, [low, high]", value)
-    return float(value[0]), float(value[1])
-
-
-def _object(check: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
-    def checked(value: Any, what: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise _wrong(what, "a JSON object", value)
-        return {key: check(item, f"{what}, {key!r},") for key, item in value.items()}
-
-    return checked
-
-
-def _file(value: Any, what: str) -> str | tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and value:
-        return _texts(value, what)
-    return _text(value, what)
-
-
-def _column(value: Any, what: str) -> str | int:
-    if type(value) is int or (isinstance(value, str) and value):
-        return value
-    raise _wrong(what, "the name of a column, or its number counted from 0", value)
-
-
-def _layout(value: Any, what: str) -> dict[str, Any]:
-    checks = {"columns": _object(_column), "header": _boolean}
-    if not isinstance(value, dict) or set(value) - set(checks):
-        raise _wrong(what, 'an object with the keys "columns" and "header"', value)
-    return {key: checks[key](item, f"{what} `{key}`") for key, item in value.items()}
-
-
-_CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "name": _text,
-    "kind": _text,
-    "files": _object(_file),
-    "format": _text,
-    "columns": _object(_column),
-    "metrics": _texts,
-    "train": _text,
-    "dev": _texts,
-    "test": _texts,
-    "labels": _labels,
-    "symmetric": _boolean,
-    "label_range": _range,
-    "tfds": _text_or_null,
-    "version_2": _boolean,
-    "header": _boolean,
-    "per_split": _object(_layout),
-    "lenient": _boolean,
-    "folders": _texts,
-    "delimiter": _text_or_null,
-}
+_HINTS = typing.get_type_hints(Task)
+_LAYOUT = {"columns": _HINTS["columns"], "header": bool}

@@ -1,4 +1,4 @@
-"""Examples of a task to rows of token ids, flat and of different length."""
+"""Examples of a task to sequences of token ids, flat and of different length."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from finetune.kinds.tagging import TaggedExample
     from finetune.kinds.texts import TextExample
     from finetune.task import Task
-
-
-# ---------------------------------------------------------------- texts and pairs of texts
 
 
 def encode_texts(
@@ -46,11 +43,8 @@ def encode_texts(
     )
     if _labelled(examples, "label"):
         labels = [example.label for example in examples]
-        encoded.rows["label"] = task.plugin.label_column(task, labels)
+        encoded.sequences["label"] = task.plugin.label_column(task, labels)
     return encoded
-
-
-# ---------------------------------------------------------------- words with tags
 
 
 def encode_tags(
@@ -76,7 +70,7 @@ def encode_tags(
         weight = tf.scatter_nd(places[:, None], tf.ones_like(places, tf.float32), total)
         tokens = {
             "input_ids": ids,
-            "segment_ids": tf.zeros_like(ids),
+            "segment_ids": sequences.segment_ids,
             "tag_weight": ids.with_values(weight),
         }
         return from_ragged(tokens, sequences.sentence, sequences.truncated)
@@ -90,15 +84,8 @@ def encode_tags(
     return encoded
 
 
-# ---------------------------------------------------------------- helpers
-
-
 def _labelled(examples: Sequence, field: str) -> bool:
-    """Whether the examples have labels.
-
-    Raises:
-        InputError: some have one and some have none.
-    """
+    """Whether the examples have labels; InputError where some have one and some have none."""
     missing = [example.id for example in examples if getattr(example, field) is None]
     if missing and len(missing) < len(examples):
         raise InputError(
@@ -120,8 +107,8 @@ def from_ragged(
     """
     row_splits = next(iter(tokens.values())).row_splits.numpy()
     columns = {name: column.values.numpy() for name, column in tokens.items()}
-    rows = {"example": example.numpy().astype(np.int32)}
-    return Encoded(row_splits, columns, rows, int(np.sum(truncated)))
+    sequences = {"example": example.numpy().astype(np.int32)}
+    return Encoded(row_splits, columns, sequences, int(np.sum(truncated)))
 
 
 def in_chunks(
@@ -129,22 +116,15 @@ def in_chunks(
     examples: Sequence,
     characters: Callable[[Any], int],
 ) -> Encoded:
-    """Encodes examples in chunks whose size bounds the memory of the ops.
-
-    Args:
-        encode_chunk: encodes some of them.
-        examples: the examples.
-        characters: how many an example has.
-    """
-    sizes, parts = [0], []
+    """Encodes examples in chunks whose number of `characters` bounds the memory of the ops."""
+    parts, first = [], 0
     with tf.device("CPU:0"):  # or a GPU would copy each op's arguments
         for chunk in batches(examples, characters):
-            sizes.append(len(chunk))
             parts.append(encode_chunk(chunk))
+            parts[-1].sequences["example"] += np.int32(first)
+            first += len(chunk)
         if not parts:
             return encode_chunk(examples)
-    for part, first in zip(parts, np.cumsum(sizes)):
-        part.rows["example"] += np.int32(first)
 
     def joined(columns: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([x[name] for x in columns]) for name in columns[0]}
@@ -153,6 +133,6 @@ def in_chunks(
     return Encoded(
         np.concatenate([[0], np.cumsum(lengths)]),
         joined([part.tokens for part in parts]),
-        joined([part.rows for part in parts]),
+        joined([part.sequences for part in parts]),
         sum(part.truncated for part in parts),
     )

@@ -6,8 +6,9 @@ import itertools
 from typing import Any
 
 from errors import InputError
+from finetune import kinds
 from finetune.hparams import FinetuningHParams
-from settings import field_names, refuse_unknown
+from settings import reject_unknown
 
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {
@@ -25,8 +26,7 @@ def grid_points(grid: dict[str, Any]) -> list[dict[str, Any]]:
     Raises:
         InputError: an unknown name, or no list of values.
     """
-    allowed = [name for name in field_names(FinetuningHParams) if name not in NOT_SWEPT]
-    refuse_unknown(grid, allowed)
+    reject_unknown(grid, [name for name in kinds.hparam_names() if name not in NOT_SWEPT])
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
             raise InputError(f"--sweep: `{name}` should be a list of values. Received: {values!r}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
+from settings import did_you_mean
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -19,33 +19,11 @@ _MANY_ONCE = 50
 _OFTEN = 5
 
 
-def check_declared(task: Task, where: str) -> None:
-    """Rejects `labels` where the kind has none.
-
-    Args:
-        task: as declared.
-        where: the declaration.
-
-    Raises:
-        InputError: names the declaration.
-    """
-    if task.labels and not task.plugin.has_labels:
-        raise InputError(
-            f"{where}: `labels` should not be given for a {task.plugin.name} task, which has none. "
-            f"Received: {', '.join(task.labels[:8])}"
-        )
-
-
-def refuse_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
+def reject_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
     """Rejects a row that repeats the names of its columns, as in tables put one after another.
 
-    Args:
-        columns: role -> name or number of its column.
-        where: file and line.
-        row: role -> value.
-
     Raises:
-        InputError: each of at least two named columns holds its own name; names file and line.
+        InputError: each of at least two named columns holds its own name; begins with `where`.
     """
     named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
     same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
@@ -61,11 +39,11 @@ def check_counts(task: Task, place: str, counts: collections.Counter[str]) -> No
 
     Args:
         task: with its labels.
-        place: the file of the training split, for messages.
+        place: the file of the training split.
         counts: how often each label occurs there.
 
     Raises:
-        InputError: only one label occurs, or two differ by whitespace only; names file and labels.
+        InputError: only one label occurs, or two differ by whitespace only; begins with `place`.
     """
     if len(counts) < 2:
         raise InputError(
@@ -98,14 +76,13 @@ def label_index(task: Task, split: str, where: str, value: Any) -> int:
     """
     name = label_name(value)
     if name not in task.labels:
-        near = difflib.get_close_matches(str(name), task.labels, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
         names = ", ".join(task.labels[:LABELS_SHOWN])
         if len(task.labels) > LABELS_SHOWN:
             names += f" and {len(task.labels) - LABELS_SHOWN:,} others"
         source = "" if split == task.train else ", as declared or in the training split"
         raise InputError(
-            f"{where}: the label should be one of {names}{source}{hint}. Received: {value!r:.60}"
+            f"{where}: the label should be one of {names}{source}. Received: {value!r:.60}."
+            f"{did_you_mean(str(name), task.labels)}"
         )
     return task.labels.index(name)
 
@@ -126,11 +103,7 @@ def _counted(names: Sequence[str], counts: collections.Counter[str]) -> str:
 def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:
     """Warns of labels that seem to be of another column, or a header.
 
-    Args:
-        task: with its labels.
-        place: the file of the training split.
-        counts: how often each label occurs there.
-        first: the label of its first row.
+    Arguments as of `check_counts`; `first` is the label of the first row.
     """
     once = [name for name, count in counts.items() if count == 1]
     if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):

@@ -21,29 +21,19 @@ from training.model_directory import TASK_FILE, read_record
 
 
 class FineTuned(NamedTuple):
-    """A fine-tuned model.
+    """A fine-tuned model."""
 
-    Attributes:
-        objective: the encoder and the task's head, with the weights of the run.
-        task: the declaration, with its labels.
-        hparams: every setting of the run.
-        vocabulary: of the encoder, with its casing.
-        record: what `hparams.json` holds: settings, package versions, git commit.
-    """
-
-    objective: FineTuning
-    task: Task
+    objective: FineTuning  # the encoder and the task's head, with the weights of the run
+    task: Task  # with its labels
     hparams: FinetuningHParams
     vocabulary: Vocabulary
-    record: dict[str, Any]
+    record: dict[str, Any]  # what `hparams.json` holds: settings, package versions, git commit
 
 
 def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
-    """Loads a run of run_finetuning.py.
+    """Loads a run of run_finetuning.py, `OUTPUT_DIR/TASK/SETTING/trial_N`.
 
-    Args:
-        model_dir: `OUTPUT_DIR/TASK/SETTING/trial_N`.
-        **changes: hyper-parameters other than the run's, such as `max_seq_length`.
+    `changes` are hyper-parameters other than the run's, such as `max_seq_length`.
 
     Raises:
         InputError: a file that is missing or does not fit the others, or a checkpoint that does not
@@ -55,7 +45,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     record = read_record(model_dir)
     saved = record.get("hparams", {})
     vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
-    values = {name: saved[name] for name in field_names(FinetuningHParams) if name in saved}
+    values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
     encoder = build_backbone(config)
     head = task.plugin.head(task, config, hparams)

@@ -5,68 +5,52 @@ The kinds of task say which are theirs and under which names (`Kind.metrics`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.task import Task
 
-
-def accuracy(task: Task, gold: list, answers: Sequence) -> float:
-    """Share of answers that are right."""
-    from sklearn.metrics import accuracy_score
-
-    return accuracy_score(gold, answers)
+_entity_f1 = lazily("seqeval.metrics:f1_score")
+_pearsonr = lazily("scipy.stats:pearsonr")
+_spearmanr = lazily("scipy.stats:spearmanr")
 
 
-def binary_f1(task: Task, gold: list, answers: Sequence) -> float:
-    """F1 of the second of two labels."""
-    from sklearn.metrics import f1_score
-
-    return f1_score(gold, answers, pos_label=1, average="binary", zero_division=0)
-
-
-def macro_f1(task: Task, gold: list, answers: Sequence) -> float:
-    """Mean of the F1 of each label."""
-    from sklearn.metrics import f1_score
-
-    return f1_score(gold, answers, average="macro", zero_division=0)
+def _of_library(name: str, **options: Any) -> Callable[[Task, list, Sequence], float]:
+    """The metric "module:function" of gold labels and answers."""
+    function = lazily(name)
+    return lambda task, gold, answers: function(gold, answers, **options)
 
 
-def matthews_corrcoef(task: Task, gold: list, answers: Sequence) -> float:
-    """Matthews' correlation coefficient."""
-    from sklearn.metrics import matthews_corrcoef
-
-    return matthews_corrcoef(gold, answers)
+accuracy = _of_library("sklearn.metrics:accuracy_score")
+binary_f1 = _of_library("sklearn.metrics:f1_score", zero_division=0)  # of the second of two labels
+macro_f1 = _of_library("sklearn.metrics:f1_score", average="macro", zero_division=0)
+matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
 
 
 def pearson(task: Task, gold: list, answers: Sequence) -> float:
     """Pearson's correlation coefficient."""
-    from scipy.stats import pearsonr
-
-    return pearsonr(gold, answers)[0] if len(gold) > 1 else np.nan
+    return _pearsonr(gold, answers)[0] if len(gold) > 1 else float("nan")
 
 
 def spearman(task: Task, gold: list, answers: Sequence) -> float:
     """Spearman's rank correlation coefficient."""
-    from scipy.stats import spearmanr
-
-    return spearmanr(gold, answers)[0] if len(gold) > 1 else np.nan
+    return _spearmanr(gold, answers)[0] if len(gold) > 1 else float("nan")
 
 
 def token_accuracy(task: Task, gold: list, answers: Sequence) -> float:
     """Share of words whose tag is right."""
-    flat = [[tag for tags in sentences for tag in tags] for sentences in (gold, answers)]
+    flat = [list(itertools.chain.from_iterable(sentences)) for sentences in (gold, answers)]
     return accuracy(task, *flat)
 
 
 def entity_f1(task: Task, gold: list, answers: Sequence) -> float:
     """F1 of whole spans of tags such as B-PER and I-PER."""
-    from seqeval.metrics import f1_score
 
-    named = [
-        [[task.labels[i] for i in tags] for tags in sentences] for sentences in (gold, answers)
-    ]
-    return f1_score(*named, zero_division=0)
+    def named(sentences: Sequence) -> list[list[str]]:
+        return [[task.labels[tag] for tag in tags] for tags in sentences]
+
+    return _entity_f1(named(gold), named(answers), zero_division=0)

@@ -14,27 +14,28 @@ EPSILON = 1e-6
 
 
 class FineTuning(Objective):
-    """The loss of a task's head over the labelled rows, or words, of a batch.
+    """The loss of a task's head over the labelled sequences, or words, of a batch.
 
     Args:
         encoder: pre-trained or not.
         head: see `model.task_heads`.
         reduction: "sum" over the global batch, as the original: its gradients are then clipped at
-            almost every step. "mean": divided by the number of rows or words. What is reported is
-            the mean in both cases.
+            almost every step. "mean": divided by the number of sequences or words. What is reported
+            is the mean in both cases.
     """
 
     def __init__(self, encoder: Backbone, head, reduction: str = "sum"):
         super().__init__(name="fine_tuning")
         self.encoder, self.head, self.reduction = encoder, head, reduction
-        _build(self)
+        ones = tf.ones([1, 1], tf.int32)  # creates the head's variables
+        self.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
 
     def prepare(self, features, seed):
         """Nothing is masked or drawn."""
         return features
 
     def normalizers(self, batch):
-        """Number of rows, or words, that count."""
+        """Number of sequences, or words, that count."""
         return {"weights": tf.reduce_sum(self.head.loss_weights(batch))}
 
     def loss(self, batch, normalizers, *, training, seed=None):
@@ -57,12 +58,6 @@ class FineTuning(Objective):
         return self.head.predict(self.encoder(batch), batch)
 
 
-def _build(objective: FineTuning) -> None:
-    """Creates the head's variables."""
-    ones = tf.ones([1, 1], tf.int32)
-    objective.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
-
-
 def learning_rate_scales(
     objective: FineTuning, decay: float, corrected: bool = False
 ) -> list[float] | None:
@@ -75,13 +70,9 @@ def learning_rate_scales(
 
     Source: model/optimization.py of ELECTRA, `_get_layer_lrs`.
 
-    Args:
-        objective: the encoder and its head.
-        decay: per layer; 0 turns it off, as in the original.
-        corrected: whether to leave out the surplus power.
-
     Returns:
-        One factor per variable in the order of `objective.trainable_variables`, or None.
+        One factor per variable in the order of `objective.trainable_variables`; None for a `decay`
+        of 0, which turns it off as in the original.
     """
     if not decay:
         return None

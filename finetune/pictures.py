@@ -18,14 +18,8 @@ def confusion_matrix(
 ) -> None:
     """Draws how often each label was taken for which other; colours are shares of the true label.
 
-    Args:
-        path: the PNG file.
-        labels: names.
-        gold: indices into `labels`.
-        predicted: likewise, of the same length.
-
-    Raises:
-        InputError: the file cannot be written.
+    `gold` and `predicted` are indices into `labels`. Raises InputError where `path`, a PNG file,
+    cannot be written; so do the others.
     """
     pyplot = _pyplot()
     from matplotlib import colors
@@ -55,16 +49,7 @@ def confusion_matrix(
 
 
 def score_scatter(path: str, gold: Sequence[float], predicted: Sequence[float]) -> None:
-    """Draws predicted scores over true ones, a point per example.
-
-    Args:
-        path: the PNG file.
-        gold: true scores.
-        predicted: of the same length.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Draws predicted scores over true ones, a point per example."""
     pyplot = _pyplot()
     gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
     figure, axis = pyplot.subplots(figsize=(4.6, 4.4), layout="constrained")
@@ -81,62 +66,39 @@ def score_scatter(path: str, gold: Sequence[float], predicted: Sequence[float]) 
 
 @dataclasses.dataclass(frozen=True)
 class RunColumn:
-    """The runs of one task and series in `runs_per_task`.
+    """The runs of one task and series in `runs_per_task`."""
 
-    Attributes:
-        task: where on the horizontal axis.
-        series: model and weights; one colour each.
-        values: score of each run; [] where scores are undefined.
-        median: of the values; None where they are undefined.
-        published: figure to compare with, or None.
-    """
-
-    task: str
-    series: str
-    values: list[float]
+    task: str  # where on the horizontal axis
+    series: str  # model and weights; one colour each
+    values: list[float]  # score of each run; [] where scores are undefined
     median: float | None
-    published: float | None
+    published: float | None  # figure to compare with
 
 
 def runs_per_task(path: str, columns: Sequence[RunColumn]) -> None:
-    """Draws each task's runs as points, their median as a bar, the published figure as a star.
-
-    Args:
-        path: the PNG file.
-        columns: one per task and series.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Draws each task's runs as points, their median as a bar, the published figure as a star."""
     pyplot = _pyplot()
     tasks = list(dict.fromkeys(column.task for column in columns))
     series = list(dict.fromkeys(column.series for column in columns))
     width = 0.8 / len(series)
     size = (max(4.0, 1.1 * len(tasks) * len(series) ** 0.5 + 2), 3.6)
     figure, axis = pyplot.subplots(figsize=size, layout="constrained")
-    labelled: set[str] = set()
-
-    def label(text: str) -> str | None:
-        """`text` once; a series has one entry in the legend."""
-        new = text not in labelled
-        labelled.add(text)
-        return text if new else None
-
     for column in columns:
         color = f"C{series.index(column.series) % 10}"
         x = tasks.index(column.task) + (series.index(column.series) + 0.5) * width - 0.4
         places = x + np.linspace(-0.25, 0.25, len(column.values) + 2)[1:-1] * width
-        axis.plot(places, column.values, "o", color=color, alpha=0.6, label=label(column.series))
+        axis.plot(places, column.values, "o", color=color, alpha=0.6, label=column.series)
         ends = (x - 0.35 * width, x + 0.35 * width)
         if column.median is not None:
             axis.hlines(column.median, *ends, color=color, linewidth=2)
         if column.published is not None:
-            star = {"color": "black", "markersize": 9, "label": label("published")}
-            axis.plot(x, column.published, "*", **star)
+            axis.plot(x, column.published, "*", color="black", markersize=9, label="published")
     axis.set_xticks(range(len(tasks)), tasks)
     axis.set(xlim=(-0.6, len(tasks) - 0.4), ylabel="score x 100")
     axis.grid(alpha=0.3, axis="y")
-    axis.legend(fontsize=8)
+    handles, labels = axis.get_legend_handles_labels()
+    entries = dict(zip(labels, handles))  # one for each series
+    axis.legend(entries.values(), entries.keys(), fontsize=8)
     _save(pyplot, figure, path)
 
 

@@ -12,39 +12,16 @@ import os
 from typing import Any
 
 from errors import InputError
-from files import write_text
+from files import parse_json, write_text
 from finetune.kinds.predicted import Predicted
+from finetune.readers.lines import read_lines
 
 
-def write_split(folder: str, split: str, predicted: Predicted) -> str:
-    """Writes `FOLDER/SPLIT.jsonl` and what else the kind of task writes.
-
-    Args:
-        folder: an existing folder.
-        split: the split's name.
-        predicted: examples and answers.
-
-    Returns:
-        The path of the file.
+def write(folder: str, split: str, predicted: Predicted) -> str:
+    """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes.
 
     Raises:
         InputError: a file that cannot be written.
-    """
-    path = os.path.join(folder, f"{split}.jsonl")
-    write(path, predicted)
-    predicted.task.plugin.write_files(predicted, folder, split)
-    return path
-
-
-def write(path: str, predicted: Predicted) -> None:
-    """Writes predictions, one JSON object per line, with an atomic rename.
-
-    Args:
-        path: the file.
-        predicted: examples and answers.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     task, kind = predicted.task, predicted.task.plugin
     lines = []
@@ -53,7 +30,10 @@ def write(path: str, predicted: Predicted) -> None:
         gold = kind.gold(task, example)
         row = row if gold is None else row | {"label": gold}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    path = os.path.join(folder, f"{split}.jsonl")
     write_text(path, "".join(lines))
+    kind.write_files(predicted, folder, split)
+    return path
 
 
 def read(path: str) -> list[dict[str, Any]]:
@@ -62,33 +42,23 @@ def read(path: str) -> list[dict[str, Any]]:
     Raises:
         InputError: the file cannot be read, or a line is not an object with "prediction".
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     rows = []
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}, line {number}: should be JSON: {error}") from error
-        if not isinstance(row, dict) or "prediction" not in row:
-            raise InputError(
-                f'{path}, line {number}: should be an object with "prediction". Received: '
-                f"{line[:80]}"
-            )
-        rows.append(row)
+    for number, line in read_lines(path):
+        if line:
+            rows.append(parse_json(line, f"{path}, line {number}"))
+            if "prediction" not in rows[-1]:
+                raise InputError(
+                    f'{path}, line {number}: should be an object with "prediction". Received: '
+                    f"{line[:80]}"
+                )
     return rows
 
 
 def largest_errors(predicted: Predicted, n: int) -> str:
-    """The n errors that speak most against the model, as Markdown.
+    """The n errors that speak most against the model, as Markdown; unlabelled examples have none.
 
     Args:
-        predicted: labelled examples and answers; examples without a label are passed over.
+        predicted: examples and answers.
         n: how many.
     """
     task, kind = predicted.task, predicted.task.plugin
@@ -96,11 +66,10 @@ def largest_errors(predicted: Predicted, n: int) -> str:
     for number, example in enumerate(predicted.examples):
         error = None if kind.gold(task, example) is None else kind.error(predicted, number)
         if error is not None:
-            found.append((error[0], number, error[1]))
-    found.sort(key=lambda error: (-error[0], error[1]))
-    lines = [f"# Largest errors: {task.name}", ""]
-    total = len(predicted.examples)
-    lines.append(f"{min(n, len(found))} of {len(found):,} among {total:,} examples.")
-    for place, (_, number, description) in enumerate(found[:n], 1):
-        lines += ["", f"## {place}. {predicted.examples[number].id}", "", description]
-    return "\n".join(lines) + "\n"
+            found.append((*error, example.id))
+    found.sort(key=lambda error: -error[0])  # stable: of equal ones in the order of the examples
+    text = f"# Largest errors: {task.name}\n\n{min(n, len(found))} of {len(found):,} among"
+    text += f" {len(predicted.examples):,} examples.\n"
+    for place, (_, description, identity) in enumerate(found[:n], 1):
+        text += f"\n## {place}. {identity}\n\n{description}\n"
+    return text

@@ -6,22 +6,21 @@
     runs.csv     one row per run
     report.png   per task the runs as points, their median, the published figure
 
-Statistics are over the runs of a setting. A run whose predictions are all the same ("collapsed")
-counts in them like any other, and is named. So does one whose score is undefined, as 0; where the
-score of every run is undefined, so are the statistics.
+A run whose predictions are all the same ("collapsed") counts in the statistics like any other, and
+is named. So does one whose score is undefined, as 0; where that of every run is, so are they.
 """
 
 from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from files import write_text
 from finetune import baselines, pictures
 from finetune.glue import GLUE_TASKS
-from finetune.published import published_rows, published_score
+from finetune.published import Published, published_rows, published_score
 from finetune.results import (
     AVERAGED_METRICS,
     Group,
@@ -34,6 +33,9 @@ from finetune.results import (
     undefined,
 )
 
+if TYPE_CHECKING:
+    import pandas
+
 REPORT_FILE = "report.md"
 _SETTING_NAMES = {
     "learning_rate": "learning rate",
@@ -43,59 +45,46 @@ _SETTING_NAMES = {
 
 
 def write_report(output_dir: str) -> str:
-    """Writes `report.md`, `report.csv`, `runs.csv` and `report.png` for all runs in a folder.
-
-    Args:
-        output_dir: of run_finetuning.py, or a folder of such folders.
-
-    Returns:
-        The path of `report.md`.
+    """Writes the report of an output folder, or of a folder of such; the path of `report.md`.
 
     Raises:
         InputError: there is no finished run, or a file cannot be written.
     """
     results, unfinished = read_results(output_dir)
     groups = group_results(results)
-    best = best_settings(groups)
     unfinished = [os.path.relpath(folder, output_dir) for folder in unfinished]
-    pictures.runs_per_task(os.path.join(output_dir, "report.png"), _columns(best))
-    for name, text in (
-        ("runs.csv", _csv(_run_row(group, run, output_dir) for group, run in _runs(groups))),
-        ("report.csv", _csv(_score_rows(groups, best))),
-        (REPORT_FILE, report_text(groups, unfinished)),
-    ):
+    columns = [_run_column(group) for group in best_settings(groups)]
+    pictures.runs_per_task(os.path.join(output_dir, "report.png"), columns)
+    tables = {"runs.csv": _run_table(groups, output_dir), "report.csv": _score_table(groups)}
+    for name, table in tables.items():
+        text = table.to_csv(index=False, lineterminator="\n")
         write_text(os.path.join(output_dir, name), text)
-    return os.path.join(output_dir, REPORT_FILE)
+    path = os.path.join(output_dir, REPORT_FILE)
+    write_text(path, report_text(groups, unfinished))
+    return path
 
 
 def summary_line(results: Iterable[dict[str, Any]]) -> str:
-    """One line for the end of the command: the headline score of each task, and what collapsed.
-
-    Args:
-        results: contents of `result.json`.
-    """
+    """One line, from contents of `result.json`: each task's headline score, and what collapsed."""
     groups = group_results(results)
-    best = best_settings(groups)
+    best, runs = best_settings(groups), _runs(groups)
     parts = []
     for group in best:
-        headline = group.headline
-        runs = ("median of " if headline.runs > 1 else "") + _count(headline.runs, "run")
-        origin = ", random weights" if group.init == "random" else ""
-        found = baselines.compare(group, group.split, group.metric)
-        beside = f"; {found.words()}" if found else ""
-        score = _number(headline.median)
-        parts.append(f"{group.task} {score} ({group.metric}, {runs}{origin}{beside})")
+        headline, found = group.headline, baselines.compare(group, group.split, group.metric)
+        details = ("median of " if headline.runs > 1 else "") + _count(headline.runs, "run")
+        details += ", random weights" if group.init == "random" else ""
+        details += f"; {found.words()}" if found else ""
+        parts.append(f"{group.task} {_number(headline.median)} ({group.metric}, {details})")
     average, _ = glue_average(best)
-    if average is not None and len(_models(best)) == 1:
+    if average is not None and len(_by_model(best)) == 1:
         parts.append(f"average of the eight tasks {_number(average)}")
-    if collapsed := [(group, run) for group, run in _runs(groups) if run.get("collapsed")]:
-        names = ", ".join(
-            f"{group.task} trial {run['trial']}"
-            + (" from random weights" if group.init == "random" else "")
-            for group, run in collapsed
-        )
-        parts.append(f"{len(collapsed)} of {len(list(_runs(groups)))} runs collapsed: {names}")
-    if reasons := [f"{group.task} {why}" for group in groups for why in _undefined_reasons(group)]:
+    if names := [
+        f"{group.task} trial {run['trial']}{' from random weights' * (group.init == 'random')}"
+        for group, run in runs
+        if run.get("collapsed")
+    ]:
+        parts.append(f"{len(names)} of {len(runs)} runs collapsed: {', '.join(names)}")
+    if reasons := [f"{group.task} {why}" for group, run in runs for why in undefined(run)]:
         parts.append(f"undefined scores: {'; '.join(dict.fromkeys(reasons))}")
     if single := baselines.single_trials(best):
         parts.append(f"one trial decides nothing, use --num_trials: {', '.join(single)}")
@@ -103,50 +92,49 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
 
 
 def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
-    """The report as Markdown.
-
-    Args:
-        groups: see `finetune.results.group_results`.
-        unfinished: folders of runs that are not finished.
-    """
+    """The report as Markdown; `unfinished` are folders of runs that are not finished."""
     best = best_settings(groups)
-    runs = _count(len(list(_runs(groups))), "finished run")
+    runs = _count(len(_runs(groups)), "finished run")
     tasks = _count(len({group.task for group in groups}), "task")
+    listing = ", ".join(f"`{folder}`" for folder in unfinished)
+    single = ", ".join(baselines.single_trials(best))
     sections = [
         "# Fine-tuning results",
         f"{runs} of {tasks}. Scores are times 100. Median, mean, standard error of the mean, best "
         "and worst are over the runs of a setting, which differ in their seeds alone.",
-        _unfinished(unfinished),
+        listing and f"**Not in here:** {_count(len(unfinished), 'unfinished run')}: {listing}.",
         "![scores](report.png)",
-        _best_table(best),
-        _single_trials(best),
+        _best_section(best),
+        single
+        and f"**One trial decides nothing** ({single}): the seed alone moves a score, often "
+        "by more than the difference in question. More runs: `--num_trials`.",
         baselines.section(best),
-        _average(best),
-        _comparison(best),
-        _collapsed(groups),
-        _undefined(groups),
-        _settings_table(groups, best),
-        _other_scores(best),
+        _average_section(best),
+        _comparison_section(best),
+        _collapsed_section(groups),
+        _undefined_section(groups),
     ]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    if len(groups) > len(best):
+        rows = [_cells(group, group.split, group.metric) for group in groups]
+        for group, row in zip(groups, rows):
+            row["setting"] += " (best)" * (group in best)
+        sections.append(_section("All settings", "", _markdown(rows)))
+    others = [_cells(group, *pair) for group in best for pair in group.scored()[1:]]
+    for row in others:  # those of the setting, which the first table has
+        del row["setting"], row["collapsed"]
+    sections.append(_section("Other scores of the best settings", "", _markdown(others)))
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 # ---------------------------------------------------------------- sections of report.md
 
 
-def _unfinished(folders: Sequence[str]) -> str:
-    if not folders:
-        return ""
-    listing = ", ".join(f"`{folder}`" for folder in folders)
-    return f"**Not in here:** {_count(len(folders), 'unfinished run')}: {listing}."
-
-
-def _best_table(best: Sequence[Group]) -> str:
+def _best_section(best: Sequence[Group]) -> str:
     rows, sources = [], {}
     for group in best:
-        found = published_score(group.model_size, group.task)
+        found = _published(group)
         published = "-"
-        if found and group.init == "pretrained":
+        if found:
             score, row = found
             mark = sources.setdefault(_source(row), len(sources) + 1)
             metric = row.metrics.get(group.task)
@@ -159,57 +147,38 @@ def _best_table(best: Sequence[Group]) -> str:
             "task's score unless another is named."
         )
     notes = [f"[{mark}] {source}" for source, mark in sources.items()]
-    return _section("Best setting of each task", text, "\n\n".join([_table(rows), *notes]))
+    return _section("Best setting of each task", text, "\n\n".join([_markdown(rows), *notes]))
 
 
-def _single_trials(best: Sequence[Group]) -> str:
-    single = baselines.single_trials(best)
-    if not single:
-        return ""
-    return (
-        f"**One trial decides nothing** ({', '.join(single)}): the seed alone moves a score, often "
-        "by more than the difference in question. More runs: `--num_trials`."
-    )
-
-
-def _average(best: Sequence[Group]) -> str:
+def _average_section(best: Sequence[Group]) -> str:
     lines = []
-    for model, size, init in _models(best):
-        mine = [g for g in best if (g.model, g.model_size, g.init) == (model, size, init)]
+    for (model, size, init), mine in _by_model(best).items():
         run = {group.task for group in mine}
         if run.isdisjoint(GLUE_TASKS):
             continue
         average, missing = glue_average(mine)
-        name = f"{model or 'model'}, {init} weights"
+        told = f"**{_number(average)}**"
         if average is None:
             without = ", ".join(task for task in missing if task not in run)
             reasons = [f"{without} not run"] if without else []
             reasons += [f"{task} undefined" for task in missing if task in run]
-            lines.append(f"- {name}: not given, {'; '.join(reasons)}")
-        else:
-            lines.append(f"- {name}: **{_number(average)}**")
+            told = f"not given, {'; '.join(reasons)}"
+        lines.append(f"- {model or 'model'}, {init} weights: {told}")
         for row in published_rows(size) if init == "pretrained" else ():
             lines.append(f"  - published: {_number(row.average)}, {_source(row)}")
-    metrics = ", ".join(
-        f"{task} {metric}" for task, metric in AVERAGED_METRICS.items() if metric != "accuracy"
-    )
+    metrics = ", ".join(f"{task} {m}" for task, m in AVERAGED_METRICS.items() if m != "accuracy")
     text = f"Of the medians above, as the papers do it: {metrics}, the others accuracy (mnli"
     text += " matched; wnli left out)."
     return _section("Average of the eight GLUE tasks", text, "\n".join(lines))
 
 
-def _comparison(best: Sequence[Group]) -> str:
-    random = {(g.task, g.model, g.model_size): g for g in best if g.init == "random"}
-    rows, clear = [], 0
+def _comparison_section(best: Sequence[Group]) -> str:
+    random = {(g.task, g.model, g.model_size): g.headline for g in best if g.init == "random"}
+    rows = []
     for group in best:
-        other = random.get((group.task, group.model, group.model_size))
-        if group.init != "pretrained" or other is None:
+        ours, theirs = group.headline, random.get((group.task, group.model, group.model_size))
+        if group.init != "pretrained" or theirs is None or None in (ours.median, theirs.median):
             continue
-        ours, theirs = group.headline, other.headline
-        if None in (ours.median, theirs.median):
-            continue
-        apart = ours.worst > theirs.best
-        clear += apart
         rows.append(
             {
                 "task": group.task,
@@ -217,21 +186,22 @@ def _comparison(best: Sequence[Group]) -> str:
                 "random weights": _spread(theirs),
                 "pre-trained": _spread(ours),
                 "gain": f"{ours.median - theirs.median:+.1f}",
-                "every run better": "yes" if apart else "no",
+                "every run better": "yes" if ours.worst > theirs.best else "no",
             }
         )
+    clear = sum(row["every run better"] == "yes" for row in rows)
     text = (
         "Median (worst to best of n runs), best setting of each. The last column says whether the "
         "worst pre-trained run beats the best one from random weights: so in "
         f"{clear} of {len(rows)}."
     )
-    return _section("Pre-trained against random weights", text, _table(rows))
+    return _section("Pre-trained against random weights", text, _markdown(rows))
 
 
-def _collapsed(groups: Sequence[Group]) -> str:
+def _collapsed_section(groups: Sequence[Group]) -> str:
     lines = [
-        f"- {group.task}, {group.init} weights, {_setting(group)}, trial {run['trial']} "
-        f"(seed {run.get('seed', 'unknown')}): {collapse(run)}"
+        f"- {_described(group)}, trial {run['trial']} (seed {run.get('seed', 'unknown')}): "
+        f"{collapse(run)}"
         for group, run in _runs(groups)
         if run.get("collapsed")
     ]
@@ -241,30 +211,14 @@ def _collapsed(groups: Sequence[Group]) -> str:
     return _section("Collapsed runs", text, "\n".join(lines))
 
 
-def _undefined(groups: Sequence[Group]) -> str:
-    lines = [
-        f"- {group.task}, {group.init} weights, {_setting(group)}: {reason}, {_count(runs, 'run')}"
-        for group in groups
-        for reason, runs in _undefined_reasons(group).items()
-    ]
+def _undefined_section(groups: Sequence[Group]) -> str:
+    runs = _runs(groups)
+    reasons = collections.Counter(
+        f"{_described(group)}: {why}" for group, run in runs for why in undefined(run)
+    )
+    lines = [f"- {reason}, {_count(number, 'run')}" for reason, number in reasons.items()]
     text = "The correlation with a constant is undefined. Such a run counts as 0 beside runs that"
     return _section("Undefined scores", text + " have a score.", "\n".join(lines))
-
-
-def _settings_table(groups: Sequence[Group], best: Sequence[Group]) -> str:
-    if len(groups) == len(best):
-        return ""
-    rows = [_cells(group, group.split, group.metric) for group in groups]
-    for group, row in zip(groups, rows):
-        row["setting"] += " (best)" * any(group is chosen for chosen in best)
-    return _section("All settings", "", _table(rows))
-
-
-def _other_scores(best: Sequence[Group]) -> str:
-    rows = [_cells(group, *pair) for group in best for pair in group.scored()[1:]]
-    for row in rows:  # those of the setting, which the first table has
-        del row["setting"], row["collapsed"]
-    return _section("Other scores of the best settings", "", _table(rows))
 
 
 # ---------------------------------------------------------------- parts of sections
@@ -272,10 +226,10 @@ def _other_scores(best: Sequence[Group]) -> str:
 
 def _section(title: str, text: str, body: str) -> str:
     """A section of Markdown; "" where there is nothing in it."""
-    return "\n\n".join(part for part in (f"## {title}", text, body) if part) if body else ""
+    return "\n\n".join(filter(None, (f"## {title}", text, body))) if body else ""
 
 
-def _table(rows: Sequence[dict[str, str]]) -> str:
+def _markdown(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of equal columns as a table in Markdown."""
     import pandas
 
@@ -285,8 +239,7 @@ def _table(rows: Sequence[dict[str, str]]) -> str:
 
 def _cells(group: Group, split: str, metric: str) -> dict[str, str]:
     """A row of a table: one score of a group."""
-    summary = group.summary(split, metric)
-    found = baselines.compare(group, split, metric)
+    summary, found = group.summary(split, metric), baselines.compare(group, split, metric)
     error = summary.standard_error
     return {
         "task": group.task,
@@ -319,22 +272,29 @@ def _setting(group: Group) -> str:
     )
 
 
-def _source(row: Any) -> str:
-    details = "; ".join(part for part in (row.statistic, row.pretraining) if part)
-    return f"{row.source} ({details})"
+def _described(group: Group) -> str:
+    return f"{group.task}, {group.init} weights, {_setting(group)}"
 
 
-def _undefined_reasons(group: Group) -> collections.Counter[str]:
-    """Why scores are undefined, and of how many runs."""
-    return collections.Counter(why for result in group.results for why in undefined(result))
+def _published(group: Group) -> tuple[float, Published] | None:
+    """The published figure to compare a group with, and its row."""
+    return published_score(group.model_size, group.task) if group.init == "pretrained" else None
 
 
-def _runs(groups: Iterable[Group]) -> Iterator[tuple[Group, dict[str, Any]]]:
-    return ((group, result) for group in groups for result in group.results)
+def _source(row: Published) -> str:
+    return f"{row.source} ({'; '.join(filter(None, (row.statistic, row.pretraining)))})"
 
 
-def _models(groups: Sequence[Group]) -> list[tuple]:
-    return list(dict.fromkeys((g.model, g.model_size, g.init) for g in groups))
+def _runs(groups: Iterable[Group]) -> list[tuple[Group, dict[str, Any]]]:
+    return [(group, result) for group in groups for result in group.results]
+
+
+def _by_model(groups: Sequence[Group]) -> dict[tuple, list[Group]]:
+    """(model, size, init) -> its groups."""
+    found: dict[tuple, list[Group]] = {}
+    for group in groups:
+        found.setdefault((group.model, group.model_size, group.init), []).append(group)
+    return found
 
 
 def _number(value: float | None) -> str:
@@ -342,17 +302,10 @@ def _number(value: float | None) -> str:
 
 
 def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 # ---------------------------------------------------------------- CSV and picture
-
-
-def _csv(rows: Iterable[dict[str, Any]]) -> str:
-    """Rows as CSV; the columns are those of all rows, empty where a row has none."""
-    import pandas
-
-    return pandas.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def _identity(group: Group) -> dict[str, Any]:
@@ -360,53 +313,55 @@ def _identity(group: Group) -> dict[str, Any]:
     return {name: getattr(group, name) for name in names} | group.setting
 
 
-def _score_rows(groups: Sequence[Group], best: Sequence[Group]) -> Iterator[dict[str, Any]]:
+def _score_table(groups: Sequence[Group]) -> pandas.DataFrame:
     """Statistics of every setting, split and metric, beside the baseline."""
+    import pandas
+
+    best, rows = best_settings(groups), []
     for group in groups:
         for split, metric in group.scored():
             found = baselines.compare(group, split, metric)
-            above = found.above if found else None
-            yield {
+            row = {
                 **_identity(group),
-                "best_setting": int(any(group is chosen for chosen in best)),
+                "best_setting": int(group in best),
                 "split": split,
                 "metric": metric,
                 **vars(group.summary(split, metric)),
                 "collapsed_runs": len(group.collapsed),
-                "baseline": found.score if found and not found.undefined else None,
-                "baseline_answer": found.name if found else None,
-                "above_baseline": None if above is None else int(above),
-            }
+            } | dict.fromkeys(("baseline", "baseline_answer", "above_baseline"))
+            if found:
+                row["baseline"] = None if found.undefined else found.score
+                row["baseline_answer"] = found.name
+                row["above_baseline"] = None if found.above is None else int(found.above)
+            rows.append(row)
+    return pandas.DataFrame(rows, dtype=object)  # an integer beside nothing stays one
 
 
-def _run_row(group: Group, run: dict[str, Any], output_dir: str) -> dict[str, Any]:
-    return {
-        **_identity(group),
-        **{name: run.get(name) for name in ("trial", "seed", "steps", "seconds")},
-        "collapsed": collapse(run) if run.get("collapsed") else "",
-        "undefined": "; ".join(undefined(run)),
-        "folder": os.path.relpath(run["folder"], output_dir),
-        **{
-            f"{split} {metric}": value
-            for split, scores in run["scores"].items()
-            for metric, value in scores.items()
-        },
-    }
+def _run_table(groups: Sequence[Group], output_dir: str) -> pandas.DataFrame:
+    """One row per run; the columns of scores are those of all runs, empty where a run has none."""
+    import pandas
+
+    rows = []
+    for group, run in _runs(groups):
+        row = _identity(group)
+        row |= {name: run.get(name) for name in ("trial", "seed", "steps", "seconds")}
+        row["collapsed"] = collapse(run) if run.get("collapsed") else ""
+        row["undefined"] = "; ".join(undefined(run))
+        row["folder"] = os.path.relpath(run["folder"], output_dir)
+        for split, scores in run["scores"].items():
+            row |= {f"{split} {metric}": value for metric, value in scores.items()}
+        rows.append(row)
+    return pandas.DataFrame(rows, dtype=object)
 
 
-def _columns(best: Sequence[Group]) -> list[pictures.RunColumn]:
-    """What the picture shows of each group."""
-    columns = []
-    for group in best:
-        found = published_score(group.model_size, group.task)
-        median, values = group.headline.median, group.values(group.split, group.metric)
-        columns.append(
-            pictures.RunColumn(
-                task=group.task,
-                series=f"{group.model or 'model'}, {group.init}",
-                values=[v or 0.0 for v in values] if median is not None else [],
-                median=median,
-                published=found[0] if found and group.init == "pretrained" else None,
-            )
-        )
-    return columns
+def _run_column(group: Group) -> pictures.RunColumn:
+    """What the picture shows of a group."""
+    found, median = _published(group), group.headline.median
+    values = [] if median is None else group.values(group.split, group.metric)
+    return pictures.RunColumn(
+        task=group.task,
+        series=f"{group.model or 'model'}, {group.init}",
+        values=[value or 0.0 for value in values],
+        median=median,
+        published=found[0] if found else None,
+    )

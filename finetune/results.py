@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -93,7 +94,7 @@ class Group:
 
     @property
     def collapsed(self) -> list[dict[str, Any]]:
-        """The results of runs that give the same prediction throughout, on any split."""
+        """The results of runs that answer the same throughout, on any split."""
         return [result for result in self.results if result.get("collapsed")]
 
     def values(self, split: str, metric: str) -> list[float | None]:
@@ -128,9 +129,12 @@ def rank(result: dict[str, Any]) -> tuple:
 
     Where scores are equal, a run that is not collapsed is higher, then a pre-trained one.
     """
-    score = headline_score(result)
-    defined = -math.inf if score is None else score
-    return defined, not result.get("collapsed"), result["init"] == "pretrained"
+    score = _or_lowest(headline_score(result))
+    return score, not result.get("collapsed"), result["init"] == "pretrained"
+
+
+def _or_lowest(score: float | None) -> float:
+    return -math.inf if score is None else score
 
 
 def collapse(result: dict[str, Any]) -> str:
@@ -147,10 +151,7 @@ def undefined(result: dict[str, Any]) -> list[str]:
 
 
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Reads all runs below a folder.
-
-    Args:
-        output_dir: of run_finetuning.py, or a folder of such folders.
+    """Reads all runs below an output folder, or a folder of such folders.
 
     Returns:
         The contents of every `result.json`, each with its folder under "folder", by folder; and
@@ -198,19 +199,12 @@ def group_results(results: Iterable[dict[str, Any]]) -> list[Group]:
     for result in results:
         key = [result.get(name) for name in ("task", "model", "model_size", "init", "setting")]
         groups.setdefault(json.dumps(key), []).append(result)
-    found = []
-    for key, members in groups.items():
-        members.sort(key=lambda result: result["trial"])
-        found.append(Group(*json.loads(key), tuple(members)))
+    trial = operator.itemgetter("trial")
+    found = [
+        Group(*json.loads(key), tuple(sorted(runs, key=trial))) for key, runs in groups.items()
+    ]
     order = {task: index for index, task in enumerate(GLUE_TASKS)}
-    found.sort(
-        key=lambda group: (
-            order.get(group.task, len(order)),
-            group.task,
-            group.model or "",
-            group.init,
-        )
-    )
+    found.sort(key=lambda g: (order.get(g.task, len(order)), g.task, g.model or "", g.init))
     return found
 
 
@@ -222,24 +216,16 @@ def best_settings(groups: Sequence[Group]) -> list[Group]:
     best: dict[tuple, Group] = {}
     for group in by_median(groups):
         best.setdefault((group.task, group.model, group.model_size, group.init), group)
-    return [group for group in groups if any(group is chosen for chosen in best.values())]
+    return [group for group in groups if group in best.values()]
 
 
 def by_median(groups: Iterable[Group]) -> list[Group]:
     """Groups by falling headline median, an undefined one last, else in their order."""
-
-    def median(group: Group) -> float:
-        found = group.headline.median
-        return -math.inf if found is None else found
-
-    return sorted(groups, key=median, reverse=True)
+    return sorted(groups, key=lambda group: _or_lowest(group.headline.median), reverse=True)
 
 
 def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
-    """The average over the eight tasks of one model, of the medians of `AVERAGED_METRICS`.
-
-    Args:
-        best: the chosen setting of each task, of one model and init.
+    """The average over the eight tasks of the medians of `AVERAGED_METRICS`, of one model and init.
 
     Returns:
         The average, or None when tasks are missing; and the tasks that were not run, or whose score

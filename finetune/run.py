@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import sys
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -16,7 +16,7 @@ from finetune.grid import folder_name, setting_of
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.report import summary_line, write_report
 from finetune.settings import Settings, saved_hparams
-from finetune.sweep import run_all, with_seed
+from finetune.sweep import run_all
 from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
@@ -30,33 +30,35 @@ from training.distribution import create_strategy
 def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
     """Runs -> report. Reads all files before the first run.
 
-    Args:
-        settings: what to do.
-        config: of the encoder.
-        vocabulary: of the model.
-
     Raises:
         InputError: model and data do not fit together.
         LossNotFinite: some runs diverged; the others are in the report.
     """
     tf.get_logger().setLevel("ERROR")  # it warns of tracing again; every run traces its own step
     strategy = create_strategy(settings.run.strategy)
-    create_encoder = encoder_creator(settings, config)
+    create_encoder = _encoder_creator(settings, config)
+    saved = saved_hparams(settings.model_dir)
     trials = []
     for task in settings.tasks:
-        trials += plan_trials(task, settings, config, vocabulary)
-    check_batch_sizes(trials, settings.run, strategy)
-    warn_about_compiling(settings.run)
+        trials += _plan_trials(task, settings, config, vocabulary, saved.get("max_seq_length"))
+    _check_batch_sizes(trials, settings.run, strategy.num_replicas_in_sync)
+    if settings.run.xla and not tf.config.list_physical_devices("GPU"):
+        warn(
+            "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
+            ' each; do without --xla, or set "length_buckets" to false for one length'
+        )
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
+    parts = os.path.abspath(settings.model_dir).split(os.sep)
+    name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
     context = Context(
         settings.run,
         strategy,
         vocabulary,
         create_encoder,
-        about_model(settings.model_dir, config),
-        {"pretraining": saved_hparams(settings.model_dir)},
+        {"model": name, "model_size": size_of(config)},
+        {"pretraining": saved},
         config,
-        checkpoint_digest(settings),
+        _checkpoint_digest(settings),
         settings.show_errors,
     )
     results, stopped = run_all(trials, context, train=settings.train)
@@ -67,14 +69,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         raise LossNotFinite("\n".join(stopped))
 
 
-def about_model(model_dir: str, config: BackboneConfig) -> dict[str, Any]:
-    """The model's name, and its size if it has the architecture of a named one, for the report."""
-    parts = os.path.abspath(model_dir).split(os.sep)
-    name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
-    return {"model": name, "model_size": size_of(config)}
-
-
-def checkpoint_digest(settings: Settings) -> str | None:
+def _checkpoint_digest(settings: Settings) -> str | None:
     """SHA-256 that tells the encoder's weights from others; None where no run takes them."""
     if not settings.takes_weights:
         return None
@@ -83,20 +78,26 @@ def checkpoint_digest(settings: Settings) -> str | None:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def plan_trials(
+def _plan_trials(
     task: Task,
     settings: Settings,
     config: BackboneConfig,
     vocabulary: Vocabulary,
+    trained_length: int | None,
 ) -> list[Trial]:
     """The runs of a task: every setting of the grid, every seed."""
     trials, loaded = [], {}
     cached = settings.run.use_tfrecords_if_existing
     cache_dir = os.path.join(settings.output_dir, "tokenized") if cached else None
     for swept, hparams in settings.points(task, config):
-        warn_about_length(task, hparams, settings.model_dir)
-        shape = (hparams.max_seq_length, hparams.max_query_length, hparams.doc_stride)
-        shape += (hparams.double_unordered,)
+        length = hparams.max_seq_length
+        if trained_length and length > trained_length and hparams.init == "pretrained":
+            print(
+                f"{task.name}: `max_seq_length` is {length}, but pre-training saw only the first"
+                f" {trained_length} positions",
+                file=sys.stderr,
+            )
+        shape = tuple(getattr(hparams, name) for name in task.plugin.shaping)
         if shape not in loaded:
             loaded[shape] = load_task_data(
                 task,
@@ -111,33 +112,18 @@ def plan_trials(
         folder = os.path.join(settings.output_dir, task.name, folder_name(setting, hparams.init))
         for number in range(settings.run.num_trials):
             trial = os.path.join(folder, f"trial_{number}")
-            own = with_seed(hparams, number)
+            own = dataclasses.replace(hparams, seed=hparams.seed + number)
             trials.append(Trial(trial, number, setting, own, loaded[shape]))
     return trials
 
 
-def warn_about_length(task: Task, hparams: FinetuningHParams, model_dir: str) -> None:
-    """Says when a task uses positions that pre-training never saw."""
-    seen = saved_hparams(model_dir).get("max_seq_length")
-    if seen and hparams.max_seq_length > seen and hparams.init == "pretrained":
-        print(
-            f"{task.name}: `max_seq_length` is {hparams.max_seq_length}, but pre-training saw only"
-            f" the first {seen} positions",
-            file=sys.stderr,
-        )
-
-
-def check_batch_sizes(
-    trials: list[Trial], run: RunSettings, strategy: tf.distribute.Strategy
-) -> None:
+def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> None:
     """Rejects batches that the devices cannot share evenly, in whole groups of sequences."""
-    devices = strategy.num_replicas_in_sync
     for trial in trials:
         group = trial.data.task.plugin.group_size(trial.data.task)
-        for name, size in (
-            ("train_batch_size", trial.hparams.train_batch_size),
-            ("eval_batch_size", run.eval_batch_size),
-        ):
+        sizes = {"train_batch_size": trial.hparams.train_batch_size}
+        sizes["eval_batch_size"] = run.eval_batch_size
+        for name, size in sizes.items():
             if size % (devices * group):
                 groups = f" and the {group} sequences of an example" if group > 1 else ""
                 raise InputError(
@@ -146,16 +132,7 @@ def check_batch_sizes(
                 )
 
 
-def warn_about_compiling(run: RunSettings) -> None:
-    """Says what --xla costs where it saves nothing."""
-    if run.xla and not tf.config.list_physical_devices("GPU"):
-        warn(
-            "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
-            ' each; do without --xla, or set "length_buckets" to false for one length'
-        )
-
-
-def encoder_creator(settings: Settings, config: BackboneConfig):
+def _encoder_creator(settings: Settings, config: BackboneConfig):
     """A function that makes a run's encoder: pre-trained or random, with its own dropout.
 
     Raises:

@@ -5,51 +5,52 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune import kinds
 from finetune.grid import grid_points
-from finetune.hparams import FinetuningHParams, RunSettings, check_model_names, resolve_hparams
+from finetune.hparams import FinetuningHParams, RunSettings, resolve_hparams
 from finetune.task import Task
 from model import BackboneConfig, load_config
 from pretrain.saved_settings import load_vocabulary
+from settings import field_names, reject_unknown
 from training.model_directory import HPARAMS_FILE, read_record
+
+TASK_NAMES = "task_names"  # the original's key for what --task says here
+# Keys of the original's configuration that choose hardware or file locations: not used, flags say
+# them here.
+IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
+IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
+# Keys that say what the model directory knows: accepted where they agree with it.
+MODEL_NAMES = ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
+MODEL_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
+_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
+_FAMILIES = "convbert|electra|bert|ale"
+FLAG_NAMES = ("do_train",)
+UNSUPPORTED_NAMES = ("debug",)  # unless false
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What recipe, --hparams and flags say, each before the one it overrules.
-
-    Attributes:
-        model_dir: the model directory.
-        data_dir: the folder of the tasks' files; "" where they lie beside their declarations.
-        output_dir: where runs are kept.
-        tasks: declarations, in order.
-        run: settings that do not change scores.
-        recipe: hyper-parameters of the recipe, for all tasks.
-        per_task: task name -> hyper-parameters of the recipe for this task.
-        given: those of --hparams and flags.
-        model_values: what was said about the model, to be checked.
-        grid: of the sweep.
-        inits: weights to start from, "pretrained" or "random"; () as the hyper-parameters say.
-        train: False measures finished runs again.
-        show_errors: how many of the largest errors to write for each split.
-    """
+    """What recipe, --hparams and flags say, each before the one it overrules."""
 
     model_dir: str
-    data_dir: str
-    output_dir: str
+    data_dir: str  # of the tasks' files; "" where they lie beside their declarations
+    output_dir: str  # where runs are kept
     tasks: list[Task]
     run: RunSettings
-    recipe: dict[str, Any]
-    per_task: dict[str, dict[str, Any]]
-    given: dict[str, Any]
-    model_values: dict[str, Any]
-    grid: dict[str, list]
-    inits: tuple[str, ...]
-    train: bool
-    show_errors: int
+    recipe: dict[str, Any]  # hyper-parameters of the recipe, for all tasks
+    per_task: dict[str, dict[str, Any]]  # task name -> those of the recipe for this task
+    given: dict[str, Any]  # hyper-parameters of --hparams and flags
+    model_values: dict[str, Any]  # what was said about the model, to be checked
+    grid: dict[str, list]  # of the sweep
+    inits: tuple[str, ...]  # "pretrained" or "random"; () as the hyper-parameters say
+    train: bool  # False measures finished runs again
+    show_errors: int  # number of largest errors to write for each split
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -60,7 +61,9 @@ class Settings:
             InputError: an unknown name or a wrong value.
         """
         inits = [{"init": init} for init in self.inits] or [{}]
+        own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
         fixed = {**self.recipe, **self.per_task.get(task.name, {}), **self.given}
+        fixed = {name: value for name, value in fixed.items() if name in own}
         for init, swept in itertools.product(inits, grid_points(self.grid)):
             yield swept, resolve_hparams({**fixed, **swept, **init}, task, config)
 
@@ -70,12 +73,37 @@ class Settings:
         return self.inits != ("random",)
 
 
+def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
+    """Sorts a JSON object's keys: hyper-parameters, run settings, the model's, ignored ones.
+
+    `task_names` and flags are left to the caller.
+
+    Raises:
+        InputError: an unknown name (the nearest valid one is suggested), or one that asks for
+            something that does not exist here.
+    """
+    hparam_names, run_names = kinds.hparam_names(), field_names(RunSettings)
+    other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES, *UNSUPPORTED_NAMES)
+    reject_unknown(values, [*hparam_names, *run_names, *other])
+    for name in UNSUPPORTED_NAMES:
+        if values.get(name):
+            raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
+
+    def pick(names) -> dict:
+        return {name: values[name] for name in names if name in values}
+
+    overrides = values.get("model_hparam_overrides", {})
+    dropout = {name: overrides[name] for name in _DROPOUT if name in overrides}
+    ignored = [name for name in values if name in IGNORED_NAMES]
+    return {**dropout, **pick(hparam_names)}, pick(run_names), pick(MODEL_NAMES), ignored
+
+
 def load_model(settings: Settings) -> tuple[BackboneConfig, Vocabulary]:
     """Architecture and vocabulary of the model directory; they must fit each other."""
     config, saved = load_config(settings.model_dir), saved_hparams(settings.model_dir)
     vocabulary = load_vocabulary(settings.model_dir, config, saved.get("vocabulary"))
-    known = {**saved, **dataclasses.asdict(config), "do_lower_case": vocabulary.do_lower_case}
-    check_model_names(settings.model_values, known, settings.model_dir)
+    saved = {**saved, "do_lower_case": vocabulary.do_lower_case}
+    check_model_names(settings.model_values, config, saved, settings.model_dir)
     return config, vocabulary
 
 
@@ -85,3 +113,26 @@ def saved_hparams(model_dir: str) -> dict[str, Any]:
         return {}
     record = read_record(model_dir)
     return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before
+
+
+def check_model_names(
+    values: dict[str, Any], config: BackboneConfig, saved: dict[str, Any], model_dir: str
+) -> None:
+    """Raises InputError where `values`, of MODEL_NAMES, describe another model than `model_dir`'s.
+
+    `saved` is what is known of it beside its `config`.
+    """
+    given = dict(values)
+    overrides = given.pop("model_hparam_overrides", {})
+    reject_unknown(overrides, field_names(type(config)))
+    known = {**saved, **dataclasses.asdict(config)}
+    given |= {name: value for name, value in overrides.items() if name not in _DROPOUT}
+    for name, value in given.items():
+        there = known.get(name)
+        if name == "model_size":  # `small` there may be convbert-small or electra-small here
+            there, value = (re.sub(f"^({_FAMILIES})-", "", str(v)) for v in (there, value))
+        if there not in (None, "None", value):
+            raise InputError(
+                f"`{name}` is {there!r} in {model_dir}, which says the architecture."
+                f" Received: {value!r}"
+            )

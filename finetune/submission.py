@@ -1,15 +1,14 @@
 """The archive that the GLUE server scores: eleven files of "index<TAB>prediction".
 
-The server (https://gluebenchmark.com/submit) refuses an archive in which a file is missing.
+The server (https://gluebenchmark.com/submit) rejects an archive in which a file is missing.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from errors import InputError, warn
 from files import replacing
@@ -34,8 +33,7 @@ _TWO_WAY = ("entailment", "not_entailment")
 _THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
-@dataclasses.dataclass(frozen=True)
-class ServerFile:
+class ServerFile(NamedTuple):
     """A file of the archive.
 
     Attributes:
@@ -98,7 +96,7 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
         runs = _candidates([group for group in groups if group.task == file.task], file.split)
         if runs:
             run = next((run for run in runs if not run.get("collapsed")), runs[0])
-            contents[file.name] = _content(file, _predicted(file, run))
+            contents[file.name] = _content(_predicted(file, run))
             _say_chosen(file, run, runs)
         else:
             missing.append(file)
@@ -107,14 +105,12 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
             f"{output_dir}: should hold a run that predicted a test set of GLUE "
             f"(predictions/test.jsonl). Received: none"
         )
-    for file in missing:
-        if fill_missing:
-            contents[file.name] = _content(file, [file.filler] * file.lines)
-            print(f"{file.name}: FILLED with {file.filler!r}; its score means nothing")
-    for count, which in (
-        (len(results) - len(pretrained), "from random weights"),
-        (len(unfinished), "that are not finished"),
-    ):
+    for file in missing if fill_missing else ():
+        contents[file.name] = _content([file.filler] * file.lines)
+        print(f"{file.name}: FILLED with {file.filler!r}; its score means nothing")
+    random = len(results) - len(pretrained)
+    left_out = {"from random weights": random, "that are not finished": len(unfinished)}
+    for which, count in left_out.items():
         if count:
             print(f"left out: {count} {'run' if count == 1 else 'runs'} {which}")
     if missing and not fill_missing:
@@ -149,11 +145,9 @@ def _candidates(groups: Sequence[Group], split: str) -> list[dict[str, Any]]:
 
 def _say_chosen(file: ServerFile, run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> None:
     """Prints which run a file was made from; warns of a collapsed one."""
-    split, metric = headline(run)
     score = headline_score(run)
-    score = "undefined" if score is None else f"{score:.1f}"
-    number = f"trial {run['trial']}, {split} {metric} {score}"
-    print(f"{file.name}: {run['folder']} ({number}; {len(runs)} considered)")
+    score = f"{' '.join(headline(run))} {'undefined' if score is None else f'{score:.1f}'}"
+    print(f"{file.name}: {run['folder']} (trial {run['trial']}, {score}; {len(runs)} considered)")
     if run.get("collapsed"):
         warn(
             f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, and so is "
@@ -185,17 +179,14 @@ def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
 
 def _server_word(file: ServerFile, prediction: Any, path: str) -> str:
     """A prediction in the server's words."""
-    if not file.labels:
-        if not isinstance(prediction, (int, float)):
-            raise InputError(f"{path}: predictions should be numbers. Received: {prediction!r}")
-        return f"{min(5.0, max(0.0, prediction)):.3f}"
-    if prediction in file.labels:
+    if file.labels and prediction in file.labels:
         return prediction
-    raise InputError(
-        f"{path}: predictions should be among {', '.join(file.labels)}. Received: {prediction!r}"
-    )
+    if not file.labels and isinstance(prediction, (int, float)):
+        return f"{min(5.0, max(0.0, prediction)):.3f}"
+    wanted = f"among {', '.join(file.labels)}" if file.labels else "numbers"
+    raise InputError(f"{path}: predictions should be {wanted}. Received: {prediction!r}")
 
 
-def _content(file: ServerFile, predicted: Sequence[str]) -> str:
+def _content(predicted: Sequence[str]) -> str:
     rows = (f"{index}\t{prediction}\n" for index, prediction in enumerate(predicted))
     return "index\tprediction\n" + "".join(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import os
 import shutil
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from errors import InputError, LossNotFinite
-from finetune.hparams import FinetuningHParams
 from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training.model_directory import CHECKPOINT_FOLDER
@@ -23,15 +21,14 @@ from training.monitoring import live_bar
 class SweepBar:
     """One live bar over the steps of all runs: run, task, loss, examples/s, ETA of everything.
 
-    Args:
-        trials: what is left to run.
-        train: False where there are no steps, only splits to predict.
+    Without training there are no steps, only splits to predict.
     """
 
     def __init__(self, trials: list[Trial], train: bool):
         self._runs, self._done = len(trials), 0
         steps = sum(trial.num_steps for trial in trials) if train else None
         self._bar = live_bar(steps, "{desc}")
+        self.close = self._bar.close
 
     def start(self, trial: Trial) -> None:
         """Names the run that begins."""
@@ -41,23 +38,19 @@ class SweepBar:
 
     def action(self, step: tf.Variable, batch_size: int):
         """What the training loop calls with the metrics of each loop of steps."""
-        before = {"step": 0, "time": time.monotonic()}  # from 0: a resumed run's steps count too
+        before, then = 0, time.monotonic()  # from 0: a resumed run's steps count too
 
         def show(values: dict[str, float]) -> None:
+            nonlocal before, then
             now, at = time.monotonic(), int(step.numpy())
-            done = at - before["step"]
-            rate = done * batch_size / (now - before["time"])
+            rate = (at - before) * batch_size / (now - then)
             self._bar.set_postfix_str(
                 f"step {at}, loss {values['loss']:.3f}, {rate:.0f} examples/s", refresh=False
             )
-            self._bar.update(done)
-            before.update(step=at, time=now)
+            self._bar.update(at - before)
+            before, then = at, now
 
         return show
-
-    def close(self) -> None:
-        """Draws the bar a last time."""
-        self._bar.close()
 
 
 def run_all(
@@ -84,10 +77,9 @@ def run_all(
     if not train and missing:
         raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
     left = missing if train else trials
-    if train and len(left) < len(trials):
-        print(
-            f"{len(trials) - len(left)} of {len(trials)} runs are finished already", file=sys.stderr
-        )
+    finished = len(trials) - len(left)
+    if finished:
+        print(f"{finished} of {len(trials)} runs are finished already", file=sys.stderr)
     bar, stopped = SweepBar(left, train), []
     try:
         for trial in left:
@@ -112,8 +104,3 @@ def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> No
     for trial in finished:
         if trial is not best:
             shutil.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)
-
-
-def with_seed(hparams: FinetuningHParams, trial: int) -> FinetuningHParams:
-    """The hyper-parameters of a trial: its own seed."""
-    return dataclasses.replace(hparams, seed=hparams.seed + trial)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from errors import InputError
 from finetune import kinds
 from finetune.kinds.base import Kind
+from settings import check_setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Task:
         tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
         version_2: span: whether questions may be unanswerable.
         lenient: whether texts may be empty and rows with a wrong number of fields are skipped (and
-            counted in the log; never in test splits) rather than refused; for official files that
+            counted in the log; never in test splits) rather than rejected; for official files that
             have such rows.
         folders: folders in which the files may be: those below the data folder are tried before the
             data folder itself, absolute ones (where a declaration lies) after it.
@@ -72,18 +72,10 @@ class Task:
     delimiter: str | None = None
 
     def __post_init__(self) -> None:
-        formats = self.plugin.formats
-        if self.format not in formats:
-            raise InputError(
-                f"`format` of a {self.kind} task should be one of {', '.join(formats)}. "
-                f"Received: {self.format!r}"
-            )
-        _check_splits(self)
-        _check_delimiter(self)
+        _check(self)
         for split in self.files:
             self.plugin.check_columns(self, split)
         self.plugin.check(self)
-        _check_labels(self)
 
     @property
     def plugin(self) -> Kind:
@@ -121,51 +113,34 @@ def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _check_splits(task: Task) -> None:
-    if task.name in ("", ".", "..") or not task.name.isprintable() or set(task.name) & set("/\\"):
-        raise InputError(f"`name` should be usable as a folder's name. Received: {task.name!r}")
-    if not task.metrics:
-        raise InputError("`metrics` should name at least one score. Received: ()")
-    if len(set(task.splits)) < len(task.splits):
-        raise InputError(f"Each split should be named once. Received: {', '.join(task.splits)}")
-    for split in task.splits:
-        if split not in task.files:
-            raise InputError(
-                f"`files` should name the file of the split {split!r}. "
-                f"Received: {', '.join(task.files) or 'no files'}"
-            )
-    for split, part in task.files.items() if task.format == "tfds" else ():
-        if not task.tfds and "@" not in part:
-            raise InputError(
-                f"`tfds` should name the dataset, or the split {split!r} should be written "
-                f"DATASET@SPLIT in `files`. Received: {part!r}"
-            )
-    if set(task.files) - set(task.splits) or set(task.per_split) - set(task.files):
-        names = sorted({*task.files, *task.per_split} - set(task.splits))
-        raise InputError(
-            f"Each split should be listed under `train`, `dev` or `test`. "
-            f"Received: {', '.join(names)}"
-        )
-
-
-def _check_delimiter(task: Task) -> None:
-    if task.delimiter is None:
-        return
-    if task.format not in ("tsv", "csv"):
-        raise InputError(
-            f"`delimiter` should be given for tables, of format csv or tsv. Received: "
-            f"{task.delimiter!r} and format {task.format!r}"
-        )
-    if len(task.delimiter) != 1 or task.delimiter in '"\r\n\0':
-        raise InputError(
-            f"`delimiter` should be one character that is neither a quotation mark nor a line "
-            f"break. Received: {task.delimiter!r}"
-        )
-
-
-def _check_labels(task: Task) -> None:
-    if len(set(task.labels)) < len(task.labels):
-        raise InputError(f"`labels` should be distinct. Received: {', '.join(task.labels)}")
-    low, high = task.label_range
-    if not low < high:
-        raise InputError(f"`label_range` should be [low, high]. Received: {[low, high]}")
+def _check(task: Task) -> None:
+    formats, splits, delimiter = task.plugin.formats, task.splits, task.delimiter
+    is_folder = task.name not in ("", ".", "..") and task.name.isprintable()
+    parts = task.files.values() if task.format == "tfds" else ()
+    unlisted, (low, high) = sorted({*task.files, *task.per_split} - {*splits}), task.label_range
+    for condition, name, expectation in (
+        (task.format in formats, "format", f"among {', '.join(formats)} for a {task.kind} task"),
+        (is_folder and not set(task.name) & set("/\\"), "name", "usable as a folder's name"),
+        (task.metrics, "metrics", "the name of at least one score"),
+        (len(set(splits)) == len(splits), "splits", "named once each"),
+        (set(splits) <= set(task.files), "files", f"the files of the splits {', '.join(splits)}"),
+        (
+            not unlisted,
+            "files",
+            f"of splits listed under `train`, `dev` or `test`, unlike {', '.join(unlisted)}",
+        ),
+        (
+            task.tfds or all("@" in part for part in parts),
+            "tfds",
+            f"the dataset, or `files` DATASET@SPLIT and not {', '.join(map(str, parts))}",
+        ),
+        (delimiter is None or task.format in ("tsv", "csv"), "delimiter", "given for tables only"),
+        (
+            delimiter is None or (len(delimiter) == 1 and delimiter not in '"\r\n\0'),
+            "delimiter",
+            "one character that is neither a quotation mark nor a line break",
+        ),
+        (len(set(task.labels)) == len(task.labels), "labels", "distinct"),
+        (low < high, "label_range", "[low, high]"),
+    ):
+        check_setting(task, bool(condition), name, expectation)

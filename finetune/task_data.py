@@ -14,13 +14,10 @@ from finetune.hparams import FinetuningHParams
 from finetune.task import Task
 from finetune.task_files import has_split, read_split, resolve_labels, source_of
 
-# Hyper-parameters that decide what the tokenised rows are.
-_SHAPING = ("max_seq_length", "max_query_length", "doc_stride")
-
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Examples, their rows, and a SHA-256 of everything the examples say."""
+    """Examples, their sequences, and a SHA-256 of everything the examples say."""
 
     examples: list
     encoded: Encoded
@@ -29,19 +26,12 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """A task with its labels, its training rows and the splits that are predicted.
+    """A task with its labels, its training sequences and the splits that are predicted."""
 
-    Attributes:
-        task: the declaration, with labels.
-        train: rows of the training split, None where it is not wanted.
-        splits: dev first, then test; all by name.
-        digests: SHA-256 of the examples of the training and dev splits.
-    """
-
-    task: Task
-    train: Encoded | None
-    splits: dict[str, Split]
-    digests: dict[str, str]
+    task: Task  # with labels
+    train: Encoded | None  # None where it is not wanted
+    splits: dict[str, Split]  # dev first, then test
+    digests: dict[str, str]  # SHA-256 of the examples of the training and dev splits
 
 
 def load_task_data(
@@ -56,14 +46,8 @@ def load_task_data(
 ) -> TaskData:
     """Reads and tokenises a task's splits; says how many examples had to be cut.
 
-    Args:
-        task: the declaration.
-        data_dir: where its files are.
-        vocabulary: of the model.
-        hparams: lengths, and whether symmetric pairs are trained in both orders.
-        cache_dir: where tokenised rows are kept; None tokenises anew.
-        train: whether the training split is wanted.
-        test: whether the test splits are.
+    `cache_dir` is where encoded splits are kept; None encodes anew. `train` and `test` say whether
+    those splits are wanted.
 
     Raises:
         InputError: a file, line or label is not as the declaration says.
@@ -79,12 +63,11 @@ def load_task_data(
             examples = kind.training_examples(task, examples, hparams)
         return _encoded(task, split, examples, vocabulary, hparams, cache_dir)
 
-    trained = load(task.train) if train else None
+    trained = {task.train: load(task.train)} if train else {}
     splits = {split: load(split) for split in _wanted(task, data_dir, test)}
-    digests = {name: split.digest for name, split in splits.items() if name not in task.test}
-    if trained is None:
-        return TaskData(task, None, splits, digests)
-    return TaskData(task, trained.encoded, splits, digests | {task.train: trained.digest})
+    known = {name: split for name, split in splits.items() if name not in task.test} | trained
+    digests = {name: split.digest for name, split in known.items()}
+    return TaskData(task, trained[task.train].encoded if train else None, splits, digests)
 
 
 def _encoded(
@@ -95,29 +78,31 @@ def _encoded(
     hparams: FinetuningHParams,
     cache_dir: str | None,
 ) -> Split:
-    """The rows of a split's examples, from the cache if they are there."""
-    digest = _digest(examples)
+    """A split's examples with their sequences, from the cache if they are there."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(f"{example!r}\n".encode())
     key = {
-        "examples": digest,
+        "examples": digest.hexdigest(),
         "kind": task.plugin.name,
         "labels": task.labels,
         "label_range": task.label_range,
         "version_2": task.version_2,
         "vocabulary": vocabulary.digest,
-        **{name: getattr(hparams, name) for name in _SHAPING},
+        **{name: getattr(hparams, name) for name in task.plugin.shaping},
     }
 
-    def tokenize() -> Encoded:
+    def encode() -> Encoded:
         return task.plugin.encode(task, examples, vocabulary, hparams)
 
-    encoded = load_or_encode(cache_dir, key, tokenize) if cache_dir else tokenize()
+    encoded = load_or_encode(cache_dir, key, encode) if cache_dir else encode()
     if encoded.truncated:
         print(
             f"{task.name} {name}: {encoded.truncated:,} of {len(examples):,} examples are longer"
             f" than {hparams.max_seq_length} tokens and were {task.plugin.shortened}",
             file=sys.stderr,
         )
-    return Split(examples, encoded, digest)
+    return Split(examples, encoded, digest.hexdigest())
 
 
 def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
@@ -129,12 +114,3 @@ def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
         else:
             print(f"{task.name}: the split {split} is not there and left out", file=sys.stderr)
     return wanted
-
-
-def _digest(examples: list) -> str:
-    """SHA-256 of everything the examples say."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr(example).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import difflib
 import glob
 import os
 import sys
@@ -19,6 +18,7 @@ from finetune.readers import tables
 from finetune.readers.tables import Row
 from finetune.task import Task
 from plugins import lazily
+from settings import did_you_mean
 
 _read_dataset = lazily("finetune.readers.tfds_rows:read_dataset")
 
@@ -110,14 +110,14 @@ class Source:
 
 
 def source_of(task: Task, data_dir: str, split: str) -> Source:
-    """Finds a split.
+    """Finds one of `task.splits`.
 
     Args:
         task: the declaration.
         data_dir: the folder of the task's files or of all tasks' folders; "tfds" or "tfds:FOLDER"
             for the dataset of the same name from tensorflow-datasets; "" where a declared task's
             files lie beside its declaration.
-        split: one of `task.splits`.
+        split: its name.
 
     Raises:
         InputError: there is no such file or more than one.
@@ -152,11 +152,7 @@ def has_split(task: Task, data_dir: str, split: str) -> bool:
 def check_files(task: Task, data_dir: str, *, train: bool = True, test: bool = True) -> None:
     """Looks for a task's files and at the first row of each table, before anything slow begins.
 
-    Args:
-        task: the declaration.
-        data_dir: see `source_of`.
-        train: whether the training split is wanted.
-        test: whether test splits are, where they are there.
+    Training and test splits only where they are wanted; see `source_of` for the arguments.
 
     Raises:
         InputError: a file is missing, or its columns are not those of the declaration.
@@ -166,18 +162,12 @@ def check_files(task: Task, data_dir: str, *, train: bool = True, test: bool = T
         return
     needed = [*([task.train] if train else []), task.dev[0]]
     for split in [*needed, *task.dev[1:], *(task.test if test else ())]:
-        if split not in needed and task.name in TASKS and not has_split(task, data_dir, split):
-            continue
-        task.plugin.check_beginning(source_of(task, data_dir, split))
+        if split in needed or task.name not in TASKS or has_split(task, data_dir, split):
+            task.plugin.check_beginning(source_of(task, data_dir, split))
 
 
 def read_split(task: Task, data_dir: str, split: str) -> list:
-    """Reads one split whole.
-
-    Args:
-        task: a task whose `labels` are known (see `resolve_labels`).
-        data_dir: see `source_of`.
-        split: one of `task.splits`.
+    """Reads one split whole, of a task whose `labels` are known (see `resolve_labels`).
 
     Raises:
         InputError: a file that is missing, empty or not as declared; names file and line.
@@ -253,10 +243,9 @@ def _listing(folders: list[str], names: tuple[str, ...]) -> str:
 
 def _check_split(task: Task, split: str) -> None:
     if split not in task.splits:
-        near = difflib.get_close_matches(split, task.splits, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
         raise InputError(
-            f"Task {task.name} has the splits {', '.join(task.splits)}{hint}. Received: {split!r}"
+            f"Task {task.name} has the splits {', '.join(task.splits)}. Received: {split!r}."
+            f"{did_you_mean(split, task.splits)}"
         )
 
 
@@ -311,10 +300,6 @@ def _no_examples(source: Source) -> InputError:
 def resolve_labels(task: Task, data_dir: str) -> Task:
     """The task with its labels, collected (sorted) from the training split if not declared.
 
-    Args:
-        task: the declaration.
-        data_dir: see `source_of`.
-
     Raises:
         InputError: a file that is missing, or rows without a label; names file and line.
     """
@@ -343,9 +328,7 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
             f"labels. Received: {', '.join(found)}"
         )
     # "10" comes after "9".
-    ordered = sorted(
-        found, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)
-    )
+    ordered = sorted(found, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
     counted = ", ".join(f"{name} {found[name]:,}" for name in ordered[:LABELS_SHOWN])
     if len(ordered) > LABELS_SHOWN:
         counted += f", ... and {len(ordered) - LABELS_SHOWN:,} more"

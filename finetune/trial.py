@@ -40,27 +40,18 @@ from training.tracing import plain_function
 
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
-# Until a run is finished; of a damaged checkpoint the one before is taken.
-CHECKPOINTS_KEPT = 2
+CHECKPOINTS_KEPT = 2  # until a run is finished; of a damaged one the one before is taken
 _ADVICE = "Choose another --output_dir."
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run to be made.
+    """A run to be made."""
 
-    Attributes:
-        folder: its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`.
-        number: N, from 0.
-        setting: the hyper-parameters a sweep varies (and the three the papers do), for reports.
-        hparams: with the seed of this trial.
-        data: the task's rows.
-    """
-
-    folder: str
-    number: int
-    setting: dict[str, Any]
-    hparams: FinetuningHParams
+    folder: str  # its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`
+    number: int  # N, from 0
+    setting: dict[str, Any]  # what a sweep varies (and the three the papers do), for reports
+    hparams: FinetuningHParams  # with the seed of this trial
     data: TaskData
 
     @property
@@ -72,46 +63,40 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What all runs of a command share.
-
-    Attributes:
-        run: settings that do not change scores.
-        strategy: of the devices.
-        vocabulary: of the model.
-        create_encoder: from hyper-parameters (dropout, `init`) to a new encoder.
-        about: what goes into every result: the model's name and size.
-        origin: what is recorded of the encoder's pre-training.
-        config: of the encoder.
-        checkpoint: digest of its pre-trained weights; None where no run takes them.
-        show_errors: how many of the largest errors to write for each split.
-    """
+    """What all runs of a command share."""
 
     run: RunSettings
     strategy: tf.distribute.Strategy
     vocabulary: Vocabulary
-    create_encoder: Callable[[FinetuningHParams], Backbone]
-    about: dict[str, Any]
-    origin: dict[str, Any]
+    create_encoder: Callable[[FinetuningHParams], Backbone]  # with its dropout and `init`
+    about: dict[str, Any]  # what goes into every result: the model's name and size
+    origin: dict[str, Any]  # what is recorded of the encoder's pre-training
     config: BackboneConfig
-    checkpoint: str | None
-    show_errors: int = 0
+    checkpoint: str | None  # digest of the pre-trained weights; None where no run takes them
+    show_errors: int = 0  # number of largest errors to write for each split
 
 
 def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     """What a run that is finished measured; None when there is no such run.
 
     Raises:
-        InputError: the folder holds a run of other hyper-parameters, another encoder or other
-            data; shows the differences.
+        InputError: the folder holds a run of other hyper-parameters, another encoder or other data.
     """
     path = os.path.join(trial.folder, RESULT_FILE)
     if not os.path.exists(path):
         return None
-    result = read_json(path)
-    now = _described(trial, context)
-    before = {name: value for name, value in result["hparams"].items() if name in now}
-    checkpointing.refuse_other_run(trial.folder, before, now, _ADVICE)
+    result, now = read_json(path), _described(trial, context)
+    before = _as_now(result["hparams"], now)
+    checkpointing.reject_other_run(trial.folder, before, now, _ADVICE)
     return result
+
+
+def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded of a run; without what is not, now: it did not decide its scores.
+
+    Once the record of every run held the hyper-parameters of all kinds.
+    """
+    return {name: value for name, value in before.items() if name in now}
 
 
 def _described(trial: Trial, context: Context) -> dict[str, Any]:
@@ -129,16 +114,13 @@ def _described(trial: Trial, context: Context) -> dict[str, Any]:
 
 
 def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
-    """Trains, or goes on training, and measures; writes `result.json` last.
+    """Trains, or resumes training, and measures; returns `result.json`, which it writes last.
 
     Args:
         trial: what to run.
         context: how to run it.
         bar: `bar(step, batch_size)` gives an action that is called with the metrics of each loop.
         train: False measures a finished run again.
-
-    Returns:
-        The content of `result.json`.
     """
     hparams, data = trial.hparams, trial.data
     tf_keras.backend.clear_session()
@@ -148,7 +130,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         head = data.task.plugin.head(data.task, encoder.config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
     if train:
-        checkpointing.check_run(trial.folder, _described(trial, context), _ADVICE)
+        now = _described(trial, context)
+        checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
         _forget_useless(trial)
         started = time.monotonic()
         _train(trial, context, objective, bar)
@@ -177,18 +160,6 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     return result
 
 
-# ---------------------------------------------------------------- training
-
-
-def _write_description(trial: Trial, context: Context, encoder: Backbone) -> None:
-    """Makes the folder self-describing, after what is in it has been restored."""
-    run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
-    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings)
-    encoder.config.save(trial.folder)
-    context.vocabulary.save(trial.folder)
-    write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
-
-
 def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     hparams, run, total = trial.hparams, context.run, trial.num_steps
     with context.strategy.scope():
@@ -212,7 +183,12 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         interval=run.save_checkpoints_steps,
         max_to_keep=CHECKPOINTS_KEPT,
     )
-    _write_description(trial, context, objective.encoder)
+    # Makes the folder self-describing, after what is in it has been restored.
+    run_settings = {**dataclasses.asdict(run), **context.about, **context.origin}
+    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings)
+    objective.encoder.config.save(trial.folder)
+    context.vocabulary.save(trial.folder)
+    write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
     log = monitoring.MetricsLog(trial.folder, step).action("train")
     show = bar(step, hparams.train_batch_size)
     if run.xla:
@@ -223,11 +199,10 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         with stopping.deferred("this loop of steps") as stop_if_asked:
             while (now := int(step.numpy())) < total:
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-                values = trainer.train(
-                    tf.constant(min(run.iterations_per_loop, multiple - now, total - now))
-                )
-                for action in (log, show):
-                    action(values)
+                steps = min(run.iterations_per_loop, multiple - now, total - now)
+                values = trainer.train(tf.constant(steps))
+                log(values)
+                show(values)
                 if int(step.numpy()) in (multiple, total):
                     manager.save(int(step.numpy()), check_interval=False)
                 stop_if_asked()
@@ -269,7 +244,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
 
 
 def _forget_useless(trial: Trial) -> None:
-    """Removes checkpoints that training cannot go on from, so that the run begins again.
+    """Removes checkpoints that training cannot resume from, so that the run begins again.
 
     Those are the weights of a run whose result is gone, which have no slots, and checkpoints of
     which none can be read. The run ends with the same weights: all that decides them is recorded.
@@ -283,9 +258,6 @@ def _forget_useless(trial: Trial) -> None:
         if readable is None:
             warn(f"{'; '.join(damaged)}; this run begins again from its first step")
             shutil.rmtree(folder)
-
-
-# ---------------------------------------------------------------- measuring
 
 
 def predict(
@@ -314,28 +286,26 @@ def predict(
         lambda features: strategy.run(lambda part: objective.predict(own_rows(part)), (features,)),
         input_signature=[dataset.element_spec],  # one trace for all lengths
     )
-    rows: dict[str, list[np.ndarray]] = {}
+    emitted: dict[str, list[np.ndarray]] = {}
     for features in dataset:
         for name, value in run(features).items():
             for part in strategy.experimental_local_results(value):
-                rows.setdefault(name, []).extend(part.numpy())
-    count, lengths = len(split.encoded), split.encoded.lengths
+                emitted.setdefault(name, []).extend(part.numpy())
     place = np.argsort(batches.order)  # where each sequence was emitted
     collected = {}
-    for name, values in rows.items():
-        ordered = [values[i] for i in place[:count]]
+    for name, values in emitted.items():
         if name in task.plugin.token_outputs:
-            ordered = [values[:n] for values, n in zip(ordered, lengths)]
-            collected[name] = np.concatenate(ordered)
+            pairs = zip(place, split.encoded.lengths)
+            collected[name] = np.concatenate([values[i][:length] for i, length in pairs])
         else:
-            collected[name] = np.stack(ordered)
+            collected[name] = np.stack([values[i] for i in place])
     return collected
 
 
 def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions and pictures."""
     task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
-    scores, undefined, baselines, collapsed = {}, {}, {}, {}  # by split
+    found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
     folder = os.path.join(trial.folder, PREDICTIONS_FOLDER)
     os.makedirs(folder, exist_ok=True)
     for name, split in trial.data.splits.items():
@@ -351,23 +321,17 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
         )
         answers = kind.answers(task, split.examples, split.encoded, outputs, hparams)
         predicted = Predicted(task, split.examples, answers, hparams, outputs)
-        predictions.write_split(folder, name, predicted)
-        if name in task.dev:
-            scores[name] = kind.score(predicted)
-            reasons = kind.undefined(predicted, scores[name])
-            if reasons:
-                undefined[name] = reasons
-            baselines[name] = baseline(task, split.examples, hparams)
-            reason = kind.collapsed(predicted)
-            if reason:
-                collapsed[name] = reason
-            kind.draw(predicted, os.path.join(trial.folder, f"{name}.png"))
-            if context.show_errors:
-                text = predictions.largest_errors(predicted, context.show_errors)
-                write_text(os.path.join(folder, f"{name}_errors.md"), text)
-    return {
-        "scores": scores,
-        "undefined": undefined,
-        "baselines": baselines,
-        "collapsed": collapsed,
-    }
+        predictions.write(folder, name, predicted)
+        if name not in task.dev:
+            continue
+        found["scores"][name] = scores = kind.score(predicted)
+        found["baselines"][name] = baseline(task, split.examples, hparams)
+        if reasons := kind.undefined(predicted, scores):
+            found["undefined"][name] = reasons
+        if reason := kind.collapsed(predicted):
+            found["collapsed"][name] = reason
+        kind.draw(predicted, os.path.join(trial.folder, f"{name}.png"))
+        if context.show_errors:
+            text = predictions.largest_errors(predicted, context.show_errors)
+            write_text(os.path.join(folder, f"{name}_errors.md"), text)
+    return found

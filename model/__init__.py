@@ -6,50 +6,22 @@ Names are imported when they are first used, so that reading a configuration nee
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from model.architectures import build_backbone, load_config, register_architecture
-    from model.backbone import Backbone, EncoderOutput
-    from model.config import BackboneConfig, EncoderConfig
-    from model.encoder import Encoder, build_encoder
-    from model.heads import DiscriminatorHead, MaskedLMHead
-    from model.sizes import SIZES, named_size
-
-__all__ = [
-    "SIZES",
-    "Backbone",
-    "BackboneConfig",
-    "DiscriminatorHead",
-    "Encoder",
-    "EncoderConfig",
-    "EncoderOutput",
-    "MaskedLMHead",
-    "build_backbone",
-    "build_encoder",
-    "load_config",
-    "named_size",
-    "register_architecture",
-]
+from typing import Any
 
 _MODULES = {
-    "build_backbone": "architectures",
-    "load_config": "architectures",
-    "register_architecture": "architectures",
-    "Backbone": "backbone",
-    "BackboneConfig": "config",
-    "EncoderConfig": "config",
-    "Encoder": "encoder",
-    "EncoderOutput": "backbone",
-    "build_encoder": "encoder",
-    "DiscriminatorHead": "heads",
-    "MaskedLMHead": "heads",
-    "SIZES": "sizes",
-    "named_size": "sizes",
+    "architectures": ("build_backbone", "load_config", "register_architecture"),
+    "backbone": ("Backbone", "EncoderOutput"),
+    "config": ("BackboneConfig", "EncoderConfig"),
+    "encoder": ("Encoder", "build_encoder"),
+    "heads": ("DiscriminatorHead", "MaskedLMHead"),
+    "sizes": ("SIZES", "named_size"),
 }
+_NAMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = list(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

@@ -19,7 +19,7 @@ from model.config import (
     read_fields,
 )
 from model.sizes import SIZES
-from plugins import lazily
+from plugins import Registry, lazily, source
 
 if TYPE_CHECKING:
     import tf_keras
@@ -34,7 +34,7 @@ class Architecture(NamedTuple):
     build: Callable[..., Backbone] | str
 
 
-_ARCHITECTURES: dict[str, Architecture] = {}
+_REGISTRY: Registry[Architecture] = Registry("architecture")
 
 
 def register_architecture(
@@ -52,13 +52,12 @@ def register_architecture(
         sizes: configurations by name, for `model_size`.
 
     Raises:
-        ValueError: the name of the architecture, or of a size, is taken.
+        InputError: the name of the architecture, or of a size, is another's.
     """
-    name = config_class.architecture
-    taken = [name] * (name in _ARCHITECTURES) + sorted(set(sizes or {}) & set(SIZES))
-    if taken:
-        raise ValueError(f"there is an architecture or a size already called {', '.join(taken)}")
-    _ARCHITECTURES[name] = Architecture(config_class, build)
+    for name in sizes or {}:
+        if name in SIZES and source(type(SIZES[name])) != source(config_class):
+            raise InputError(f"{source(config_class)}: there is a size {name} already")
+    _REGISTRY.add(config_class.architecture, Architecture(config_class, build), config_class)
     SIZES.update(sizes or {})
 
 
@@ -70,12 +69,11 @@ def load_config(folder: str) -> BackboneConfig:
     """
     path = os.path.join(folder, CONFIG_FILE)
     name = read_fields(path).get("architecture", DEFAULT_ARCHITECTURE)
-    if name not in list(_ARCHITECTURES):  # it may be any JSON
-        raise InputError(
-            f"{path}: `architecture` should be one of {', '.join(_ARCHITECTURES)}."
-            f" Received: {name!r}"
-        )
-    return _ARCHITECTURES[name].config_class.load(folder)
+    try:
+        architecture = _REGISTRY.get(name)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return architecture.config_class.load(folder)
 
 
 def build_backbone(
@@ -84,7 +82,7 @@ def build_backbone(
     name: str = "encoder",
 ) -> Backbone:
     """A backbone of the architecture that `config` describes, whose variables exist already."""
-    build = _ARCHITECTURES[config.architecture].build
+    build = _REGISTRY.get(config.architecture).build
     if isinstance(build, str):
         build = lazily(build)
     return build(config, embeddings, name)

@@ -7,15 +7,14 @@ import os
 from typing import Any, ClassVar
 
 import files
+import model.operations as count
 from errors import InputError
+from settings import check_fields, check_setting, one_of
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
 CONVOLUTIONS = ("static", "dynamic", "span")
 ACTIVATIONS = ("gelu", "gelu_new", "silu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
-
-_TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
-
 
 # Fields that came later, with what every model did before. Records of runs omit them at these
 # values, so that runs recorded before the fields existed still match.
@@ -32,19 +31,17 @@ class BackboneConfig:
     `max_position_embeddings`, `type_vocab_size`, `hidden_dropout_prob` and
     `attention_probs_dropout_prob`, which the commands read; a rate that has no use is 0. The class
     attributes below are what heads read and a subclass need not have as fields. Fields are checked
-    for their types: int, float, bool or str.
+    by `settings.check_fields`.
     """
 
     architecture: ClassVar[str]
     hidden_act = "gelu"
     initializer_range = 0.02
     layer_norm_eps = 1e-12
+    summary_token = 0  # place of the token that stands for the whole text; -1: the last one
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, kind = getattr(self, field.name), getattr(field.type, "__name__", field.type)
-            fits = isinstance(value, _TYPES[kind]) and isinstance(value, bool) == (kind == "bool")
-            _check(fits, field.name, f"of type {kind}", self)
+        check_fields(self)
 
     @property
     def embedding_size(self) -> int:
@@ -58,6 +55,15 @@ class BackboneConfig:
         With so many of them a sequence has the same outputs as with any more.
         """
         return 0
+
+    def operations(self, length: int, dense_lookup: bool) -> count.Flops | None:
+        """Floating-point operations of the forward pass, per token; None: not counted.
+
+        Args:
+            length: S.
+            dense_lookup: whether embedding lookups count as products with one-hot vectors.
+        """
+        return None
 
     def replace(self, **changes: Any) -> BackboneConfig:
         """A copy with some fields changed, validated again."""
@@ -138,14 +144,14 @@ class EncoderConfig(BackboneConfig):
     num_hidden_layers: int = 12
     num_attention_heads: int = 4
     intermediate_size: int = 1024
-    hidden_act: str = "gelu"
+    hidden_act: str = dataclasses.field(default="gelu", metadata=one_of(*ACTIVATIONS))
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
-    token_mixer: str = "mixed"
-    convolution: str = "span"
+    token_mixer: str = dataclasses.field(default="mixed", metadata=one_of(*TOKEN_MIXERS))
+    convolution: str = dataclasses.field(default="span", metadata=one_of(*CONVOLUTIONS))
     conv_kernel_size: int = 9
     head_ratio: int = 2
     linear_groups: int = 1
@@ -155,30 +161,24 @@ class EncoderConfig(BackboneConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, choices in (
-            ("token_mixer", TOKEN_MIXERS),
-            ("convolution", CONVOLUTIONS),
-            ("hidden_act", ACTIVATIONS),
-        ):
-            _check(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", self)
         for field in dataclasses.fields(self):
             if field.type == "int":
-                _check(getattr(self, field.name) >= 1, field.name, "at least 1", self)
+                check_setting(self, getattr(self, field.name) >= 1, field.name, "at least 1")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            _check(0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)", self)
-        _check(0.0 < self.layer_norm_eps < 1.0, "layer_norm_eps", "in (0, 1)", self)
-        _check(self.conv_kernel_size % 2 == 1, "conv_kernel_size", "odd", self)
-        n, ratio = self.num_attention_heads, self.head_ratio
-        _check(self.hidden_size % n == 0, "hidden_size", f"divisible by {n} heads", self)
-        _check(
+            check_setting(self, 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
+        check_setting(self, 0.0 < self.layer_norm_eps < 1.0, "layer_norm_eps", "in (0, 1)")
+        check_setting(self, self.conv_kernel_size % 2 == 1, "conv_kernel_size", "odd")
+        n, ratio, groups = self.num_attention_heads, self.head_ratio, self.linear_groups
+        check_setting(self, self.hidden_size % n == 0, "hidden_size", f"divisible by {n} heads")
+        check_setting(
+            self,
             n % ratio == 0 or ratio > n,
             "head_ratio",
             f"a divisor of num_attention_heads ({n}), or greater (then one head is left)",
-            self,
         )
         for name in ("hidden_size", "intermediate_size"):
-            groups = self.linear_groups
-            _check(getattr(self, name) % groups == 0, name, f"divisible by {groups} groups", self)
+            whole = getattr(self, name) % groups == 0
+            check_setting(self, whole, name, f"divisible by {groups} groups")
 
     @property
     def num_heads(self) -> int:
@@ -203,14 +203,13 @@ class EncoderConfig(BackboneConfig):
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
 
+    def operations(self, length: int, dense_lookup: bool) -> count.Flops:
+        """See BackboneConfig.operations."""
+        return count.encoder(self, length, dense_lookup)
+
 
 def read_fields(path: str) -> dict[str, Any]:
     """The fields of a JSON file; raises InputError when it is missing or holds something else."""
     if not os.path.exists(path):
         raise InputError(f"{path}: no encoder configuration here")
     return files.read_json(path)
-
-
-def _check(condition: bool, name: str, expectation: str, config: BackboneConfig) -> None:
-    if not condition:
-        raise InputError(f"`{name}` should be {expectation}. Received: {getattr(config, name)!r}")

@@ -7,8 +7,10 @@ them. Needs no TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
-from model.config import EncoderConfig
+if TYPE_CHECKING:
+    from model.config import BackboneConfig, EncoderConfig
 
 # Operations per element that ELECTRA's flops_computation.py assumes: small beside the products.
 DROPOUT = 4  # draw, compare, multiply, rescale
@@ -124,14 +126,14 @@ def encoder(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
     return embedding(config, length, dense_lookup) + layers
 
 
-def masked_lm_head(config: EncoderConfig) -> Flops:
+def masked_lm_head(config: BackboneConfig) -> Flops:
     """The prediction of one masked token: D -> E, activation, normalisation, V logits, softmax."""
     D, E, V = config.hidden_size, config.embedding_size, config.vocab_size
     transform = linear(D, E) + Flops(0, (GELU + LAYER_NORM) * E)
     return transform + linear(E, V) + Flops(0, SOFTMAX * V)
 
 
-def discriminator_head(config: EncoderConfig) -> Flops:
+def discriminator_head(config: BackboneConfig) -> Flops:
     """The prediction for one token: D -> D, activation, D -> 1."""
     D = config.hidden_size
     return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)

@@ -27,11 +27,11 @@ class SpanSettings(Protocol):
 class SpanHead(tf_keras.layers.Layer):
     """Start and end of an answer, and whether there is one.
 
-    The start is chosen by a dense layer, from the context's tokens and [CLS], which stands for no
-    answer here. With `joint_prediction`, the end is chosen given the start h_s by
-    Dense(gelu(Dense([h_s; h_t]))): in training the gold start, in prediction each of the
-    `beam_size` best. The classifier of version 2 says that there is no answer from the text's
-    vector and the mean of all tokens weighted with their start probability.
+    The start is chosen by a dense layer, from the context's tokens and the summary token (see
+    `BackboneConfig.summary_token`), which stands for no answer here. With `joint_prediction`, the
+    end is chosen given the start h_s by Dense(gelu(Dense([h_s; h_t]))): in training the gold start,
+    in prediction each of the `beam_size` best. The classifier of version 2 says that there is no
+    answer from the text's vector and the mean of all tokens weighted with their start probability.
 
     Source: `get_prediction_module` in finetune/qa/qa_tasks.py of ELECTRA. There, the dense layer
     sees the concatenation [h_s; h_t] for every start and token; here its two halves are applied
@@ -42,8 +42,6 @@ class SpanHead(tf_keras.layers.Layer):
     S smaller than the beam. Softmaxes are computed in float32.
 
     Args:
-        config: of the encoder.
-        hparams: see SpanSettings.
         version_2: whether questions may have no answer.
     """
 
@@ -53,6 +51,7 @@ class SpanHead(tf_keras.layers.Layer):
         self.version_2 = version_2
         self.classifies = version_2 and hparams.answerable_classifier
         self.width = D = config.hidden_size
+        self.summary_token = config.summary_token
         self.start_logit = _dense(1, D, "start")
         if hparams.joint_prediction:
             self.end_hidden = _dense(HIDDEN_SIZE, 2 * D, "end_hidden", "gelu")
@@ -77,19 +76,20 @@ class SpanHead(tf_keras.layers.Layer):
         `answerable_weight` times its cross entropy.
 
         Args:
-            output: of the encoder.
             batch: input_mask, segment_ids int32 [B, S]; start_position, end_position,
-                is_impossible int32 [B].
-            training, seed: not used, for the head has no dropout.
+                is_impossible int32 [B]. Position 0 says that the answer is not in the window,
+                wherever the summary token is.
         """
         sequence = output.sequence
-        outside = _outside(batch)
+        nowhere, outside = self._places(batch)
+        starts, ends = (
+            tf.where(batch[name] == 0, nowhere, batch[name])
+            for name in ("start_position", "end_position")
+        )
         start_logits = self._start_logits(sequence, outside)
-        starts = batch["start_position"][:, None]
-        end_logits = self._end_logits(sequence, outside, starts)[:, 0]
+        end_logits = self._end_logits(sequence, outside, starts[:, None])[:, 0]
         cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
-        losses = cross_entropy(batch["start_position"], start_logits)
-        losses = (losses + cross_entropy(batch["end_position"], end_logits)) / 2.0
+        losses = (cross_entropy(starts, start_logits) + cross_entropy(ends, end_logits)) / 2.0
         if not self.classifies:
             return losses
         impossible = tf.cast(batch["is_impossible"], tf.float32)
@@ -101,31 +101,31 @@ class SpanHead(tf_keras.layers.Layer):
         """The K = `beam_size` best starts of every sequence, and for each the K best ends.
 
         Args:
-            output: of the encoder.
             batch: input_mask, segment_ids int32 [B, S].
 
         Returns:
             start_log_probs float32, start_index int32 [B, K], best first; end_log_probs float32,
             end_index int32 [B, K, K], for each start; where S < K, the last are at index 0 with a
             log probability of -10000. answerable_logit float32 [B] speaks for no answer: the
-            classifier's logit, without one the log probability of [CLS] as start and end.
+            classifier's logit, without one the log probability of the summary token as start and
+            end.
         """
-        sequence, K, outside = output.sequence, self.hparams.beam_size, _outside(batch)
+        sequence, K = output.sequence, self.hparams.beam_size
+        nowhere, outside = self._places(batch)
         start_logits = self._start_logits(sequence, outside)
         all_starts = tf.nn.log_softmax(start_logits)  # [B, S]
         start_log_probs, start_index = _top_k(all_starts, K)
-        first = tf.zeros_like(start_index[:, :1])
         if self.hparams.joint_prediction:
             end_logits = self._end_logits(sequence, outside, start_index)  # [B, K, S]
         else:
-            end_logits = self._end_logits(sequence, outside, first)  # [B, 1, S]
+            end_logits = self._end_logits(sequence, outside, nowhere[:, None])  # [B, 1, S]
         end_log_probs, end_index = _top_k(tf.nn.log_softmax(end_logits), K)
         shape = tf.stack([tf.shape(sequence)[0], K, K])
         if self.classifies:
             null = self._unanswerable_logit(output, start_logits)
         else:
-            null_end = tf.nn.log_softmax(self._end_logits(sequence, outside, first))[:, 0, 0]
-            null = all_starts[:, 0] + null_end
+            null_ends = tf.nn.log_softmax(self._end_logits(sequence, outside, nowhere[:, None]))
+            null = tf.gather(all_starts + null_ends[:, 0], nowhere, batch_dims=1)
         return {
             "start_log_probs": start_log_probs,
             "start_index": start_index,
@@ -133,6 +133,15 @@ class SpanHead(tf_keras.layers.Layer):
             "end_index": tf.broadcast_to(end_index, shape),
             "answerable_logit": null,
         }
+
+    def _places(self, batch):
+        """The place of no answer int32 [B], and what is added to logits float32 [B, S]."""
+        mask, S = batch["input_mask"], tf.shape(batch["input_mask"])[1]
+        place = self.summary_token
+        nowhere = 0 * mask[:, 0] + place if place >= 0 else tf.reduce_sum(mask, 1) + place
+        context = tf.cast(mask * batch["segment_ids"], tf.float32)
+        allowed = tf.maximum(context, tf.one_hot(nowhere, S))  # [B, S]
+        return nowhere, _OUTSIDE * (1.0 - allowed)
 
     def _start_logits(self, sequence, outside):
         """[B, S, D] -> float32 [B, S]."""
@@ -181,13 +190,6 @@ def _dense(units: int, width: int, name: str, activation=None) -> tf_keras.layer
     with tf.name_scope(f"span/{name}"):
         layer.build([None, width])
     return layer
-
-
-def _outside(batch) -> tf.Tensor:
-    """float32 [B, S]: 0 for [CLS] and segment 1, -1000 for all else."""
-    S = tf.shape(batch["segment_ids"])[1]
-    allowed = tf.cast(batch["input_mask"] * batch["segment_ids"], tf.float32) + tf.one_hot(0, S)
-    return _OUTSIDE * (1.0 - allowed)
 
 
 def _top_k(log_probs: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:

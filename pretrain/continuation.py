@@ -1,4 +1,4 @@
-"""Going on from another model directory: what is carried over, and how its steps count."""
+"""Continuing from another model directory: what is carried over, and how its steps count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from model import EncoderConfig, load_config
 from pretrain import objectives
-from pretrain.hparams import PretrainingHParams
+from pretrain.hparams import CommandLine, PretrainingHParams
 from pretrain.load import stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams
 from settings import differences, field_names
@@ -26,10 +26,10 @@ _FREE = ("max_position_embeddings", "mask_padding")
 _WARMUP = 0.1
 
 
-def continued_values(
-    values: dict[str, Any], source: str, model_dir: str, additional_steps: int | None
-) -> dict[str, Any]:
-    """Hyper-parameters of a run that goes on from `source`: nobody repeats the architecture.
+def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, Any]:
+    """Hyper-parameters of a run that continues from a source: nobody repeats the architecture.
+
+    Without --continue_from they are `values`, the fields of PretrainingHParams that are said.
 
     Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
     (but `mask_padding`, `max_position_embeddings` and a padded `vocab_size` stay the source's,
@@ -38,16 +38,14 @@ def continued_values(
 
     A run that has begun is described by its own record, whatever has become of the source since.
 
-    Args:
-        values: fields of PretrainingHParams that are said.
-        source: the model directory to go on from.
-        model_dir: that of the run.
-        additional_steps: steps beyond those of the source; warm-up (a tenth of them, unless it is
-            said) and decay run over them.
+    Warm-up, a tenth of --additional_steps unless it is said, and decay run over these alone.
 
     Raises:
         InputError: the source is none of pre-training.
     """
+    source, model_dir = command.continue_from, command.model_dir
+    if source is None:
+        return values
     begun = has_checkpoint(model_dir)
     there, config = _settings(model_dir if begun else source)
     said = {name for name, value in values.items() if value not in (None, {})}
@@ -71,14 +69,14 @@ def continued_values(
         inherited["model_hparam_overrides"] = overrides
     recorded = there.as_json()
     inherited |= {name: recorded[name] for name in names}
-    if additional_steps is not None:
+    if command.additional_steps is not None:
         first = there.schedule_from_step if begun else checkpoint_step(latest_checkpoint(source))
         inherited |= {
             "schedule_from_step": first,
-            "num_train_steps": first + additional_steps,
+            "num_train_steps": first + command.additional_steps,
         }
         if "num_warmup_steps" not in said:
-            inherited["num_warmup_steps"] = int(_WARMUP * additional_steps)
+            inherited["num_warmup_steps"] = int(_WARMUP * command.additional_steps)
     return {**values, **inherited}
 
 
@@ -127,27 +125,17 @@ class Start:
 
 
 def plan_start(
-    source: str,
+    command: CommandLine,
     hparams: PretrainingHParams,
     config: EncoderConfig,
     vocabulary: Vocabulary,
-    *,
-    optimizer: str | None = None,
-    new_networks: bool = False,
 ) -> Start:
-    """What is read of a source; every check is made here, before anything is built.
-
-    Args:
-        source: the model directory to go on from.
-        hparams: of the run.
-        config: its encoder.
-        vocabulary: of its data.
-        optimizer: "carried", "fresh", or None for carried where the source has a state.
-        new_networks: whether networks that the source lacks may start from random weights.
+    """What is read of --continue_from; every check is made here, before anything is built.
 
     Raises:
         InputError: source and run do not fit together; says in what.
     """
+    source, optimizer = command.continue_from, command.continue_optimizer
     there, there_config = _settings(source)
     path = latest_checkpoint(source)
     where = f"--continue_from {source}"
@@ -162,7 +150,7 @@ def plan_start(
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     missing = tuple(name for name in hparams.objective.own_networks() if name not in carried)
-    if missing and not new_networks:
+    if missing and not command.new_networks:
         raise InputError(
             f"{where}: it has no {', no '.join(missing)} for this objective; --new_networks starts"
             " what is missing from random weights"

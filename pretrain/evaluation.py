@@ -10,15 +10,11 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from data.input_pipeline import (
-    clear_read_errors,
-    count_records,
-    pretraining_dataset,
-    record_files,
-)
+from data.input_pipeline import clear_read_errors
 from data.manifest import manifest_trained_on, read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
 from errors import InputError, warn
+from pretrain.batches import Batches
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import load_objective
 from pretrain.saved_settings import load_hparams
@@ -30,54 +26,6 @@ from training.model_directory import read_record
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
-
-
-class HeldoutBatches:
-    """Creates the dataset of one pass over the held-out records of a data folder.
-
-    Args:
-        data_dir: the data folder.
-        hparams: of the model.
-        batch_size: over all devices.
-
-    Attributes:
-        files: the record files.
-
-    Raises:
-        InputError: there are none, or of another length or vocabulary.
-    """
-
-    def __init__(self, data_dir: str, hparams: PretrainingHParams, batch_size: int):
-        self.files = record_files(data_dir, "heldout")
-        self._hparams, self._batch_size = hparams, batch_size
-        self()  # looks at the files, so that errors come early
-
-    def __call__(self) -> tf.data.Dataset:
-        """The batches, in the order of the files."""
-        return pretraining_dataset(
-            self.files,
-            batch_size=self._batch_size,
-            max_seq_length=self._hparams.max_seq_length,
-            vocab_size=self._hparams.vocab_size,
-            seed=0,
-            shuffle=False,
-            repeat=False,
-            drop_remainder=False,
-        )
-
-    def examples(self, num_steps: int) -> int:
-        """How many examples the first `num_steps` batches hold; -1: all batches."""
-        total = sum(count_records(self.files).values())
-        return total if num_steps < 0 else min(total, num_steps * self._batch_size)
-
-
-def check_batch(split: str, size: int, strategy: tf.distribute.Strategy) -> None:
-    """Raises InputError where the devices cannot share a batch of this size evenly."""
-    devices = strategy.num_replicas_in_sync
-    if size % devices:
-        raise InputError(
-            f"the {split} batch should be divisible by the {devices} devices. Received: {size}"
-        )
 
 
 def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
@@ -143,12 +91,6 @@ def evaluate(
     Of the model directory, only `metrics.jsonl` changes (and TensorBoard's events, of the model's
     own data). Rows of other data have the split `other_heldout` and name their `data_dir`.
 
-    Args:
-        model_dir: the model directory.
-        data_dir: the data folder, built with the model's vocabulary.
-        hparam_values: hyper-parameters that are said; each must be the model's.
-        run_values: fields of RunSettings that are said.
-
     Returns:
         The step of the checkpoint.
 
@@ -160,8 +102,7 @@ def evaluate(
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
-    check_batch("heldout", run.eval_batch_size, strategy)
-    batches = HeldoutBatches(data_dir, hparams, run.eval_batch_size)
+    batches = Batches(data_dir, "heldout", hparams, run.eval_batch_size, strategy)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)
@@ -194,7 +135,7 @@ def read_settings(
     report_unused(hparam_values, saved.objective)
     described = saved.as_json()
     hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
-    checkpointing.refuse_other_run(model_dir, described, hparams.as_json(), _ADVICE)
+    checkpointing.reject_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size

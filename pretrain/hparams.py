@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from dataclasses import field
 from typing import Any
 
 from errors import InputError
@@ -11,13 +12,18 @@ from model import EncoderConfig, named_size
 from pretrain import objectives
 from pretrain.objectives import ObjectiveSettings
 from settings import (
+    at_least,
+    check_fields,
     check_setting,
     field_names,
-    refuse_unknown,
+    one_of,
+    reject_unknown,
     replace_checked,
+    within,
 )
 
 _DEFAULT = "replaced_token_detection"
+_MIXERS = {"sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,35 +36,42 @@ class PretrainingHParams:
     architecture. `resolve_hparams` replaces every None.
     """
 
-    objective: ObjectiveSettings = dataclasses.field(default_factory=objectives.get(_DEFAULT))
+    objective: ObjectiveSettings = field(default_factory=objectives.get(_DEFAULT))
 
     # Optimization.
-    optimizer: str = "adam"  # "adam" (ELECTRA's) or "lamb"
-    learning_rate: float | None = None  # peak
-    lr_decay_power: float = 1.0
-    weight_decay_rate: float = 0.01
-    num_warmup_steps: int = 10_000
-    num_train_steps: int = 1_000_000
+    optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))  # "adam" is ELECTRA's
+    learning_rate: float | None = field(default=None, metadata=at_least(0))  # peak
+    lr_decay_power: float = field(default=1.0, metadata=at_least(0))
+    weight_decay_rate: float = field(default=0.01, metadata=at_least(0))
+    num_warmup_steps: int = field(default=10_000, metadata=at_least(0))
+    num_train_steps: int = field(default=1_000_000, metadata=at_least(1))
     schedule_from_step: int = 0  # where warm-up and decay begin; --additional_steps sets it
-    train_batch_size: int | None = None  # over all devices
-    max_seq_length: int = 128
+    train_batch_size: int | None = field(default=None, metadata=at_least(1))  # over all devices
+    max_seq_length: int = field(default=128, metadata=at_least(1))
 
     # Model.
     model_size: str = "medium-small"
-    model_hparam_overrides: dict = dataclasses.field(default_factory=dict)  # EncoderConfig fields
+    model_hparam_overrides: dict = field(default_factory=dict)  # EncoderConfig fields
     # By default that of the data's vocabulary. `model_hparam_overrides` may say a larger one:
     # the rows beyond are padding.
     vocab_size: int | None = None
     embedding_size: int | None = None
-    conv_type: str | None = None  # "sdconv" (mixed), "noconv" (attention) or "convonly"
+    # "sdconv" is token_mixer "mixed", "noconv" attention, "convonly" convolution.
+    conv_type: str | None = field(default=None, metadata=one_of(*_MIXERS))
     conv_kernel_size: int | None = None
     linear_groups: int | None = None
     head_ratio: int | None = None
     do_lower_case: bool | None = None  # by default, as the data's vocabulary says
 
     # Set from flags, kept here because they change results.
-    seed: int = 0
-    precision: str = "float32"
+    seed: int = field(default=0, metadata=within(0, 2**31))
+    precision: str = field(default="float32", metadata=one_of("float32", "mixed_bfloat16"))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        steps = self.num_train_steps
+        expected = f"at least 0 and less than num_train_steps ({steps})"
+        check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
 
     def as_json(self) -> dict[str, Any]:
         """All settings in one object; `parse_hparams` reads it."""
@@ -72,24 +85,16 @@ class RunSettings:
 
     strategy: str = "one_device"
     xla: bool = False
-    iterations_per_loop: int = 20  # steps between two looks at the metrics
-    save_checkpoints_steps: int = 1000  # and between evaluations
-    keep_checkpoint_max: int = 5
+    iterations_per_loop: int = field(default=20, metadata=at_least(1))  # the logging interval
+    save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))  # and evaluate
+    keep_checkpoint_max: int = field(default=5, metadata=at_least(0))  # 0: all
     num_eval_steps: int = 100  # -1: all held-out batches
-    eval_batch_size: int | None = None  # by default, train_batch_size
+    eval_batch_size: int | None = field(default=None, metadata=at_least(1))  # train_batch_size
 
     def __post_init__(self) -> None:
-        for name in ("iterations_per_loop", "save_checkpoints_steps"):
-            check_setting(self, getattr(self, name) >= 1, name, "at least 1")
-        check_setting(
-            self, self.keep_checkpoint_max >= 0, "keep_checkpoint_max", "at least 0 (keep all)"
-        )
-        steps = self.num_eval_steps
-        check_setting(
-            self, steps >= 1 or steps == -1, "num_eval_steps", "at least 1, or -1 for all"
-        )
-        batch = self.eval_batch_size
-        check_setting(self, batch is None or batch >= 1, "eval_batch_size", "at least 1 or null")
+        check_fields(self)
+        valid = self.num_eval_steps >= 1 or self.num_eval_steps == -1
+        check_setting(self, valid, "num_eval_steps", "at least 1, or -1 for all")
 
 
 # Settings that were added later, and what a run did before there were such; see also
@@ -101,18 +106,7 @@ CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "ne
 
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
-    """What the flags of run_pretraining.py say besides the settings above.
-
-    Attributes:
-        data_dir: the data folder.
-        model_dir: the model directory.
-        do_train: whether to train.
-        do_eval: whether to evaluate.
-        continue_from: model directory to take weights, optimizer and step from.
-        continue_optimizer: "carried" or "fresh"; None: carried where there is a state.
-        additional_steps: steps beyond those of `continue_from`.
-        new_networks: whether networks that it lacks start from random weights.
-    """
+    """What the flags of run_pretraining.py say besides the settings above; see their help."""
 
     data_dir: str
     model_dir: str
@@ -126,20 +120,9 @@ class CommandLine:
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
-IGNORED_NAMES = (
-    "use_tpu",
-    "num_tpu_cores",
-    "tpu_job_name",
-    "tpu_name",
-    "tpu_zone",
-    "gcp_project",
-    "model_name",
-    "pretrain_tfrecords",
-    "vocab_file",
-    "model_dir",
-    "results_txt",
-    "results_pkl",
-)
+IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
+IGNORED_NAMES += ("model_name", "pretrain_tfrecords", "vocab_file", "model_dir")
+IGNORED_NAMES += ("results_txt", "results_pkl")
 FLAG_NAMES = ("do_train", "do_eval")  # flags here; the original's JSON may hold them
 UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 
@@ -161,11 +144,10 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
             something that does not exist here.
     """
-    settings = [objectives.get(name) for name in objectives.registered()]
-    hparam_names = list(dict.fromkeys(field_names(PretrainingHParams, *settings)))
+    hparam_names = dict.fromkeys([*field_names(PretrainingHParams), *_objective_fields()])
     run_names = field_names(RunSettings)
     known = [*hparam_names, *run_names, *FLAG_NAMES, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
-    refuse_unknown(values, known)
+    reject_unknown(values, known)
     for name in UNSUPPORTED_NAMES:
         if values.get(name):
             raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
@@ -174,10 +156,13 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     return hparams, run, [name for name in values if name in IGNORED_NAMES]
 
 
+def _objective_fields() -> list[str]:
+    return field_names(*map(objectives.get, objectives.names()))
+
+
 def unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
     """Names of fields that other objectives have and this one does not."""
-    others = [objectives.get(name) for name in objectives.registered()]
-    of_others = {*field_names(*others)} - {*field_names(PretrainingHParams, settings)}
+    of_others = {*_objective_fields()} - {*field_names(PretrainingHParams, settings)}
     return [name for name in values if name in of_others]
 
 
@@ -191,7 +176,8 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
     """Hyper-parameters from a JSON object; fields of other objectives than its own are left out.
 
     Raises:
-        InputError: no such objective; an unknown name or a value of another type.
+        InputError: no such objective; an unknown name; a value of another type, or one that cannot
+            be right whatever the data.
     """
     settings = objectives.get(values.get("objective", _DEFAULT))
     for name in field_names(settings):
@@ -201,15 +187,12 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
     values = {name: value for name, value in values.items() if name not in unused}
     own = {name: values.pop(name) for name in field_names(settings) if name in values}
     objective = replace_checked(settings(), own)
+    objective.check()
     return replace_checked(PretrainingHParams(objective=objective), values)
 
 
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
     """Hyper-parameters with every None replaced by what the model size and the data say.
-
-    Args:
-        values: a JSON object, see `parse_hparams`.
-        vocab_size: of the data's vocabulary.
 
     Raises:
         InputError: a value that does not exist, or that contradicts the data.
@@ -221,10 +204,10 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     defaults.update(SIZE_DEFAULTS.get(name, {}))
     defaults.update(vocab_size=vocab_size)
     if isinstance(encoder, EncoderConfig):
-        mixers = {"attention": "noconv", "mixed": "sdconv"}
+        conv_types = {mixer: name for name, mixer in _MIXERS.items()}
         defaults.update(
             embedding_size=encoder.embedding_size,
-            conv_type=mixers.get(encoder.token_mixer, "convonly"),
+            conv_type=conv_types[encoder.token_mixer],
             conv_kernel_size=encoder.conv_kernel_size,
             linear_groups=encoder.linear_groups,
             head_ratio=encoder.head_ratio,
@@ -232,50 +215,13 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
     objective = hparams.objective.resolve(hparams.model_size)
     hparams = dataclasses.replace(hparams, objective=objective, **unset)
-    _validate(hparams, encoder, vocab_size)
+    same = hparams.vocab_size == vocab_size
+    check_setting(hparams, same, "vocab_size", f"{vocab_size}, that of the vocabulary")
+    longest = encoder.max_position_embeddings
+    expected = f"at most max_position_embeddings ({longest})"
+    check_setting(hparams, hparams.max_seq_length <= longest, "max_seq_length", expected)
+    objective.check(encoder)
     return hparams
-
-
-def _validate(hparams: PretrainingHParams, encoder: EncoderConfig, vocab_size: int) -> None:
-    def check(condition: bool, name: str, expectation: str) -> None:
-        check_setting(hparams, condition, name, expectation)
-
-    check(hparams.vocab_size == vocab_size, "vocab_size", f"{vocab_size}, that of the vocabulary")
-    check(
-        hparams.max_seq_length <= encoder.max_position_embeddings,
-        "max_seq_length",
-        f"at most max_position_embeddings ({encoder.max_position_embeddings})",
-    )
-    check_ranges(hparams, encoder)
-
-
-def check_ranges(hparams: PretrainingHParams, encoder: EncoderConfig | None = None) -> None:
-    """Raises InputError for a value that cannot be right, whatever the data; None is any.
-
-    Args:
-        hparams: of the run.
-        encoder: its encoder, where it is known already.
-    """
-
-    def check(condition: bool, name: str, expectation: str) -> None:
-        check_setting(hparams, condition, name, expectation)
-
-    def at_least(lowest: int, *names: str) -> None:
-        for name in names:
-            value = getattr(hparams, name)
-            check(value is None or value >= lowest, name, f"at least {lowest}")
-
-    check(hparams.optimizer in ("adam", "lamb"), "optimizer", "adam or lamb")
-    check(hparams.precision in ("float32", "mixed_bfloat16"), "precision", "float32/mixed_bfloat16")
-    at_least(1, "num_train_steps", "train_batch_size", "max_seq_length")
-    at_least(0, "learning_rate", "weight_decay_rate", "num_warmup_steps", "lr_decay_power")
-    check(
-        0 <= hparams.schedule_from_step < hparams.num_train_steps,
-        "schedule_from_step",
-        f"at least 0 and less than num_train_steps ({hparams.num_train_steps})",
-    )
-    check(0 <= hparams.seed < 2**31, "seed", "at least 0 and below 2^31")
-    hparams.objective.check(encoder)
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:
@@ -300,12 +246,7 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
             raise InputError(
                 f"`{name}` is {value} but {overrides[name]} in `model_hparam_overrides`"
             )
-    mixers = {None: None, "sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}
-    if hparams.conv_type not in mixers:
-        raise InputError(
-            f"`conv_type` should be sdconv, noconv or convonly. Received: {hparams.conv_type!r}"
-        )
-    mixer = mixers[hparams.conv_type]
+    mixer = _MIXERS.get(hparams.conv_type)
     if mixer is not None and overrides.setdefault("token_mixer", mixer) != mixer:
         raise InputError(
             f"`conv_type` {hparams.conv_type} is `token_mixer` {mixer}, but it is"

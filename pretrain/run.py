@@ -13,14 +13,15 @@ import tensorflow as tf
 import tf_keras
 
 import stopping
-from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from data.manifest import read_manifest, refuse_other_data, settings_digest
+from data.input_pipeline import clear_read_errors
+from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
+from pretrain.batches import Batches
 from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
-from pretrain.evaluation import HeldoutBatches, check_batch, evaluate, read_settings
+from pretrain.evaluation import evaluate, read_settings
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     CommandLine,
@@ -46,19 +47,9 @@ def pretrain(
     run_values: dict[str, Any],
     vocabulary: Vocabulary,
 ) -> None:
-    """Hyper-parameters -> objective -> training loop. Checks all before writing any.
-
-    Args:
-        command: what to do, and where.
-        hparam_values: fields of PretrainingHParams that are said.
-        run_values: fields of RunSettings that are said.
-        vocabulary: of the data.
-    """
+    """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
-    if command.continue_from:
-        hparam_values = continued_values(
-            hparam_values, command.continue_from, model_dir, command.additional_steps
-        )
+    hparam_values = continued_values(hparam_values, command)
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
@@ -68,16 +59,15 @@ def pretrain(
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
-    check_batch("train", hparams.train_batch_size, strategy)
-    train_batches = TrainingBatches(command.data_dir, hparams)
-    heldout_batches = None
+    train_batches = Batches(command.data_dir, "train", hparams, hparams.train_batch_size, strategy)
+    files, heldout_batches = train_batches.files, None
     if command.do_eval:
         size = run.eval_batch_size or hparams.train_batch_size
-        check_batch("heldout", size, strategy)
         try:
-            heldout_batches = HeldoutBatches(command.data_dir, hparams, size)
+            heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy)
         except InputError as error:
-            raise InputError(f"{error}; nothing is held out, so do without --do_eval") from error
+            raise InputError(f"{error} (not needed without --do_eval)") from error
+        files = files + heldout_batches.files
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -85,14 +75,15 @@ def pretrain(
         optimizer = build_optimizer(hparams, objective)
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
+    step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
     if resumed:
-        report_resumed(int(optimizer.iterations.numpy()), hparams.num_train_steps)
+        resuming = f"resuming from step {step} of {total}"
+        print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
     write_model_directory(command, described, run, config, vocabulary)
     trainer = Trainer(
         objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
     )
     evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
-    files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
         run_controller(command, hparams, run, trainer, evaluator, manager)
 
@@ -115,10 +106,7 @@ def without_training(
     The held-out records are those of --data_dir, the model's own data or other.
     """
     model_dir = command.model_dir
-    if command.continue_from:
-        hparam_values = continued_values(
-            hparam_values, command.continue_from, model_dir, command.additional_steps
-        )
+    hparam_values = continued_values(hparam_values, command)
     if command.do_eval:
         step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
     else:
@@ -127,42 +115,15 @@ def without_training(
     report(model_dir, load_hparams(model_dir)[0], step)
 
 
-class TrainingBatches:
-    """Creates the dataset of training batches; reads of the files at once, for early errors.
-
-    Args:
-        data_dir: the data folder.
-        hparams: batch size over all devices, length, vocabulary and seed.
-
-    Attributes:
-        files: the record files.
-    """
-
-    def __init__(self, data_dir: str, hparams: PretrainingHParams):
-        self.files, self._hparams = record_files(data_dir, "train"), hparams
-        self()
-
-    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The batches from a step on, without end."""
-        return pretraining_dataset(
-            self.files,
-            batch_size=self._hparams.train_batch_size,
-            max_seq_length=self._hparams.max_seq_length,
-            vocab_size=self._hparams.vocab_size,
-            seed=self._hparams.seed,
-            start_step=start_step,
-        )
-
-
 def check_start(
     command: CommandLine,
     hparams: PretrainingHParams,
     config: EncoderConfig,
     vocabulary: Vocabulary,
 ) -> Start | None:
-    """Refuses to start from what is not there or does not fit; returns what --continue_from gives.
+    """Raises InputError where source, data and run do not fit; returns what --continue_from gives.
 
-    None is returned where training starts from random weights, or goes on in `model_dir`.
+    None is returned where training starts from random weights, or resumes in `model_dir`.
     """
     model_dir = command.model_dir
     manifest = read_manifest(command.data_dir) or {}
@@ -171,9 +132,9 @@ def check_start(
             f"{command.data_dir}: vocab.txt is not the one the records were built with"
         )
     if checkpointing.has_checkpoint(model_dir):
-        refuse_other_data(model_dir, read_record(model_dir), command.data_dir)
+        reject_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
-    refuse_lost_checkpoints(model_dir)
+    reject_lost_checkpoints(model_dir)
     if command.continue_from is None:
         if hparams.schedule_from_step:
             raise InputError(
@@ -186,17 +147,10 @@ def check_start(
         raise InputError(
             f"`num_warmup_steps` should be less than --additional_steps {steps}. Received: {warmup}"
         )
-    return plan_start(
-        command.continue_from,
-        hparams,
-        config,
-        vocabulary,
-        optimizer=command.continue_optimizer,
-        new_networks=command.new_networks,
-    )
+    return plan_start(command, hparams, config, vocabulary)
 
 
-def refuse_lost_checkpoints(model_dir: str) -> None:
+def reject_lost_checkpoints(model_dir: str) -> None:
     """Raises InputError where metrics tell of a checkpoint and there is none any more."""
     rows = monitoring.read_metrics(model_dir)
     if not rows or not os.path.exists(os.path.join(model_dir, HPARAMS_FILE)):
@@ -331,12 +285,6 @@ def train(
         raise
     finally:
         bar.close()
-
-
-def report_resumed(step: int, total: int) -> None:
-    """Says where a run that is started again stands."""
-    resuming = f"resuming from step {step} of {total}"
-    print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
 
 
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:

@@ -53,8 +53,6 @@ def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -
     the rows after them are padding.
 
     Args:
-        model_dir: the model directory.
-        config: its config.json.
         digest: of the vocabulary in training, as far as hparams.json says it.
 
     Raises:

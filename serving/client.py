@@ -16,29 +16,23 @@ from serving.records import WORD_LIST, Record
 from signatures.tensors import tensors_of
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
-_COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # how long a row is on an axis
+_COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # lengths along axes
 _LEFT_OUT = (*_COUNTS.values(), "tokens")
 
 
 class Client:
-    """One signature of a SavedModel.
-
-    Args:
-        folder: the SavedModel.
-        signature: its name.
-
-    Attributes:
-        inputs: what the signature takes.
+    """One signature of the SavedModel in a folder; it takes `inputs`.
 
     Raises:
         InputError: no SavedModel of ours, or no such signature.
     """
 
     def __init__(self, folder: str, signature: str = "serving_default"):
-        self.description = read_description(folder)
-        self.inputs = inputs_of(self.description, signature)
-        self._outputs = tensors_of(self.description["signatures"][signature], "outputs")
-        kind, self._answer_row = self.description["kind"], None
+        description = read_description(folder)
+        self.inputs = inputs_of(description, signature)
+        self._outputs = tensors_of(description["signatures"][signature], "outputs")
+        self._labels, self._answer_row = description["labels"], None
+        kind = description["kind"]
         # Of a kind that is registered elsewhere, the outputs are written as they are.
         if signature in ("serving_default", WORD_LIST) and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
@@ -69,7 +63,7 @@ class Client:
         inputs = {}
         for name in self.inputs.names:
             values = [record.values[name] for record in batch]
-            if name == WORD_LIST:
+            if name in self.inputs.lists:
                 values = tf.ragged.constant(values, dtype=tf.string, ragged_rank=1).to_tensor("")
             inputs[name] = tf.constant(values, tf.string)
         try:
@@ -91,7 +85,7 @@ class Client:
         }
         row = found
         if self._answer_row is not None:
-            row = self._answer_row(found, self.description["labels"])
+            row = self._answer_row(found, self._labels)
         return {**row, "truncated": found["truncated"]}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from errors import InputError
 from files import read_json
 from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
+from signatures.tensors import tensors_of
 
 # Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
 DESCRIPTION = os.path.join("assets.extra", "model.json")
@@ -37,26 +38,17 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
         raise InputError(
             f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
         )
-    return Inputs(signatures[signature]["inputs"], description["task"])
+    inputs = tensors_of(signatures[signature], "inputs")
+    lists = [name for name, tensor in inputs.items() if len(tensor.axes) == 2]
+    return Inputs(inputs, description["task"], lists)
 
 
-def signature_for(folder: str, line: bytes, file_format: str | None = None) -> str:
-    """The signature that rows like this line are meant for: `words` for lists of words.
-
-    Args:
-        folder: the SavedModel.
-        line: of the file, or the item of a JSON array.
-        file_format: of the file, if known.
-
-    Raises:
-        InputError: no SavedModel of ours.
-    """
-    description = read_description(folder)
-    item = description["signatures"].get(WORD_LIST)
-    if item is not None:
+def signature_for(description: dict[str, Any], line: bytes, file_format: str | None = None) -> str:
+    """The signature that rows like this line are meant for: `words` for lists of words."""
+    if WORD_LIST in description["signatures"]:
         if file_format in WORD_FORMATS:
             return WORD_LIST
         keys = json_keys(line)
-        if Inputs(item["inputs"], description["task"]).columns(keys)[WORD_LIST] in keys:
+        if inputs_of(description, WORD_LIST).columns(keys)[WORD_LIST] in keys:
             return WORD_LIST
     return "serving_default"

@@ -1,4 +1,4 @@
-"""Writes a model as a SavedModel, whole or not at all."""
+"""Writes a model as a SavedModel, atomically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from errors import InputError, reason, warn
 from files import new_folder, write_json
 from serving.load import ServedModel
 from serving.signatures import signatures
-from serving.warmup import WARMUP_FILE, write_requests
+from serving.warmup import WARMUP_FILE, sample_inputs, write_requests
 from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 
@@ -27,19 +27,13 @@ DESCRIPTION_FILE = "model.json"
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
 _CPU_INFO = "/proc/cpuinfo"
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
-_SAMPLE = "A short text, to see that it answers."
 
 
 def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     """Writes the SavedModel and asks it a question before it gets its name.
 
-    Args:
-        model: what to write.
-        output_dir: the folder to make; may exist if it is empty.
-        source: the model directory, for the description.
-
     Returns:
-        The description, which is stored in `assets.extra/model.json`.
+        The description, which is stored in `assets.extra/model.json` and names the `source`.
 
     Raises:
         InputError: the folder holds something or cannot be written.
@@ -52,7 +46,7 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
         )
     asked = signatures(model)
     description = describe(model, asked, source)
-    sample = dict.fromkeys(asked["serving_default"].inputs, tf.constant([_SAMPLE]))
+    sample = sample_inputs(asked["serving_default"], model.vocabulary)
     with new_folder(output_dir) as folder:
         expected = _save(model, asked, folder)["serving_default"](**sample)
         extra = os.path.join(folder, EXTRA_FOLDER)

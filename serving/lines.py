@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from typing import Any
 
 import tqdm
 
@@ -17,19 +18,10 @@ STANDARD = "-"
 _BLOCK = 1 << 16  # bytes; what a pipe holds
 
 
-class Lines:
-    """An open file, or standard input.
+class Lines(contextlib.AbstractContextManager):
+    """An open file, or standard input; "-" is standard input, and `name` the file in messages.
 
-    Example:
-        with Lines("rows.tsv") as source:
-            for line in source.read(lambda: None): ...
-
-    Args:
-        path: the file; "-" is standard input.
-
-    Attributes:
-        name: the file in messages.
-        regular: whether all lines are there from the beginning, as they are not in a pipe.
+    `regular` says whether all lines are there from the beginning, as they are not in a pipe.
 
     Raises:
         InputError: standard input is closed.
@@ -52,23 +44,14 @@ class Lines:
             disable=path == STANDARD or not self.regular,
         )
 
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._bar.close()
         self._file.close()
 
     def read(self, before_waiting: Callable[[], None]) -> Iterator[bytes]:
-        """Yields the lines, with what ends them.
+        """Yields the lines, with what ends them; InputError when it cannot be read.
 
-        Args:
-            before_waiting: called when the next line has not come yet, before it is waited for.
-
-        Raises:
-            InputError: it cannot be read.
+        `before_waiting` is called when the next line has not come yet, before it is waited for.
         """
         for line in self._file if self.regular else self._arriving(before_waiting):
             self._read += len(line)

@@ -22,50 +22,34 @@ from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, loa
 from model.config import CONFIG_FILE
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import restore
+from pretrain.load import restore, stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
 from settings import check_setting
 from training.checkpointing import latest_checkpoint
 from training.model_directory import read_record
 
-_TRAINED, _SAID = "as in training", "as told"  # where the length of rows is from
+# Where the maximum sequence length is from.
+_TRAINED, _SAID = "as in training", "from --max_seq_length"
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
 
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel:
-    """Networks with their weights, and what is known of them.
+    """Networks with their weights, and what is known of them; None for what a model has not."""
 
-    Attributes:
-        kind: of the task (see `finetune.kinds`), or "pretraining".
-        encoder: the backbone.
-        vocabulary: its word pieces and their casing.
-        max_seq_length: the most tokens of a row.
-        length_origin: where that is from.
-        precision: of the arithmetic, "float32" or "mixed_bfloat16".
-        hparams: of the training.
-        record: what `hparams.json` holds.
-        objective: encoder and head of a fine-tuned model, else None.
-        task: of a fine-tuned model, else None.
-        discriminator_head: says which tokens were replaced; None where the model has none.
-        masked_lm: encoder and head that predict masked tokens; None where the model has none.
-        run: of a fine-tuned model the run, its score and what it was chosen from, as JSON; None
-            where there is no `result.json`.
-    """
-
-    kind: str
+    kind: str  # of the task (see `finetune.kinds`), or PRETRAINING
     encoder: Backbone
     vocabulary: Vocabulary
     max_seq_length: int
     length_origin: str
-    precision: str
+    precision: str  # "float32" or "mixed_bfloat16"
     hparams: FinetuningHParams | PretrainingHParams
-    record: dict[str, Any]
-    objective: FineTuning | None = None
-    task: Task | None = None
-    discriminator_head: DiscriminatorHead | None = None
-    masked_lm: tuple[Backbone, MaskedLMHead] | None = None
-    run: dict[str, Any] | None = None
+    record: dict[str, Any]  # what `hparams.json` holds
+    objective: FineTuning | None = None  # encoder and head of a fine-tuned model
+    task: Task | None = None  # likewise
+    discriminator_head: DiscriminatorHead | None = None  # says which tokens were replaced
+    masked_lm: tuple[Backbone, MaskedLMHead] | None = None  # predict masked tokens
+    run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
 
     @property
     def config(self) -> BackboneConfig:
@@ -79,15 +63,17 @@ class ServedModel:
         return max(encoder.config.visible_padding for encoder in encoders)
 
     @property
-    def networks(self) -> list[tf.Module]:
-        """Everything that has variables."""
+    def layers(self) -> list[tf.Module]:
+        """All networks and their layers, those that are shared once."""
         parts = [self.objective or self.encoder, self.discriminator_head, *(self.masked_lm or ())]
-        return [part for part in parts if part is not None]
+        networks = [part for part in parts if part is not None]
+        found = [layer for network in networks for layer in (network, *network.submodules)]
+        return list({id(layer): layer for layer in found}.values())
 
     @property
     def variables(self) -> list[tf.Variable]:
         """All variables, those of shared layers once."""
-        found = {id(v): v for network in self.networks for v in network.variables}
+        found = {id(v): v for layer in self.layers for v in layer.variables}
         return list(found.values())
 
 
@@ -100,10 +86,10 @@ def load(
         model_dir: of run_pretraining.py; of a run of run_finetuning.py
             (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the one of
             highest development score is taken, see `finetune.choice.choose_run`.
-        precision: of the arithmetic, whatever the model was trained with: "float32", or
-            "mixed_bfloat16", in which matrices are stored in bfloat16, too.
-        max_seq_length: the most tokens of a row; by default as in training, or of a converted
-            model, of which that is unknown, all that it has positions for.
+        precision: whatever the model was trained with: "float32", or "mixed_bfloat16", in which
+            matrices are stored in bfloat16, too.
+        max_seq_length: the maximum; by default as in training, or of a converted model, of which
+            that is unknown, all that it has positions for.
 
     Raises:
         InputError: no model directory, no checkpoint, files that do not fit each other, weights
@@ -121,7 +107,7 @@ def load(
         run = _own_record(model_dir)
     tf_keras.mixed_precision.set_global_policy(precision)
     load_kind = _load_fine_tuned if is_fine_tuned(model_dir) else _load_pretrained
-    model = dataclasses.replace(load_kind(model_dir, precision, max_seq_length), run=run)
+    model = ServedModel(precision=precision, run=run, **load_kind(model_dir, max_seq_length))
     _check_finite(model, model_dir)
     if precision != "float32":
         _store_as_computed(model)
@@ -136,25 +122,25 @@ def _own_record(model_dir: str) -> dict[str, Any] | None:
     return run_record(result)
 
 
-def _load_fine_tuned(model_dir: str, precision: str, max_seq_length: int | None) -> ServedModel:
+def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
+    """Fields of ServedModel."""
     length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     loaded = load_fine_tuned(model_dir, **length)
-    return ServedModel(
-        loaded.task.plugin.name,
-        loaded.objective.encoder,
-        loaded.vocabulary,
-        loaded.hparams.max_seq_length,
-        _TRAINED if max_seq_length is None else _SAID,
-        precision,
-        loaded.hparams,
-        loaded.record,
-        objective=loaded.objective,
-        task=loaded.task,
-    )
+    return {
+        "kind": loaded.task.plugin.name,
+        "encoder": loaded.objective.encoder,
+        "vocabulary": loaded.vocabulary,
+        "max_seq_length": loaded.hparams.max_seq_length,
+        "length_origin": _TRAINED if max_seq_length is None else _SAID,
+        "hparams": loaded.hparams,
+        "record": loaded.record,
+        "objective": loaded.objective,
+        "task": loaded.task,
+    }
 
 
-def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None) -> ServedModel:
-    """Loads the encoder and, of the heads and the generator, what the checkpoint holds."""
+def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
+    """Fields of ServedModel: the encoder and, of other networks, what the checkpoint holds."""
     hparams, _ = load_hparams(model_dir)
     record = read_record(model_dir)
     config = load_config(model_dir)
@@ -170,35 +156,32 @@ def _load_pretrained(model_dir: str, precision: str, max_seq_length: int | None)
     check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
     vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
     objective = build_objective(hparams, config, special_ids(vocabulary))
-    stored = {name.split("/")[1] for name in _variable_names(model_dir) if "/" in name}
-    own = hparams.objective.own_networks()
-    parts = {name: getattr(objective, name) for name in own if name in {"encoder", *stored}}
+    stored = {"encoder", *_stored_parts(model_dir)}
+    parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)
 
     def pair(names: tuple[str, str] | None) -> tuple[Backbone, tf.Module] | None:
         """An encoder and its head, if the checkpoint holds both."""
         return tuple(parts[name] for name in names) if names and {*names} <= {*parts} else None
 
-    detector = pair(hparams.objective.detector())
-    return ServedModel(
-        PRETRAINING,
-        objective.encoder,
-        vocabulary,
-        hparams.max_seq_length,
-        origin,
-        precision,
-        hparams,
-        record,
-        discriminator_head=detector and detector[1],
-        masked_lm=pair(hparams.objective.masked_lm()),
-    )
+    _, discriminator_head = pair(hparams.objective.detector()) or (None, None)
+    return {
+        "kind": PRETRAINING,
+        "encoder": objective.encoder,
+        "vocabulary": vocabulary,
+        "max_seq_length": hparams.max_seq_length,
+        "length_origin": origin,
+        "hparams": hparams,
+        "record": record,
+        "discriminator_head": discriminator_head,
+        "masked_lm": pair(hparams.objective.masked_lm()),
+    }
 
 
-def _variable_names(model_dir: str) -> list[str]:
-    """Names in the last checkpoint, such as "objective/head/..."."""
+def _stored_parts(model_dir: str) -> set[str]:
     path = latest_checkpoint(model_dir)
     try:
-        return [name for name, _ in tf.train.list_variables(path)]
+        return stored_parts(path)
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
         raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error
 
@@ -219,9 +202,7 @@ def _store_as_computed(model: ServedModel) -> None:
     The outputs stay the same to the bit. What is computed in float32 (layer norms, and heads whose
     layers are of float32) keeps its variables.
     """
-    layers = {id(part): part for network in model.networks for part in network.submodules}
-    layers |= {id(network): network for network in model.networks}
-    for layer in layers.values():
+    for layer in model.layers:
         for name, value in list(vars(layer).items()):
             # Keras marks variables that it casts so; it has no public name for them.
             if type(value).__name__ == "AutoCastVariable":

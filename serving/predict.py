@@ -35,16 +35,7 @@ from errors import InputError, main_with_clear_errors
 from files import replacing
 from serving.description import inputs_of, read_description, signature_for
 from serving.lines import STANDARD, Lines
-from serving.records import (
-    FORMATS,
-    Record,
-    extension_format,
-    first_item,
-    is_array,
-    json_keys,
-    read_records,
-    through_first,
-)
+from serving.records import FORMATS, Record, extension_format, peek, read_records
 
 if TYPE_CHECKING:
     from serving.client import Client
@@ -61,14 +52,14 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
     "header", None, "Column names in the first row of tables. Default: as in the task's files."
 )
-flags.DEFINE_integer("batch_size", 32, "Number of rows that are computed at once.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Batch size, in rows.", lower_bound=1)
 flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
 )
 flags.DEFINE_bool(
     "skip_errors",
     False,
-    "Answers with the error to rows that cannot be read, instead of an end at the first.",
+    "An error as the answer to a row that cannot be read, instead of the end of the command.",
 )
 
 # Rows of a file that are sorted by length, in batches.
@@ -79,22 +70,17 @@ class Answers:
     """Rows on their way to their answers; holds no more than a window of them.
 
     Args:
-        window: how many rows are answered together, at most.
+        window: the maximum number of rows that are answered together.
         write: takes the answers, a line each.
         show: called when some are written.
-
-    Attributes:
-        client: whom to ask.
-        count: rows that were answered.
-        refusals: errors of those that could not be read.
     """
 
     def __init__(self, window: int, write: Callable[[str], Any], show: Callable[[], None]):
         self.client: Client | None = None
-        self.count = self.refusals = 0
-        self.first_refusal: InputError | None = None
         self._window, self._write, self._show = window, write, show
         self._rows: list[Record | tuple[str, InputError]] = []
+        self._count, self._rejected = 0, 0
+        self._first_error: InputError | None = None
 
     def add(self, row: Record | tuple[str, InputError]) -> None:
         """Takes a row, or the id and the error of one that could not be read."""
@@ -102,16 +88,16 @@ class Answers:
         if len(self._rows) == self._window:
             self.flush()
 
-    def refuse(self, identity: str, error: InputError) -> None:
+    def reject(self, identity: str, error: InputError) -> None:
         """Takes a row that could not be read."""
-        self.refusals += 1
-        self.first_refusal = self.first_refusal or error
+        self._rejected += 1
+        self._first_error = self._first_error or error
         self.add((identity, error))
 
     def flush(self) -> None:
         """Answers the rows that were taken, in their order."""
         rows, self._rows = self._rows, []
-        self.count += len(rows)
+        self._count += len(rows)
         records = [row for row in rows if isinstance(row, Record)]
         answers = self.client.answers(records, FLAGS.batch_size) if records else iter(())
         for row in rows:
@@ -123,11 +109,11 @@ class Answers:
         self._show()
 
     def check(self) -> None:
-        """Raises InputError where rows were refused."""
-        if self.refusals:
+        """Raises InputError where rows were rejected."""
+        if self._rejected:
             raise InputError(
-                f"{self.refusals} of {self.count} rows could not be read and have an `error` in"
-                f" place of an answer; the first: {self.first_refusal}"
+                f"{self._rejected} of {self._count} rows could not be read and have an `error` in"
+                f" place of an answer; the first: {self._first_error}"
             )
 
 
@@ -144,14 +130,13 @@ def main(argv: list[str]) -> None:
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
-        lines = source.read(before_waiting=answers.flush)
-        begin, sample = _beginning(lines)
-        lines = itertools.chain(begin, lines)
         file_format = FLAGS.format or extension_format(FLAGS.input)
-        signature = FLAGS.signature or signature_for(FLAGS.model, sample, file_format)
+        lines = source.read(before_waiting=answers.flush)
+        lines, sample = peek(lines, file_format, _WINDOW * FLAGS.batch_size)
+        signature = FLAGS.signature or signature_for(description, sample, file_format)
         inputs = inputs_of(description, signature)
-        refused = answers.refuse if FLAGS.skip_errors else None
-        records = read_records(source.name, lines, inputs, FLAGS.format, FLAGS.header, refused)
+        rejected = answers.reject if FLAGS.skip_errors else None
+        records = read_records(source.name, lines, inputs, FLAGS.format, FLAGS.header, rejected)
         first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
         from serving.client import Client  # TensorFlow: it takes seconds
 
@@ -160,23 +145,6 @@ def main(argv: list[str]) -> None:
             answers.add(record)
         answers.flush()
     answers.check()
-
-
-def _beginning(lines: Iterator[bytes]) -> tuple[list[bytes], bytes]:
-    """Reads as far as one must to choose a signature; what was read, and the row to choose by.
-
-    That row is the first line that is not blank; of JSON lines, the first that is an object; of a
-    JSON array, which is read to its end, the first item.
-    """
-    file_format = FLAGS.format or extension_format(FLAGS.input)
-    if file_format == "jsonl":
-        begin = through_first(itertools.islice(lines, _WINDOW * FLAGS.batch_size), json_keys)
-    else:
-        begin = through_first(lines, bytes.strip)
-    if file_format == "json" or (file_format is None and begin and is_array(begin[-1])):
-        begin += lines
-        return begin, first_item(begin)
-    return begin, begin[-1] if begin else b""
 
 
 def check_output() -> None:

@@ -7,10 +7,10 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from data.encodings import refuse_other_encodings
+from data.encodings import reject_other_encodings
 from errors import InputError
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import read_lines
@@ -24,23 +24,18 @@ WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
 _ARRAY = re.compile(rb"""\s*\[\s*([\["'{\]]|$)""")
 _JSON = re.compile(rb"\s*\{|" + _ARRAY.pattern)
 _CONLL_LINE = re.compile(rb"-DOCSTART-|# ?(sent_id|text|newdoc|newpar|global\.columns)\b")
-# The roles of a task's columns, under the names of a signature's inputs.
-_ROLES = {"text": "text_a", "text_pair": "text_b", "words": "words"}
-WORD_LIST = "words"  # the input that is a list
+# Inputs of signatures that are called otherwise than the role of the task's column.
+_ROLES = {"text": "text_a", "text_pair": "text_b"}
+WORD_LIST = "words"  # the signature of sentences that are divided into words, and its input
+Reject = Callable[[InputError], None]
 
 
 class Record(NamedTuple):
-    """One row.
+    """One row."""
 
-    Attributes:
-        where: where it stands ("reviews.tsv, line 3").
-        id: from the column `id`, or its number from 0.
-        values: input -> text, or list of words.
-    """
-
-    where: str
-    id: str
-    values: dict[str, Any]
+    where: str  # such as "reviews.tsv, line 3"
+    id: str  # from the column `id`, or the number from 0
+    values: dict[str, Any]  # input -> text, or list of texts
 
 
 class Inputs:
@@ -49,16 +44,24 @@ class Inputs:
     Args:
         names: the signature's inputs.
         task: the task's declaration as JSON, None of a pre-trained model: its column names, too,
-            stand for the inputs.
+            stand for the inputs, by the role of the input's name.
+        lists: those of the inputs that are lists of texts.
     """
 
-    def __init__(self, names: Iterable[str], task: dict[str, Any] | None):
-        self.names = list(names)
-        self._columns = task["columns"] if task else {}
-        self._labels = set(task.get("labels", ())) if task else set()
-        self.header = task["header"] if task else True
+    def __init__(
+        self, names: Iterable[str], task: dict[str, Any] | None, lists: Collection[str] = ()
+    ):
+        self.names, self.lists = list(names), lists
+        task = task or {"columns": {}, "header": True}
+        self.header, self._columns = task["header"], task["columns"]
+        self._labels = task.get("labels", ())
         # Of the task's own files, and so of those alone that are in their format.
-        self._delimiters = {task.get("format"): task.get("delimiter")} if task else {}
+        self._delimiters = {task.get("format"): task.get("delimiter")}
+
+    @property
+    def one_text(self) -> bool:
+        """Whether a row is no more than a text."""
+        return len(self.names) == 1 and not self.lists
 
     def delimiter(self, file_format: str) -> str | None:
         """What the task's declaration says to stand between the columns of such files."""
@@ -69,7 +72,7 @@ class Inputs:
         known = set(known)
         columns: dict[str, Column] = {name: name for name in self.names}
         for name in self.names:
-            own = self._columns.get(_ROLES.get(name))
+            own = self._column(name)
             if name not in known and isinstance(own, str):
                 columns[name] = own if own in known else tuple(dict.fromkeys((name, own)))
         columns["id"] = "id" if "id" in known else self._columns.get("id", "id")
@@ -77,10 +80,13 @@ class Inputs:
 
     def numbers(self) -> dict[str, int]:
         """Input -> number of its column in a table without a header: the task's, or in order."""
-        own = [self._columns.get(_ROLES.get(name)) for name in self.names]
+        own = [self._column(name) for name in self.names]
         if all(isinstance(number, int) for number in own):
             return dict(zip(self.names, own))
         return {name: number for number, name in enumerate(self.names)}
+
+    def _column(self, name: str) -> str | int | None:
+        return self._columns.get(_ROLES.get(name, name))
 
     def word_column(self) -> int:
         """The column of the words in a CoNLL file: the task's, or the first."""
@@ -96,19 +102,37 @@ class Inputs:
         """Whether the first line of a file given to a tagger is one word of a CoNLL file."""
         if not self.tagging:
             return False
-        fields = line.decode("utf-8", "replace").split()
-        column = self._columns["tags"] if isinstance(self._columns["tags"], int) else -1
-        has_tag = len(fields) > 1 and -len(fields) <= column < len(fields)
-        return (
-            _CONLL_LINE.match(line) is not None
-            or b"\t" in line.strip()
-            or (has_tag and fields[column] in self._labels)
-        )
+        if _CONLL_LINE.match(line) or b"\t" in line.strip():
+            return True
+        fields, column = line.decode("utf-8", "replace").split(), self._columns.get("tags")
+        place = column if isinstance(column, int) else -1
+        has_tag = len(fields) > 1 and -len(fields) <= place < len(fields)
+        return has_tag and fields[place] in self._labels
 
 
 def extension_format(path: str) -> str | None:
     """One of FORMATS, if the file's extension is one's."""
     return _EXTENSIONS.get(os.path.splitext(path)[1].lower())
+
+
+def peek(
+    lines: Iterator[bytes], file_format: str | None, limit: int
+) -> tuple[Iterator[bytes], bytes]:
+    """All lines, of which as many are read as it takes to find the row to choose a signature by.
+
+    That row is the first line that is not blank; of JSON lines, the first object among `limit`
+    lines; of a JSON array, which is read to its end, the first item.
+    """
+    if file_format == "jsonl":
+        begin = _through_first(itertools.islice(lines, limit), json_keys)
+    else:
+        begin = _through_first(lines, bytes.strip)
+    sample = begin[-1] if begin else b""
+    if file_format == "json" or (file_format is None and is_array(sample)):
+        begin += lines
+        with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
+            sample = json.dumps(json.loads(b"".join(begin).decode("utf-8-sig"))[0]).encode()
+    return itertools.chain(begin, lines), sample
 
 
 def infer_format(path: str, first_line: bytes, inputs: Inputs) -> str:
@@ -123,17 +147,18 @@ def infer_format(path: str, first_line: bytes, inputs: Inputs) -> str:
         return "jsonl"
     if is_array(first_line):
         return "json"
+    received = f"Received: {first_line.strip()[:60].decode('utf-8', 'replace')!r}"
     if _JSON.match(first_line):
         raise InputError(
             f"{path}: the first line begins like JSON, but is no JSON object; say --format lines if"
-            f" it is a text. Received: {first_line.strip()[:60].decode('utf-8', 'replace')!r}"
+            f" it is a text. {received}"
         )
     if inputs.is_conll(first_line):
         raise InputError(
             f"{path}: the first line looks like a word of a CoNLL file; say --format conll, conllu,"
-            f" or lines. Received: {first_line.strip()[:60].decode('utf-8', 'replace')!r}"
+            f" or lines. {received}"
         )
-    if len(inputs.names) == 1 and inputs.names != [WORD_LIST]:
+    if inputs.one_text:
         return "lines"
     raise InputError(
         f"{path}: --format should say how {', '.join(inputs.names)} are written: one of"
@@ -146,6 +171,88 @@ def is_array(line: bytes) -> bool:
     return _ARRAY.match(line) is not None
 
 
+def read_records(
+    path: str,
+    lines: Iterable[bytes],
+    inputs: Inputs,
+    file_format: str | None = None,
+    header: bool | None = None,
+    rejected: Callable[[str, InputError], None] | None = None,
+) -> Iterator[Record]:
+    """Yields the rows; bytes that are not UTF-8 become U+FFFD, as in the model's graph.
+
+    Args:
+        path: names the file in errors.
+        lines: the lines of the file, read when they are needed.
+        inputs: what is wanted.
+        file_format: one of FORMATS, by default inferred. Of "lines", an empty one is a text, too;
+            "json" is one array, which is read to its end first.
+        header: whether a table begins with names of columns; by default as the task's files do.
+        rejected: is given id and error of each row that is not as it should be, which is then left
+            out; by default the error is raised.
+
+    Raises:
+        InputError: a row that is not as it should be, or no rows at all can be found so; names
+            the line. Or the file is in UTF-16 or UTF-32.
+    """
+    numbers = itertools.count()
+
+    def reject(error: InputError, identity: Any = None) -> None:
+        if rejected is None:
+            raise error
+        number = next(numbers)
+        rejected(str(number if identity is None else identity), error)
+
+    for where, values in _rows(path, lines, inputs, file_format, header, reject):
+        identity = values.pop("id", None)
+        try:
+            _check(where, values, inputs.lists)
+        except InputError as error:
+            reject(error, identity)
+            continue
+        number = next(numbers)
+        yield Record(where, str(number if identity is None else identity), values)
+
+
+def _rows(
+    path: str,
+    lines: Iterable[bytes],
+    inputs: Inputs,
+    file_format: str | None,
+    header: bool | None,
+    reject: Reject,
+) -> Iterator[Row]:
+    """See `read_records`; the values are not checked yet."""
+    lines = _in_utf8(path, lines)
+    begin = _through_first(lines, bytes.strip)
+    if not begin:
+        return iter(())
+    source, first = itertools.chain(begin, lines), begin[-1].removeprefix(b"\xef\xbb\xbf")
+    inferred = not (file_format or extension_format(path))
+    file_format = file_format or infer_format(path, first, inputs)
+    if file_format == "lines":
+        return _read_texts(path, source, inputs, reject if inferred else None)
+    if file_format == "jsonl":
+        numbered = read_lines(path, source=source)
+        items = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
+        return _read_objects(items, inputs, reject)
+    if file_format == "json":
+        return _read_objects(_array_items(path, source, inputs), inputs, reject)
+    if file_format in WORD_FORMATS:
+        return _read_words(path, source, inputs, file_format)
+    header = inputs.header if header is None else header
+    return read_table(
+        path,
+        file_format == "csv",
+        inputs.columns(_fields(first, file_format)) if header else inputs.numbers(),
+        header=header,
+        optional=("id",),
+        source=source,
+        reject=reject,
+        delimiter=inputs.delimiter(file_format),
+    )
+
+
 def _in_utf8(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the lines of a file; bytes that are not UTF-8 become U+FFFD.
 
@@ -154,87 +261,15 @@ def _in_utf8(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """
     for number, line in enumerate(lines):
         if number == 0:
-            refuse_other_encodings(line, f"{path}: the rows")
+            reject_other_encodings(line, f"{path}: the rows")
         yield line.decode("utf-8", "replace").encode()
 
 
-def read_records(
-    path: str,
-    lines: Iterable[bytes],
-    inputs: Inputs,
-    file_format: str | None = None,
-    header: bool | None = None,
-    refused: Callable[[str, InputError], None] | None = None,
-) -> Iterator[Record]:
-    """Yields the rows; bytes that are not UTF-8 become U+FFFD, as in the model's graph.
-
-    Args:
-        path: names the file in errors.
-        lines: the lines of the file, read when they are needed.
-        inputs: what is wanted.
-        file_format: one of FORMATS; by default inferred.
-            "lines": every line is a text, an empty one, too. "json": one array, which is read to
-            its end first.
-        header: whether a table begins with the names of its columns; by default as in the task's
-            files.
-        refused: is given id and error of each row that is not as it should be, which is then left
-            out; by default the error is raised.
-
-    Raises:
-        InputError: a row that is not as it should be, or no rows at all can be found so; names
-            the line. Or the file is in UTF-16 or UTF-32.
-    """
-    lines = _in_utf8(path, lines)
-    begin = through_first(lines, bytes.strip)
-    if not begin:
-        return
-    source, first = itertools.chain(begin, lines), begin[-1].removeprefix(b"\xef\xbb\xbf")
-    guessed = not (file_format or extension_format(path))
-    file_format = file_format or infer_format(path, first, inputs)
-    header = inputs.header if header is None else header
-    numbers = itertools.count()
-
-    def refuse(error: InputError, identity: Any = None) -> None:
-        if refused is None:
-            raise error
-        number = next(numbers)
-        refused(str(number if identity is None else identity), error)
-
-    if file_format == "lines":
-        rows = _read_texts(path, source, inputs, refuse if guessed else None)
-    elif file_format == "jsonl":
-        numbered = read_lines(path, source=source)
-        items = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
-        rows = _read_objects(items, inputs, refuse)
-    elif file_format == "json":
-        rows = _read_objects(_array_items(path, source, inputs), inputs, refuse)
-    elif file_format in WORD_FORMATS:
-        rows = _read_words(path, source, inputs, file_format)
-    else:
-        names = _fields(first, file_format)
-        columns = inputs.columns(names) if header else inputs.numbers()
-        settings = {"header": header, "optional": ("id",), "source": source, "refuse": refuse}
-        settings["delimiter"] = inputs.delimiter(file_format)
-        rows = read_table(path, file_format == "csv", columns, **settings)
-    for where, values in rows:
-        identity = values.pop("id", None)
-        try:
-            _check(where, values)
-        except InputError as error:
-            refuse(error, identity)
-            continue
-        number = next(numbers)
-        yield Record(where, str(number if identity is None else identity), values)
-
-
 def _read_texts(
-    path: str,
-    source: Iterable[bytes],
-    inputs: Inputs,
-    refuse: Callable[[InputError], None] | None,
+    path: str, source: Iterable[bytes], inputs: Inputs, reject: Reject | None
 ) -> Iterator[Row]:
-    """With `refuse`, the format is a guess, which JSON objects or sentences of words contradict."""
-    if len(inputs.names) != 1 or inputs.names == [WORD_LIST]:
+    """With `reject`, the format is inferred: JSON objects or sentences of words contradict it."""
+    if not inputs.one_text:
         raise InputError(
             f"{path}: lines hold one text each, but {', '.join(inputs.names)} are wanted; use tsv,"
             " csv or jsonl"
@@ -242,22 +277,22 @@ def _read_texts(
     before, ended = False, 0  # whether there was a text; the blank line after it
     for number, line in read_lines(path, source=source):
         where, blank = f"{path}, line {number}", not line.strip()
-        if refuse and inputs.tagging and ended and not blank:
+        if reject and inputs.tagging and ended and not blank:
             raise InputError(
                 f"{path}, line {ended}: a blank line ends a sentence in a CoNLL file; say --format"
                 " conll, conllu, or lines. Received: no format, and lines on both sides of it"
             )
         ended = ended or number * (blank and before)
         before = before or not blank
-        if refuse and json_keys(line.encode()):
+        if reject and json_keys(line.encode()):
             sentence = "should be a text, as the first line is one, but is a JSON object"
-            refuse(InputError(f"{where}: {sentence}; say --format jsonl, or lines"))
+            reject(InputError(f"{where}: {sentence}; say --format jsonl, or lines"))
             continue
         yield where, {inputs.names[0]: line}
 
 
 def _read_objects(
-    items: Iterable[tuple[str, str]], inputs: Inputs, refuse: Callable[[InputError], None]
+    items: Iterable[tuple[str, str]], inputs: Inputs, reject: Reject
 ) -> Iterator[Row]:
     """Rows of JSON, of which the first that is an object says whose names its keys are."""
     columns = None
@@ -267,7 +302,7 @@ def _read_objects(
         try:
             row = parse_json_row(where, item, columns or inputs.columns(()), ("id",))
         except InputError as error:
-            refuse(error)
+            reject(error)
             continue
         yield where, row
 
@@ -280,18 +315,10 @@ def _array_items(path: str, source: Iterable[bytes], inputs: Inputs) -> Iterator
         raise InputError(f"{path}: should be a JSON array ({error})") from error
     if not isinstance(items, list):
         raise InputError(f"{path}: should be a JSON array. Received: {items!r:.60}")
-    one_text = len(inputs.names) == 1 and inputs.names != [WORD_LIST]
     for number, item in enumerate(items, start=1):
-        if one_text and isinstance(item, str):
+        if inputs.one_text and isinstance(item, str):
             item = {inputs.names[0]: item}
         yield f"{path}, item {number}", json.dumps(item)
-
-
-def first_item(lines: Iterable[bytes]) -> bytes:
-    """The first item of a JSON array as a line; nothing where there is none."""
-    with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
-        return json.dumps(json.loads(b"".join(lines).decode("utf-8-sig"))[0]).encode()
-    return b""  # the reader says what is wrong
 
 
 def _read_words(
@@ -310,7 +337,7 @@ def _read_words(
         yield where, {name: row[name] for name in ("words", "id") if name in row}
 
 
-def through_first(lines: Iterator[bytes], wanted: Callable[[bytes], Any]) -> list[bytes]:
+def _through_first(lines: Iterator[bytes], wanted: Callable[[bytes], Any]) -> list[bytes]:
     """The lines up to the first that is wanted, or all."""
     found = []
     for line in lines:
@@ -335,15 +362,15 @@ def _fields(line: bytes, file_format: str) -> list[str]:
     return [name.strip().strip('"') for name in text.split(separator)]
 
 
-def _check(where: str, values: dict[str, Any]) -> None:
+def _check(where: str, values: dict[str, Any], lists: Collection[str]) -> None:
     for name, value in values.items():
-        if name != WORD_LIST:
+        if name not in lists:
             if not isinstance(value, str):
                 raise InputError(f"{where}: `{name}` should be a text. Received: {value!r:.60}")
             continue
-        words = value if isinstance(value, list) else [None]
-        if not all(isinstance(word, str) and word for word in words):
+        texts = value if isinstance(value, list) else [None]
+        if not all(isinstance(text, str) and text for text in texts):
             raise InputError(
-                f"{where}: `{name}` should be a list of words that are not empty. Received:"
+                f"{where}: `{name}` should be a list of texts that are not empty. Received:"
                 f" {value!r:.60}"
             )

@@ -27,11 +27,11 @@ def write_requests(path: str, asked: dict[str, Signature], vocabulary: Vocabular
     """Writes one small request for each signature."""
     with tf.io.TFRecordWriter(path) as file:
         for name, signature in asked.items():
-            file.write(_message(name, _inputs(signature, vocabulary)))
+            file.write(_message(name, sample_inputs(signature, vocabulary)))
 
 
-def _inputs(signature: Signature, vocabulary: Vocabulary) -> dict[str, tf.Tensor]:
-    """A batch of one: a text, its words, or no more than [CLS] [SEP]."""
+def sample_inputs(signature: Signature, vocabulary: Vocabulary) -> dict[str, tf.Tensor]:
+    """A batch of one: a text, a list of its words, or no more than [CLS] [SEP]."""
     ids = ([[vocabulary.cls_id, vocabulary.sep_id]], [[1, 1]], [[0, 0]])
     found = {name: tf.constant(value, tf.int32) for name, value in zip(FEATURES, ids)}
     for name, item in signature.inputs.items():

@@ -11,7 +11,7 @@ from signatures.signature import TEXT, TRUNCATED, Signature, Tensors
 from signatures.tensors import Tensor
 
 PAIR_TRUNCATED = Tensor(
-    "bool", ("B",), "whether the texts were too long for one row, and so were cut"
+    "bool", ("B",), "whether the texts were too long for one sequence, and so were cut"
 )
 
 
@@ -44,11 +44,7 @@ def text_signatures(
 ) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a task of texts, or of pairs of them.
 
-    Args:
-        network: the network.
-        what: becomes of a text.
-        answer: from what the head predicts to the outputs.
-        outputs: their descriptions.
+    `what` becomes of a text, `answer` leads from what the head predicts to the `outputs`.
     """
     pairs = "text_b" in network.model.task.columns
     lay_out = network.layout.pair if pairs else network.layout.single
@@ -68,5 +64,5 @@ def text_signatures(
         {"text": TEXT, "text_pair": TEXT} if pairs else {"text": TEXT},
         {**outputs, "truncated": PAIR_TRUNCATED if pairs else TRUNCATED},
     )
-    raw = token_ids(network, f"a row of token ids {what}", of_ids, outputs)
+    raw = token_ids(network, f"a sequence of token ids {what}", of_ids, outputs)
     return {"serving_default": default, "token_ids": raw}

@@ -35,7 +35,7 @@ def embeddings(network: Network) -> Signature:
 
 
 def vectors(network: Network, features: Tensors) -> Tensors:
-    """`pooled`, `mean` and `tokens` of rows."""
+    """`pooled`, `mean` and `tokens` of sequences."""
     mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
     output = network.encode(features)
     tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))

@@ -33,18 +33,14 @@ def encoder_in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
 
 
 class Network:
-    """Encoder, head and layout of a served model, which its signatures share.
-
-    Attributes:
-        model: what is served.
-        layout: how texts become sequences.
-    """
+    """Encoder, head and layout (how texts become sequences) of a served model."""
 
     def __init__(self, model: ServedModel):
         self.model = model
         self.layout = TextLayout(Tokenizer(model.vocabulary), model.max_seq_length)
         self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
-        self._encode = encoder_in_graph(model.encoder)
+        # Of FEATURES: `sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic.
+        self.encode = encoder_in_graph(model.encoder)
 
     def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
         """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
@@ -69,19 +65,8 @@ class Network:
         """The word pieces of ids of any shape."""
         return tf.gather(self._pieces, ids)
 
-    def encode(self, features: Tensors) -> EncoderOutput:
-        """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
-        return self._encode(features)
-
     def lengths(self, features: Tensors) -> tf.Tensor:
-        """How many tokens of each sequence its answer depends on.
-
-        Args:
-            features: int32 [B, S] each, of `self.features`.
-
-        Returns:
-            int32 [B].
-        """
+        """How many tokens of each sequence of `self.features` its answer depends on, int32 [B]."""
         S = tf.shape(features["input_ids"])[1]
         return tf.minimum(tf.reduce_sum(features["input_mask"], 1) + self.model.visible_padding, S)
 
@@ -97,16 +82,12 @@ def token_ids(
 ) -> Signature:
     """The signature for those who tokenise themselves.
 
-    Args:
-        network: the network.
-        about: what it answers.
-        answer: from `FEATURES`, int32 [B, S] each, to the outputs.
-        outputs: their descriptions.
+    `answer` leads from `FEATURES`, int32 [B, S] each, to the `outputs`.
     """
     config, limit = network.model.config, network.model.max_seq_length
     bounds = (network.layout.vocabulary.size, 2, config.type_vocab_size)
     padding = network.model.visible_padding
-    # Where padding shows, rows beyond the limit would have answers that depend on theirs.
+    # Where padding shows, sequences beyond the limit would have answers that depend on theirs.
     longest = limit if padding else config.max_position_embeddings
 
     def function(input_ids, input_mask, segment_ids):
@@ -133,7 +114,7 @@ def token_ids(
 def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:
     """Features whose use fails with a clear message where they are no features of a model."""
     ids = features["input_ids"]
-    expected = f"`input_ids`: rows should be at most {longest} tokens long."
+    expected = f"`input_ids`: sequences should be at most {longest} tokens long."
     checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]
     for name, bound in zip(FEATURES, bounds):
         value = features[name]

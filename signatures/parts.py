@@ -39,13 +39,10 @@ class InParts:
         lengths: tf.Tensor | None = None,
         widths: dict[str, tf.Tensor] | None = None,
     ) -> Tensors:
-        """The outputs [B, ...] of features [B, S].
+        """The outputs [B, ...] of `FEATURES`, int32 [B, S] each.
 
-        Args:
-            features: `FEATURES`, int32 [B, S] each.
-            lengths: int32 [B], how many tokens of each sequence its outputs depend on; by default
-                all.
-            widths: the second axis of those outputs that have another one in each part.
+        Of each sequence the outputs depend on `lengths` [B] tokens, by default all. `widths` has
+        the second axis of those outputs that have another one in each part.
         """
         B, S = tf.unstack(tf.shape(features["input_ids"], tf.int64))
         lengths = tf.fill([B], S) if lengths is None else tf.cast(lengths, tf.int64)
@@ -70,8 +67,8 @@ class InParts:
             places = tf.range(1, B - start + 1, dtype=tf.int64)
             fits = places * lengths[start:] <= self._budget  # True, then False
             end = start + tf.maximum(1, tf.reduce_sum(tf.cast(fits, tf.int32)))
-            rows, longest = order[start:end], lengths[end - 1]
-            part = {name: tf.gather(features[name], rows)[:, :longest] for name in FEATURES}
+            chosen, longest = order[start:end], lengths[end - 1]
+            part = {name: tf.gather(features[name], chosen)[:, :longest] for name in FEATURES}
             outputs = self._function(part)
             for name, width in widths.items():
                 outputs[name] = _padded(outputs[name], width)

@@ -34,7 +34,7 @@ def signatures(network: Network) -> dict[str, Signature]:
         return answers
 
     raw = token_ids(
-        network, "vectors of a row of token ids", InParts(vectors_and_replaced), outputs
+        network, "vectors of a sequence of token ids", InParts(vectors_and_replaced), outputs
     )
     return {**found, "token_ids": raw}
 

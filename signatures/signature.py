@@ -15,7 +15,7 @@ Tensors = dict[str, tf.Tensor]
 
 # Inputs and outputs of several signatures.
 TEXT = Tensor("string", ("B",), "UTF-8; bytes that are not are left out")
-TRUNCATED = Tensor("bool", ("B",), "whether the text was too long for one row, and so was cut")
+TRUNCATED = Tensor("bool", ("B",), "whether the text was too long for one sequence, and so was cut")
 PIECES = Tensor("string", ("B", "S"), 'word pieces with [CLS] and [SEP]; "" after the last')
 NUM_PIECES = Tensor("int32", ("B",), "the number of `pieces`")
 
@@ -29,8 +29,6 @@ class Signature:
         function: from the inputs, by position, to the outputs by name. Strings reach it as valid
             UTF-8. Every output has the batch as its first axis, as TensorFlow Serving's REST
             interface needs it.
-        inputs: by name.
-        outputs: by name.
     """
 
     about: str
@@ -51,11 +49,7 @@ class Signature:
         return {"about": self.about, **described(str), "tensors": described(Tensor.to_json)}
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
-        """The graph for any batch size and lengths.
-
-        Raises:
-            ValueError: the outputs are not as described.
-        """
+        """The graph for any batch size and lengths; ValueError for outputs not as described."""
         specs = [
             tf.TensorSpec([None] * len(item.axes), item.dtype, name)
             for name, item in self.inputs.items()
@@ -76,9 +70,9 @@ class Signature:
             _of_declared_rank(value, name, item.axes)
             for value, (name, item) in zip(inputs, self.inputs.items())
         ]
-        rows = [tf.shape(value)[0] for value in inputs]
+        sizes = [tf.shape(value)[0] for value in inputs]
         expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
-        same = [tf.debugging.assert_equal(count, rows[0], expected) for count in rows[1:]]
+        same = [tf.debugging.assert_equal(size, sizes[0], expected) for size in sizes[1:]]
         with tf.control_dependencies(same):
             return self.function(
                 *(valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in inputs)
@@ -96,12 +90,10 @@ def valid_utf8(text: tf.Tensor) -> tf.Tensor:
 def _of_declared_rank(value: tf.Tensor, name: str, axes: tuple[str, ...]) -> tf.Tensor:
     """An input of the rank that its signature declares; a scalar is a batch of one text.
 
-    Nothing between a request and the graph compares ranks, and the tokenizer's kernel reads past
-    the end of a tensor of another rank. The graph optimizer takes the declared rank for granted and
-    makes a constant of `tf.rank`, and a copy of `tf.reshape`, but not of what `tf.where` finds.
-
-    Raises (in the graph):
-        InvalidArgumentError: any other rank; names the input.
+    Any other rank raises InvalidArgumentError in the graph. Nothing between a request and the graph
+    compares ranks, and the tokenizer's kernel reads past the end of a tensor of another rank. The
+    graph optimizer takes the declared rank for granted and makes a constant of `tf.rank`, and a
+    copy of `tf.reshape`, but not of what `tf.where` finds.
     """
     shape = tf.shape(value)
     shape = tf.gather(shape, tf.where(shape >= 0)[:, 0])  # all of it, at its length when executed

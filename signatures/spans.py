@@ -75,7 +75,7 @@ def signatures(network: Network) -> dict[str, Signature]:
         threshold = f'; above {hparams.qa_na_threshold:g} the answer is ""'
         outputs["null_score"] = outputs["null_score"].but(threshold)
     about = "a question to its answer in a context"
-    raw = "a row of token ids to its possible answers"
+    raw = "a sequence of token ids to its possible answers"
     return {
         "serving_default": Signature(
             about, of_context, {"question": TEXT, "context": TEXT}, outputs

@@ -17,8 +17,8 @@ _TAGS = {
     "truncated": Tensor(
         "bool",
         ("B",),
-        "whether the sentence was divided into several rows between words, or"
-        " a word was cut that is longer than a row",
+        "whether the sentence was divided into several sequences between words, or"
+        " a word was cut that is longer than a sequence",
     ),
 }
 _TOKEN_TAGS = {
@@ -34,7 +34,7 @@ def signatures(network: Network) -> dict[str, Signature]:
 
     def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
         sequences = lay_out_words(network.layout, words)
-        features = network.features(sequences.ids, tf.zeros_like(sequences.ids))
+        features = network.features(sequences.ids, sequences.segment_ids)
         predicted = predict(features, network.lengths(features))  # [n, S]
         places = tf.stack([sequences.sequence, sequences.position], -1)
         tags = words.with_values(tf.gather(names, tf.gather_nd(predicted, places)))
@@ -64,11 +64,11 @@ def signatures(network: Network) -> dict[str, Signature]:
         return {"tags": tf.gather(names, predict(features))}
 
     outputs = {"words": _WORDS, **_TAGS}
-    text = {"text": TEXT.but("; words stand between white space")}
+    text = {"text": TEXT.but("; words stand between whitespace")}
     words = {"words": _INPUT_WORDS}
     about = "a sentence to its words and their tags"
     return {
         "serving_default": Signature(about, of_text, text, outputs),
         "words": Signature("a list of words to their tags", of_words, words, outputs),
-        "token_ids": token_ids(network, "a row of token ids to tags", of_ids, _TOKEN_TAGS),
+        "token_ids": token_ids(network, "a sequence of token ids to tags", of_ids, _TOKEN_TAGS),
     }

@@ -29,7 +29,7 @@ class Tensor:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        return {"dtype": self.dtype, "axes": list(self.axes), "about": self.about}
+        return {**dataclasses.asdict(self), "axes": list(self.axes)}
 
     def but(self, addition: str) -> Tensor:
         """The same with more to its meaning."""
@@ -37,12 +37,9 @@ class Tensor:
 
 
 def tensors_of(signature: dict[str, Any], side: str) -> dict[str, Tensor]:
-    """The inputs or outputs of a signature in a description, by name.
+    """The "inputs" or "outputs" of an item of `signatures` in model.json, by name.
 
-    Args:
-        signature: an item of `signatures` in model.json. Before it had `tensors`, there was
-            nothing but the text.
-        side: "inputs" or "outputs".
+    Before there were `tensors`, there was nothing but the text.
     """
     if "tensors" in signature:
         return {

@@ -1,6 +1,6 @@
 """The project's commands as processes that need not import TensorFlow.
 
-That import takes four seconds of a processor, more than most commands do with small files. So one
+That import takes four seconds of a CPU, more than most commands do with small files. So one
 process per test run imports it and executes nothing, and each command is forked from there: a
 process of its own, with its own flags, devices, files and exit status, and one that can be killed.
 """
@@ -89,6 +89,14 @@ class Command:
             time.sleep(0.005)
         time.sleep(delay)
         self.send(number)
+
+    def wait_until(self, condition, seconds: float = 600) -> None:
+        """Waits for a condition, in which the command may not end."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.01)
 
     def said(self) -> str:
         """Standard error so far."""

@@ -74,8 +74,8 @@ def load_golden(name: str) -> Golden:
     variables = {
         **tf1.encoder_variables(discriminator),
         **tf1.encoder_variables(generator, scope="generator"),
-        **tf1.masked_lm_head_variables(masked_lm_head),
-        **tf1.discriminator_head_variables(discriminator_head),
+        **tf1.head_variables(masked_lm_head),
+        **tf1.head_variables(discriminator_head),
     }
     file = TensorFile(str(folder / CHECKPOINT))
     for name, variable in variables.items():

@@ -21,6 +21,8 @@ from tests.model_support import randomize
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"
 NAMES = ("convbert", "convbert_grouped", "electra", "bert")
+PADDED = ("padded convbert", "padded electra", "padded bert")
+V, ROWS = 137, 144  # tokens; rows of padded embeddings
 WEIGHTS = "model.safetensors"
 TENSOR_TOLERANCE = 2e-5
 
@@ -109,3 +111,39 @@ def conversion(objective_class, hparams, config: EncoderConfig) -> Conversion:
         randomize(objective.generator, 2)
         randomize(objective.generator_head, 3)
     return Conversion(config, hparams, vocabulary, objective, None, 7, [])
+
+
+def added_entry(content: str, **flags) -> dict:
+    """An added token as `tokenizer_config.json` describes it."""
+    default = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
+    return {"content": content, **default, "special": False, **flags}
+
+
+def with_rows(held):
+    """Tensors with seven rows more; biases there that would win every prediction."""
+    draw = np.random.default_rng(5)
+
+    def padded(tensor):
+        if tensor.shape[0] != V:
+            return tensor
+        extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
+        return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
+
+    return {name: padded(tensor) for name, tensor in held.items()}
+
+
+def padded_copy(name, tmp_path):
+    """A folder whose embeddings have more rows than its tokenizer has entries."""
+    folder = copied(name, tmp_path)
+    for part in (folder, *folder.glob("generator")):
+        change_json(part / "config.json", vocab_size=ROWS)
+        change_tensors(part, with_rows)
+    if name == "electra":  # the generator shares the embeddings
+        shared = tensors(folder)
+        inside = "electra.embeddings."
+
+        def share(held):
+            return {k: shared[k] if k.startswith(inside) else v for k, v in held.items()}
+
+        change_tensors(folder / "generator", share)
+    return folder

@@ -8,6 +8,7 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
+import model.operations as count
 from model import BackboneConfig, EncoderOutput, register_architecture
 from model.kernels import dropout
 
@@ -25,6 +26,12 @@ class BagConfig(BackboneConfig):
     type_vocab_size: int = 2
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.0
+
+    def operations(self, length, dense_lookup):
+        """See BackboneConfig.operations; the means are not counted."""
+        D = self.hidden_size
+        lookup = count.Flops(2 * D * self.vocab_size if dense_lookup else 0, count.DROPOUT * D)
+        return lookup + count.linear(2 * D, D) * self.num_hidden_layers
 
 
 class WordTable(tf_keras.layers.Layer):

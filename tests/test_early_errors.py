@@ -40,7 +40,9 @@ def folder(tmp_path_factory):
     EncoderConfig(vocab_size=7).save(str(folder / "model"))
     (folder / "exported" / "assets.extra").mkdir(parents=True)
     description = {"kind": {}, "labels": {}, "task": None}
-    description["signatures"] = {"serving_default": {"inputs": {"text": {}}, "outputs": {}}}
+    description["signatures"] = {
+        "serving_default": {"inputs": {"text": "string [B], UTF-8"}, "outputs": {}}
+    }
     (folder / "exported" / "assets.extra" / "model.json").write_text(json.dumps(description))
     (folder / "wrong.csv").write_text("txt,label\na,b\n")
     (folder / "wrong.txt").write_text("{'text': 'a'}\n")

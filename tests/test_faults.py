@@ -15,15 +15,10 @@ import time
 import numpy as np
 import pytest
 
+from tests.build_support import content
 from tests.command_support import Command
-from tests.test_run_pretraining import (
-    arguments,
-    checkpoint_tensors,
-    contents,
-    data_dir,  # noqa: F401 (a fixture)
-)
+from tests.pretraining_support import arguments, build_data, checkpoint_tensors, metrics
 from training.checkpointing import latest_checkpoint
-from training.monitoring import read_metrics
 
 STEPS, KEPT, KILLS = 120, 3, 4
 HPARAMS = {
@@ -75,8 +70,9 @@ FAULTS = {
 
 
 @pytest.fixture
-def start(data_dir):  # noqa: F811
+def start(tmp_path):
     """Starts the real command in a model directory."""
+    data_dir = build_data(tmp_path, num_shards=3)
 
     def start(model_dir, **changes):
         line = arguments(data_dir, model_dir, {**HPARAMS, **changes})
@@ -109,9 +105,9 @@ def test_a_run_ends_with_the_same_weights_whatever_happens(start, tmp_path):
             table.append([name, *ending(name, damaged, before, process, tmp_path)])
     print()
     for what, named, end in table:
-        print(f"| {what} | {named} | {end or 'goes on'} |")
+        print(f"| {what} | {named} | {end or 'resumed'} |")
     for what, _, end in table:
-        assert end in ("", "the same", "refused, nothing written"), what
+        assert end in ("", "the same", "rejected, nothing written"), what
 
 
 def kill_at(process, model_dir, step, delay):
@@ -125,7 +121,7 @@ def kill_at(process, model_dir, step, delay):
 
 
 def last_step(model_dir):
-    return max((row["step"] for row in read_metrics(str(model_dir))), default=0)
+    return max((row["step"] for row in metrics(model_dir)), default=0)
 
 
 def leftovers(model_dir):
@@ -153,7 +149,7 @@ def begin(name, middle, tmp_path, start):
         list_fault(checkpoints / "checkpoint")
         files += ["checkpoint"] if list_fault in (delete, empty) else []
     (folder / ".lock").unlink(missing_ok=True)  # of the process that was killed
-    return files, contents(folder), start(folder)
+    return files, content(folder), start(folder)
 
 
 def ending(name, damaged, before, process, tmp_path):
@@ -166,8 +162,8 @@ def ending(name, damaged, before, process, tmp_path):
     if not named and damaged:
         return "", "the damage is not named"
     if expected:
-        changed = contents(folder) != before or len(named) < len(damaged)
-        return ", ".join(named), "overwritten" if changed else "refused, nothing written"
+        changed = content(folder) != before or len(named) < len(damaged)
+        return ", ".join(named), "overwritten" if changed else "rejected, nothing written"
     return ", ".join(named), difference(folder, tmp_path / "whole")
 
 
@@ -180,7 +176,7 @@ def difference(model_dir, whole):
     wrong = [name for name, value in expected.items() if not np.array_equal(found[name], value)]
     if wrong:
         return f"{len(wrong)} of {len(expected)} variables differ"
-    rows = [[{**r, "time": 0} for r in read_metrics(str(folder))] for folder in (whole, model_dir)]
+    rows = [metrics(folder) for folder in (whole, model_dir)]
     if rows[0] != rows[1]:
         return "other measurements"
     kept = len(list((model_dir / "checkpoints").glob("*.index")))

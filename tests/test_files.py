@@ -1,15 +1,14 @@
-"""Files that appear whole or not at all, and what unreadable JSON gets."""
+"""Atomic writes of files and folders, and what unreadable JSON gets."""
 
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import pytest
 
 import files
 from errors import InputError
+from tests.process_support import Started
 
 
 def test_text_and_json_come_back(tmp_path):
@@ -40,28 +39,23 @@ def test_a_failed_write_keeps_what_was_there(tmp_path):
         files.write_text(str(tmp_path / "absent" / "b"), "")
 
 
-def test_a_folder_appears_whole_or_not_at_all(tmp_path):
-    with files.new_folder(str(tmp_path / "a" / "b")) as folder:
-        (pathlib.Path(folder) / "file").write_text("text")
-        assert not (tmp_path / "a" / "b").exists()
-    assert os.listdir(tmp_path / "a") == ["b"]
-    assert (tmp_path / "a" / "b" / "file").read_text() == "text"
-    for error in (KeyboardInterrupt, OSError(28, "No space left on device")):
-        expected = InputError if isinstance(error, OSError) else KeyboardInterrupt
-        with pytest.raises(expected), files.new_folder(str(tmp_path / "c")):
-            raise error
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_folder_replaces_nothing_but_an_empty_one(tmp_path):
+def test_a_new_folder_is_complete_or_not_there(tmp_path):
     (tmp_path / "empty").mkdir()
-    with files.new_folder(str(tmp_path / "empty")) as folder:
-        (pathlib.Path(folder) / "file").write_text("text")
-    assert os.listdir(tmp_path) == ["empty"]
+    for name in ("a/b", "empty"):
+        with files.new_folder(str(tmp_path / name)) as folder:
+            (pathlib.Path(folder) / "file").write_text("text")
+            assert not (tmp_path / name / "file").exists()
+        assert (tmp_path / name / "file").read_text() == "text"
     for name in ("empty", "empty/file"):
         path = str(tmp_path / name)
         with pytest.raises(InputError, match="should not exist yet"), files.new_folder(path):
             pytest.fail("there is something already")
+    for error in (KeyboardInterrupt(), OSError(28, "No space left on device")):
+        expected = InputError if isinstance(error, OSError) else KeyboardInterrupt
+        with pytest.raises(expected), files.new_folder(str(tmp_path / "a" / "c" / "d" / "e")):
+            raise error
+    assert sorted(os.listdir(tmp_path)) == ["a", "empty"]
+    assert os.listdir(tmp_path / "a") == ["b"]
     assert (tmp_path / "empty" / "file").read_text() == "text"
 
 
@@ -77,27 +71,10 @@ with files.new_folder(sys.argv[1]) as folder, files.replacing(sys.argv[2]) as te
 """
 
 
-def ended(tmp_path, number) -> int:
-    """Ends a process that writes by a signal; returns its status."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", UNFINISHED, str(tmp_path / "new" / "a"), str(tmp_path / "b")],
-        cwd=os.path.dirname(files.__file__),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        # In the background SIGINT is ignored, under nohup SIGHUP, and by what tests start, too.
-        preexec_fn=lambda: [
-            signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGHUP)
-        ],
-    )
-    assert process.stdout.readline() == b"begun\n"
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    return process.returncode
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_leaves_nothing(tmp_path, number):
-    assert ended(tmp_path, number) == -number
+    process = Started(UNFINISHED, tmp_path / "new" / "a", tmp_path / "b").until("begun")
+    assert process.send(number).ended()[0] == -number
     assert os.listdir(tmp_path) == []
 
 
@@ -125,14 +102,6 @@ def test_handlers_are_given_back(tmp_path):
             assert signal.getsignal(signal.SIGTERM)(15, None) is None  # another's stays
     finally:
         signal.signal(signal.SIGTERM, ours)
-
-
-def test_folders_made_on_the_way_go_with_a_failure(tmp_path):
-    (tmp_path / "there").mkdir()
-    with pytest.raises(KeyError), files.new_folder(str(tmp_path / "there" / "b" / "c" / "d")):
-        raise KeyError
-    assert os.listdir(tmp_path) == ["there"]
-    assert os.listdir(tmp_path / "there") == []
 
 
 def test_relative_names(tmp_path, monkeypatch):

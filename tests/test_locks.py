@@ -8,17 +8,15 @@ import os
 import resource
 import signal
 import socket
-import subprocess
-import sys
 
 import pytest
 
-import locks
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from locks import LOCK_FILE, locked
+from locks import locked
 from model import EncoderConfig
 from tests.command_support import Command
+from tests.process_support import Started
 
 OWNER = {"host": socket.gethostname(), "process": 1, "command": "python x.py", "time": "then"}
 
@@ -50,15 +48,10 @@ def test_the_second_is_rejected_and_nothing_is_left(tmp_path, beside, name):
             )
         assert "delete" not in message  # whether it is at work is known
     assert os.listdir(tmp_path) == []
+    (tmp_path / "file").write_text("text")  # which stays
     with pytest.raises(KeyError), locked(str(folder), beside=beside):
         raise KeyError
-    assert os.listdir(tmp_path) == []
-
-
-def test_what_is_in_the_folder_stays(tmp_path):
-    with locked(str(tmp_path / "m")):
-        (tmp_path / "m" / "file").write_text("text")
-    assert os.listdir(tmp_path / "m") == ["file"]
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_lock_of_another_machine_is_explained(tmp_path):
@@ -79,8 +72,7 @@ def test_a_lock_that_was_left_behind_is_taken_over(tmp_path, text):
 
 HOLDING = """
 import sys, time
-from locks import LOCK_FILE, locked
-from tests.command_support import Command
+from locks import locked
 with locked(sys.argv[1]):
     print("begun", flush=True)
     time.sleep(30)
@@ -90,23 +82,15 @@ with locked(sys.argv[1]):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_process_that_ends_by_a_signal(tmp_path, number):
     """Also one whose status nobody has asked for yet."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDING, str(tmp_path / "m")],
-        cwd=os.path.dirname(locks.__file__),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stdout.readline() == b"begun\n"
-    is_rejected(tmp_path / "m", process.pid)
-    process.send_signal(number)
-    process.stdout.read()  # until it has ended
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    started = Started(HOLDING, tmp_path / "m").until("begun")
+    is_rejected(tmp_path / "m", started.process.pid)
+    started.send(number).process.stdout.read()  # until it has ended
+    os.waitid(os.P_PID, started.process.pid, os.WEXITED | os.WNOWAIT)
     if number != signal.SIGKILL:
         assert os.listdir(tmp_path) == []
     with locked(str(tmp_path / "m")):
         pass
-    process.wait()
+    started.ended()
     assert os.listdir(tmp_path) in ([], ["m"])
 
 
@@ -142,21 +126,19 @@ def test_without_flock_a_living_process_keeps_its_lock(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "no locks here")
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    alive = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    owner = {"host": socket.gethostname(), "process": alive.pid, "command": "c", "time": "t"}
-    (tmp_path / LOCK_FILE).write_text(json.dumps(owner))
-    with pytest.raises(InputError, match=str(alive.pid)), locked(str(tmp_path)):
-        pass
-    alive.communicate(b"\n")
+    alive = Started("input()")
+    write(tmp_path / ".lock", process=alive.process.pid)
+    is_rejected(tmp_path, alive.process.pid)
+    alive.say("")
+    alive.ended()
     with locked(str(tmp_path)):
-        assert json.loads((tmp_path / LOCK_FILE).read_text())["process"] == os.getpid()
+        assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
 
 
 TAKING = """
 import sys, time
 from errors import InputError
-from locks import LOCK_FILE, locked
-from tests.command_support import Command
+from locks import locked
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -172,22 +154,10 @@ except InputError:
 def test_of_many_at_once_one_gets_it(tmp_path, left_behind):
     if left_behind:
         write(tmp_path / ".lock", process=999999999)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", TAKING, str(tmp_path)],
-            cwd=os.path.dirname(locks.__file__),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(8)
-    ]
+    processes = [Started(TAKING, tmp_path).until("ready") for _ in range(8)]
     for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    found = [process.communicate(timeout=60)[0] for process in processes]
+        process.say("")
+    found = [process.ended()[1] for process in processes]
     assert sorted(found) == ["got it\n"] + ["rejected\n"] * 7
     assert os.listdir(tmp_path) == []
 

@@ -6,6 +6,9 @@ import pytest
 
 import plugins
 from errors import InputError
+from finetune import kinds
+from model import architectures
+from pretrain import objectives
 
 
 def test_a_file_is_imported_once_and_its_dataclasses_have_types(tmp_path):
@@ -56,3 +59,28 @@ def test_what_cannot_be_imported_is_named(tmp_path, text, named):
 def test_a_module_that_is_not_there_is_named():
     with pytest.raises(InputError, match="no_such_module"):
         plugins.load(["no_such_module"])
+
+
+@pytest.mark.parametrize(
+    "registry", [kinds._REGISTRY, objectives._REGISTRY, architectures._REGISTRY]
+)
+def test_names_of_a_registry(registry, monkeypatch):
+    """Of a file that is loaded again, the new class takes the old one's place."""
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    before = registry.names()
+    first, again, other = (type(name, (), {}) for name in ("Mine", "Mine", "Other"))
+    registry.add("sum_of_words", first, first)
+    registry.add("sum_of_words", again, again)
+    assert registry.get("sum_of_words") is again
+    assert registry.names() == (*before, "sum_of_words")
+    with pytest.raises(InputError, match=rf"`{registry._field}` 'sum_of_words'.*Mine"):
+        registry.add("sum_of_words", other, other)
+    with pytest.raises(InputError, match=r"Other.*Received: 3"):
+        registry.add(3, other, other)
+    for unknown, hint in (
+        ("sum_of_word", "`sum_of_words`"),
+        (["span"], r"\['span'\]"),
+        (None, "None"),
+    ):
+        with pytest.raises(InputError, match=rf"`{registry._field}` should be.*{hint}"):
+            registry.get(unknown)

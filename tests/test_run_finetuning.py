@@ -1,4 +1,4 @@
-"""The real command: own tasks, sweeps that are killed and go on, what bad input gets."""
+"""The real command: own tasks, sweeps that are killed and resumed, what bad input gets."""
 
 import csv
 import itertools
@@ -19,7 +19,8 @@ from finetune.catalogue import load_task
 from model import EncoderConfig, build_encoder
 from tests import command_support
 from tests.command_support import Command
-from tests.model_support import TINY, randomize
+from tests.finetune.kinds_support import model_directory, save_encoder
+from tests.model_support import randomize
 from training.checkpointing import latest_checkpoint
 
 GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
@@ -36,21 +37,10 @@ GRID = {"learning_rate": [1e-2, 5e-3], "weight_decay_rate": [0.0, 0.1]}
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
-    """A model directory as pre-training leaves it, of an encoder that has learned nothing."""
-    folder = tmp_path_factory.mktemp("finetuning") / "model"
-    folder.mkdir()
     vocabulary = Vocabulary(
         ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, *OTHER, ",")
     )
-    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1)
-    config.save(str(folder))
-    vocabulary.save(folder)
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
-    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
-    hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
-    hparams["vocabulary"] = vocabulary.digest
-    (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))
-    return folder
+    return model_directory(tmp_path_factory.mktemp("finetuning") / "model", vocabulary)
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +113,15 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, t
 
     processes = {name: start(tmp_path / name) for name in ("killed", "whole")}
     killed = processes["killed"]
-    deadline = time.monotonic() + 600
-    while True:
-        finished = len(results_files(tmp_path / "killed"))
-        begun = list((tmp_path / "killed").glob("*/*/trial_*/checkpoints/checkpoint"))
-        if finished >= 3 and len(begun) > finished:
-            break  # a run has a checkpoint and no result: in the middle
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+
+    def in_the_middle():
+        """Of the fourth run or a later one: it has a checkpoint and no result."""
+        runs = list((tmp_path / "killed" / "reviews").glob("*/trial_*"))
+        finished = sum((run / "result.json").exists() for run in runs)
+        begun = sum((run / "checkpoints" / "checkpoint").exists() for run in runs)
+        return 3 <= finished < begun
+
+    killed.wait_until(in_the_middle)
     killed.kill()
     finished = set(results(tmp_path / "killed"))
     assert 3 <= len(finished) < 8
@@ -161,19 +151,9 @@ def test_a_damaged_checkpoint_does_not_change_a_run(count, model_dir, reviews, t
     command = ["run_finetuning.py"]
     command += arguments(model_dir, reviews / "reviews.json", tmp_path / "out", hparams)
     process = Command(*command)
-    deadline = time.monotonic() + 300
-    listed = []
-    while len(listed) < 2:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-        for path in (tmp_path / "out").glob("*/*/trial_0/checkpoints/checkpoint"):
-            folder, lines = path.parent, path.read_text().splitlines()
-            listed = [
-                line.split('"')[1]
-                for line in lines
-                if line.startswith("all_model_checkpoint_paths")
-            ]
+    folder = pathlib.Path(next_folder(tmp_path / "out", epochs=8)) / "checkpoints"
+    state = folder / "checkpoint"  # which lists them
+    process.wait_until(lambda: state.exists() and state.read_text().count("checkpoint_paths") >= 2)
     process.kill()
     leftover = folder / "model.ckpt-9999_temp"
     leftover.mkdir()
@@ -234,11 +214,7 @@ def test_compiling_is_said_and_a_second_signal_ends_it(model_dir, reviews, tmp_p
     line = arguments(model_dir, reviews / "reviews.json", tmp_path / "a", hparams, xla="true")
     process = Command("run_finetuning.py", *line)
     for text in ("compiling the training step for 3 lengths", "stopping after"):
-        deadline = time.monotonic() + 300
-        while text not in process.said():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        process.wait_until(lambda text=text: text in process.said())
         time.sleep(1)
         process.send(signal.SIGTERM)
     done = process.finish(timeout=10)
@@ -246,10 +222,6 @@ def test_compiling_is_said_and_a_second_signal_ends_it(model_dir, reviews, tmp_p
     assert "warning: XLA on a CPU" in done.stderr
     assert not list((tmp_path / "a").rglob("*.index"))
     assert not list((tmp_path / "a").rglob(".lock"))
-
-
-def results_files(output_dir):
-    return list(pathlib.Path(output_dir).glob("*/*/trial_*/result.json"))
 
 
 def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
@@ -264,15 +236,9 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     ]
     assert outcomes(lines, tmp_path) == [None] * len(lines)
     folder = pathlib.Path(next_folder(tmp_path / "a"))
-    names = {
-        "config.json",
-        "vocab.txt",
-        "task.json",
-        "hparams.json",
-        "metrics.jsonl",
-        "result.json",
-    }
-    assert names | {"checkpoints", "predictions", "dev.png"} <= set(os.listdir(folder))
+    names = {"config.json", "vocab.txt", "task.json", "hparams.json", "metrics.jsonl"}
+    names |= {"result.json", "checkpoints", "predictions", "dev.png"}
+    assert names <= set(os.listdir(folder))
     assert EncoderConfig.load(str(folder)).vocab_size == 66
     assert load_task(str(folder / "task.json")).labels == ("no", "yes")
     result = json.loads((folder / "result.json").read_text())
@@ -317,9 +283,9 @@ def test_devices_precision_and_what_is_kept(model_dir, reviews, tmp_path):
         assert accuracy[0] > 90, name
 
 
-def next_folder(output_dir):
+def next_folder(output_dir, epochs=2):
     """The folder of the one setting's first trial, also before it is there."""
-    return f"{output_dir}/reviews/lr0.01_wd0.01_epochs2/trial_0"
+    return f"{output_dir}/reviews/lr0.01_wd0.01_epochs{epochs}/trial_0"
 
 
 @pytest.mark.slow  # needs half a minute: six runs
@@ -331,15 +297,14 @@ def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path)
     task, output = data / "reviews.json", tmp_path / "out"
     encoder = build_encoder(EncoderConfig.load(str(other)))
     randomize(encoder)
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
-    tf.train.CheckpointManager(saved, str(other / "checkpoints"), 1).save()
+    save_encoder(other, encoder)
     assert outcomes([arguments(model_dir, task, output)], tmp_path) == [None]
     (folder,) = results(output)
     first = results(output)[folder]
     (output / folder / "result.json").unlink()
     again = arguments(model_dir, task, output)
-    refused = outcomes([arguments(other, task, output)], tmp_path)[0]
-    assert "holds a run of another configuration" in refused
+    rejected = outcomes([arguments(other, task, output)], tmp_path)[0]
+    assert "holds a run of another configuration" in rejected
     assert list((output / folder / "checkpoints").glob("weights-60.index"))
     diverging = json.dumps({"learning_rate": [1e30, 1e-2]})
     measured = [*again, "--nodo_train"]
@@ -434,7 +399,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
     empty = declared("empty", files={"train": "train.csv", "dev": "empty.csv"})
     output = tmp_path / "out"
     cases = [
-        (arguments(model_dir, "colla", output), "did you mean cola"),
+        (arguments(model_dir, "colla", output), "Did you mean `cola`"),
         (["--task=cola"], "--model_dir is missing: it should be a model directory"),
         (arguments(model_dir, "cola", output), "--data_dir is missing: it should be the folder"),
         (arguments(tmp_path, task, output), "config.json"),

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from errors import InputError
-from settings import at_least, check_fields, within
+from settings import at_least, check_fields, typed, within
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,3 +34,19 @@ def test_what_fits(fields):
 def test_what_does_not_fit_is_named(field, value):
     with pytest.raises(InputError, match=f"`{field}` .*Received: {value!r}"):
         Options(**{"name": "a", field: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "place"),
+    [
+        ({"a": ["b", 3]}, dict[str, str | tuple[str, ...]], r"x\['a'\]\[1\]` should be str"),
+        ([1, 2, 3], tuple[float, float], "x` should be a list of 2"),
+        ("ab", tuple[str, ...] | None, "x` should be a list or null"),
+        ([], dict[str, int], "x` should be a JSON object"),
+    ],
+)
+def test_what_is_in_lists_and_objects(value, annotation, place):
+    with pytest.raises(InputError, match=f"`{place}"):
+        typed("x", value, annotation)
+    assert typed("x", [1, 2.5], tuple[float, float]) == (1.0, 2.5)
+    assert typed("x", {"a": ["b"]}, dict[str, tuple[str, ...]]) == {"a": ("b",)}

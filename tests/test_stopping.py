@@ -2,16 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 import stopping
+from tests.process_support import Started
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-# Of a command: says what it does, a line each, so that a test can send signals in between.
 COMMAND = """
 import os, pathlib, signal, subprocess, sys, time
 import stopping, files, locks
@@ -25,35 +23,10 @@ main_with_clear_errors(main)([])
 """
 
 
-class Started:
+def start(body, folder, **options):
     """A process that runs `body` as a command's `main`."""
-
-    def __init__(self, body, folder, before=lambda: None):
-        code = COMMAND.format(body="\n".join("    " + line for line in body.splitlines()))
-        defaults = dict.fromkeys((signal.SIGINT, signal.SIGHUP), signal.SIG_DFL)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(folder)],
-            cwd=os.path.dirname(stopping.__file__),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: [[signal.signal(*d) for d in defaults.items()], before()],
-        )
-
-    def until(self, line):
-        """Waits for the next line that it prints."""
-        assert self.process.stdout.readline() == f"{line}\n"
-        return self
-
-    def send(self, number):
-        """Sends a signal."""
-        self.process.send_signal(number)
-        return self
-
-    def ended(self):
-        """Exit status, standard output and standard error."""
-        out, err = self.process.communicate(timeout=30)
-        return self.process.returncode, out, err
+    code = COMMAND.format(body="\n".join("    " + line for line in body.splitlines()))
+    return Started(code, folder, **options)
 
 
 UNFINISHED = """
@@ -68,7 +41,7 @@ with files.new_folder(folder + "/a/b") as new, files.replacing(folder + "/c") as
 
 @SIGNALS
 def test_a_signal_ends_a_command_and_leaves_nothing(tmp_path, number):
-    status, out, err = Started(UNFINISHED, tmp_path).until("begun").send(number).ended()
+    status, out, err = start(UNFINISHED, tmp_path).until("begun").send(number).ended()
     assert status == 128 + number
     assert out == ""
     assert number.name in err
@@ -86,7 +59,7 @@ def test_where_python_has_no_say(tmp_path):
         "        __import__('ctypes').CDLL(None).sleep(30)",  # nothing interrupts it
     )
     started = time.monotonic()
-    status, _, err = Started(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
+    status, _, err = start(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
     assert status == 143
     assert "SIGTERM" in err
     assert time.monotonic() - started < 20
@@ -110,14 +83,14 @@ except stopping.Stopped as stopped:
 
 @SIGNALS
 def test_a_piece_of_work_is_finished_and_saved(tmp_path, number):
-    process = Started(DEFERRED.format(seconds=0.3), tmp_path).until("0").send(number)
+    process = start(DEFERRED.format(seconds=0.3), tmp_path).until("0").send(number)
     status, out, err = process.ended()
     assert (status, out) == (128 + number, "saved\n")
     assert "stopping after this piece" in err
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path):
-    process = Started(DEFERRED.format(seconds=30), tmp_path).until("0").send(signal.SIGTERM)
+    process = start(DEFERRED.format(seconds=30), tmp_path).until("0").send(signal.SIGTERM)
     time.sleep(1)
     status, out, _ = process.send(signal.SIGINT).ended()
     assert (status, out) == (143, "")
@@ -125,7 +98,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
 
 def test_a_signal_sent_twice_at_once_is_one(tmp_path):
     """As `timeout` does, to the process and to its group."""
-    process = Started(DEFERRED.format(seconds=0.4), tmp_path).until("0")
+    process = start(DEFERRED.format(seconds=0.4), tmp_path).until("0")
     time.sleep(0.05)  # lest the system itself makes one of two
     process.send(signal.SIGTERM)
     time.sleep(0.05)
@@ -143,7 +116,7 @@ try:
 except (ValueError, stopping.Stopped):
     say("saved")
 """
-    status, out, _ = Started(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
+    status, out, _ = start(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
     assert (status, out) == (143, "")
 
 
@@ -153,7 +126,7 @@ def test_a_hangup_that_is_ignored_stays_so(tmp_path):
     def ignore():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    process = Started("say('begun')\ntime.sleep(0.3)", tmp_path, ignore).until("begun")
+    process = start("say('begun')\ntime.sleep(0.3)", tmp_path, before=ignore).until("begun")
     assert process.send(signal.SIGHUP).ended()[0] == 0
 
 
@@ -170,7 +143,7 @@ with files.new_folder(folder + "/a"):
         say(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         time.sleep(0.1)
 """
-    status, out, err = Started(body, tmp_path).ended()
+    status, out, err = start(body, tmp_path).ended()
     assert (status, out, err) == (0, "15\n1\ndone\n", "")
     assert os.listdir(tmp_path) == ["a"]
 

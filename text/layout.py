@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
+from data.tokenizer_protocol import PieceTokenizer
 from text.ragged import repeat, take
 
 
@@ -50,16 +50,16 @@ def padded(
 
 
 class TextLayout:
-    """Lays texts, which are valid UTF-8, out as sequences with [CLS] and [SEP].
+    """Lays texts, which are valid UTF-8, out as sequences with the tokenizer's special pieces.
 
     Args:
-        tokenizer: with the vocabulary of the model.
-        max_seq_length: maximum sequence length, special tokens included.
+        tokenizer: with the vocabulary of the model; its `frame` says where special pieces stand.
+        max_seq_length: maximum sequence length, special pieces included.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_seq_length: int):
+    def __init__(self, tokenizer: PieceTokenizer, max_seq_length: int):
         self.tokenizer, self.max_seq_length = tokenizer, max_seq_length
-        self.vocabulary = tokenizer.vocabulary
+        self.vocabulary, self.frame = tokenizer.vocabulary, tokenizer.frame
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """string [B] -> int32 [B, (pieces)]."""
@@ -71,14 +71,8 @@ class TextLayout:
 
     def single_ids(self, ids: tf.RaggedTensor) -> Sequences:
         """[CLS] ids [SEP] for int32 [B, (pieces)]."""
-        full, budget = ids.row_lengths(), self.max_seq_length - 2
-        framed = self.framed(take(ids, tf.minimum(full, budget)))
-        return Sequences(framed, tf.zeros_like(framed), full > budget)
-
-    def framed(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """[CLS] ids [SEP] for int32 [n, (pieces)] that fit."""
-        cls, sep = self._special(ids.nrows())
-        return tf.concat([cls, ids, sep], 1)
+        full, budget = ids.row_lengths(), self.max_seq_length - self.frame.size(1)
+        return Sequences(*self.joined(take(ids, tf.minimum(full, budget))), full > budget)
 
     def pair(self, text: tf.Tensor, text_pair: tf.Tensor) -> Sequences:
         """[CLS] text [SEP] text_pair [SEP] for string [B] each, the second text as segment 1.
@@ -91,33 +85,45 @@ class TextLayout:
         a, b = first.row_lengths(), second.row_lengths()
         has_second = tf.cast(b > 0, tf.int64)
         # The lengths that remain are halves of the budget, unless one text is shorter than its own.
-        budget = self.max_seq_length - 2 - has_second
+        budget = self.max_seq_length - self.frame.size(1)
+        budget -= has_second * len(self.frame.after_text)
         cut_a = tf.minimum(a, tf.maximum(budget - b, (budget + 1) // 2))
         cut_b = tf.minimum(b, tf.maximum(budget - a, budget // 2))
-        last = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.reduce_sum(has_second)], self.vocabulary.sep_id), has_second
-        )
-        tail = tf.concat([take(second, cut_b), last], 1)
-        ids, segment_ids = self.joined(take(first, cut_a), tail)
-        return Sequences(ids, segment_ids, (cut_a < a) | (cut_b < b))
+        tail = self.closed(take(second, cut_b), has_second)
+        return Sequences(*self.joined(take(first, cut_a), tail), (cut_a < a) | (cut_b < b))
+
+    def closed(self, ids: tf.RaggedTensor, times: tf.Tensor | None = None) -> tf.RaggedTensor:
+        """ids [SEP] for int32 [n, (pieces)]; where `times` int64 [n] is 0, without it."""
+        last = self._special(self.frame.after_text, ids.nrows())
+        if times is not None:
+            every = tf.boolean_mask(last, times > 0)
+            last = tf.RaggedTensor.from_row_lengths(
+                tf.reshape(every, [-1]), times * len(self.frame.after_text)
+            )
+        return tf.concat([ids, last], 1)
 
     def joined(
-        self, first: tf.RaggedTensor, tail: tf.RaggedTensor
+        self, first: tf.RaggedTensor, tail: tf.RaggedTensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """[CLS] first [SEP] tail and its segments, of which the tail's is 1: int32 [n, (tokens)].
 
         Args:
-            first: int32 [n, (pieces)].
-            tail: the same of the second segment, its [SEP] included.
+            first: int32 [n, (pieces)], which fit.
+            tail: the same of the second texts, `closed`; None: there are none.
         """
-        cls, sep = self._special(first.nrows())
-        ids = tf.concat([cls, first, sep, tail], 1)
-        head_lengths = first.row_lengths() + 2
-        lengths = tf.reshape(tf.stack([head_lengths, tail.row_lengths()], 1), [-1])
-        segments = repeat(tf.range(tf.size(lengths)) % 2, lengths)
-        return ids, ids.with_values(segments)
+        n = first.nrows()
+        begin, end = self._special(self.frame.begin, n), self._special(self.frame.end, n)
+        head = tf.concat([begin, self.closed(first)], 1)
+        parts = [head, *([] if tail is None else [tail]), end]
+        ids = tf.concat(parts, 1)
+        if tail is None and not self.frame.end_segment:
+            return ids, tf.zeros_like(ids)
+        segments = [0, *([] if tail is None else [1]), self.frame.end_segment]
+        lengths = [part.row_lengths() for part in parts[:-1]]
+        lengths.append(tf.fill([n], tf.constant(len(self.frame.end), tf.int64)))
+        lengths = tf.reshape(tf.stack(lengths, 1), [-1])  # [n * parts]
+        return ids, ids.with_values(repeat(tf.tile(segments, [n]), lengths))
 
-    def _special(self, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[CLS] and [SEP] for n sequences: int32 [n, 1] each."""
-        ones = tf.ones([n, 1], tf.int32)
-        return ones * self.vocabulary.cls_id, ones * self.vocabulary.sep_id
+    def _special(self, ids: tuple[int, ...], n: tf.Tensor) -> tf.Tensor:
+        """Special pieces for n sequences: int32 [n, pieces]."""
+        return tf.tile(tf.constant([ids], tf.int32, [1, len(ids)]), [n, 1])

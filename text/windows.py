@@ -10,8 +10,6 @@ from text.alignment import AlignedTokens, align
 from text.layout import TextLayout
 from text.ragged import row_ids, take
 
-SPECIAL_TOKENS = 3  # of [CLS] question [SEP] context [SEP]
-
 
 class Places(NamedTuple):
     """What the tokens of n windows are to their contexts; all 0 outside of a window.
@@ -84,7 +82,7 @@ def context_windows(
     distinct, which = tf.unique(context, tf.int64)
     contexts = align(distinct, layout.tokenizer)
     total = tf.gather(contexts.ids.row_lengths(), which)  # [B]
-    room = layout.max_seq_length - query.row_lengths() - SPECIAL_TOKENS
+    room = layout.max_seq_length - query.row_lengths() - layout.frame.size(2)
     stride = tf.minimum(tf.constant(doc_stride, tf.int64), room)
     count = 1 + -(-tf.maximum(total - room, 0) // stride)  # [B] windows
 
@@ -97,29 +95,48 @@ def context_windows(
     own = tf.gather(tf.cumsum(total, exclusive=True), example) - base  # those of each question
     best = _shown_best(tokens, number, own, tf.reduce_sum(total))
 
-    query = tf.gather(query, example)
-    sep = tf.fill([tf.size(number), 1], layout.vocabulary.sep_id)
-    tail = tf.concat([tf.gather(contexts.ids.values, tokens), sep], 1)
+    query, frame = tf.gather(query, example), layout.frame
+    tail = layout.closed(tf.gather(contexts.ids.values, tokens))
     ids, segment_ids = layout.joined(query, tail)
-    first = query.row_lengths() + 2
-
+    first = len(frame.begin) + query.row_lengths() + len(frame.after_text)
     # Where the windows' tokens stand among those of all sequences.
-    positions = tf.ragged.range(ids.row_starts() + first, ids.row_limits() - 1).values[:, None]
+    begin = ids.row_starts() + first
+    positions = tf.ragged.range(begin, begin + tokens.row_lengths()).values[:, None]
+    places = _places(ids, positions, contexts, tokens, best, example)
+    cut = asked.row_lengths() > max_query_length
+    return Windows(ids, segment_ids, places, start, first, end, contexts, which, count > 1, cut)
+
+
+def _places(
+    ids: tf.RaggedTensor,
+    positions: tf.Tensor,
+    contexts: AlignedTokens,
+    tokens: tf.RaggedTensor,
+    best: tf.Tensor,
+    example: tf.Tensor,
+) -> Places:
+    """The columns of `Places`, along the tokens of the sequences `ids` [n, (tokens)].
+
+    Args:
+        ids: of the sequences.
+        positions: int64 [m, 1], where tokens of contexts stand among those of all sequences.
+        contexts: what they are of.
+        tokens: which they are among the tokens of all contexts, m in all.
+        best: bool [m], see `_shown_best`.
+        example: int64 [n].
+    """
     size = tf.shape(ids.values, tf.int64)
     source = tf.scatter_nd(positions, tokens.values + 1, size)  # 0 elsewhere
 
     def column(values: tf.Tensor) -> tf.RaggedTensor:
-        """Values of the contexts' tokens as [n, (tokens)] of the sequences."""
         return ids.with_values(tf.gather(tf.pad(values, [[1, 0]]), source))
 
-    places = Places(
+    return Places(
         example,
         column(contexts.char_start.values),
         column(contexts.char_end.values),
         ids.with_values(tf.scatter_nd(positions, tf.cast(best, tf.int32), size)),
     )
-    cut = asked.row_lengths() > max_query_length
-    return Windows(ids, segment_ids, places, start, first, end, contexts, which, count > 1, cut)
 
 
 def _shown_best(

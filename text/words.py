@@ -17,7 +17,7 @@ class WordSequences(NamedTuple):
     """The n sequences of B sentences; each sentence has one or several.
 
     Attributes:
-        ids: int32 [n, (tokens)].
+        ids, segment_ids: int32 [n, (tokens)].
         sentence: int64 [n], the sentence of each sequence; never falls.
         sequence: int64 [words], the sequence of each word.
         position: int64 [words], where in it the word's first piece stands.
@@ -25,6 +25,7 @@ class WordSequences(NamedTuple):
     """
 
     ids: tf.RaggedTensor
+    segment_ids: tf.RaggedTensor
     sentence: tf.Tensor
     sequence: tf.Tensor
     position: tf.Tensor
@@ -43,7 +44,7 @@ def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:
     divided between words into several sequences, so that every word has exactly one first piece;
     only a word longer than a sequence is cut.
     """
-    budget = layout.max_seq_length - 2
+    budget = layout.max_seq_length - layout.frame.size(1)
     ids = layout.tokenizer.tokenize_ragged(words.values)  # [words, (pieces)]
     full = ids.row_lengths()
     unknown = tf.cast(full == 0, tf.int64)
@@ -53,16 +54,16 @@ def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:
     bounds = pieces.row_splits  # [words + 1]
     first, sentence = _divide(bounds, words, budget)  # [n] each
     splits = tf.concat([tf.gather(bounds, first), bounds[-1:]], 0)  # [n + 1]
-    sequences = layout.framed(tf.RaggedTensor.from_row_splits(pieces.values, splits))
+    sequences = layout.joined(tf.RaggedTensor.from_row_splits(pieces.values, splits))
 
     number = tf.range(tf.size(words.values, tf.int64))
     sequence = tf.searchsorted(first, number, side="right", out_type=tf.int64) - 1
-    position = bounds[:-1] - tf.gather(splits, sequence) + 1
+    position = bounds[:-1] - tf.gather(splits, sequence) + len(layout.frame.begin)
     B = words.nrows()
     divided = tf.math.bincount(tf.cast(sentence, tf.int32), minlength=tf.cast(B, tf.int32)) > 1
     cut = tf.cast(full > budget, tf.int32)
     cut = tf.math.unsorted_segment_sum(cut, row_ids(words), B) > 0
-    return WordSequences(sequences, sentence, sequence, position, divided | cut)
+    return WordSequences(*sequences, sentence, sequence, position, divided | cut)
 
 
 def _divide(bounds: tf.Tensor, words: tf.RaggedTensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -158,10 +158,6 @@ def clean(folder: str, newest: str | None) -> None:
 
     Only for a process that begins to train here: it may remove what another is writing.
 
-    Args:
-        folder: of checkpoints.
-        newest: the prefix that training goes on from; None where it begins.
-
     Raises:
         InputError: the list of checkpoints cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The model directory: what is written into it, and going on from what is there."""
+"""The model directory: what is written into it, and resuming from what is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from settings import differences
 from training import checkpoint_files
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, git_commit, read_record
 
-_ADVICE = "Choose another --model_dir (and --continue_from this one to go on from its weights)."
+_ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
 
 
@@ -24,7 +24,7 @@ class CheckpointManager(tf.train.CheckpointManager):
     """TensorFlow's, but saves only when told to, and says clearly when it cannot write.
 
     TensorFlow writes a checkpoint under temporary names and updates the list of checkpoints last,
-    so a run killed while saving goes on from the checkpoint before.
+    so a run killed while saving resumes from the checkpoint before.
     """
 
     def restore_or_initialize(self) -> str | None:
@@ -65,19 +65,15 @@ def create_manager(
     has been restored. Damaged checkpoints are not counted among those that are kept.
 
     Args:
-        checkpoint: everything that training changes.
-        model_dir: the model directory.
-        step: the training step.
-        interval: steps between checkpoints.
         max_to_keep: how many to keep; 0 or None keeps all.
-        initialize: called where training starts when `model_dir` has no checkpoint yet.
+        initialize: called where `model_dir` has no checkpoint yet.
 
     Raises:
         InputError: no checkpoint is readable, or the newest lacks a variable.
     """
     folder, newest = os.path.join(model_dir, CHECKPOINT_FOLDER), None
     if has_checkpoint(model_dir):
-        newest = restore(checkpoint, model_dir, "all that training goes on from")
+        newest = restore(checkpoint, model_dir, "all that training resumes from")
     elif initialize is not None:
         initialize()
     checkpoint_files.clean(folder, newest)
@@ -133,8 +129,6 @@ def restore(
     """Reads the newest checkpoint of a model directory into everything that `checkpoint` tracks.
 
     Args:
-        checkpoint: what is read.
-        model_dir: the model directory.
         what: the same in words, for the error.
 
     Returns:
@@ -169,52 +163,31 @@ def check_run(
     """Raises InputError when a directory with checkpoints was made with other hyper-parameters.
 
     Args:
-        model_dir: the model directory; nothing is written.
-        hparams: the resolved settings that change results.
-        advice: what to do about a run of other hyper-parameters.
         as_now: turns settings recorded at any time into what would be recorded now.
     """
     if has_checkpoint(model_dir):
-        refuse_other_run(model_dir, as_now(read_record(model_dir)["hparams"]), hparams, advice)
+        reject_other_run(model_dir, as_now(read_record(model_dir)["hparams"]), hparams, advice)
 
 
-def describe_run(
-    model_dir: str,
-    hparams: dict[str, Any],
-    run_settings: dict[str, Any],
-) -> None:
-    """Writes `hparams.json`; `check_run` says whether it may be.
+def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
+    """Writes `hparams.json` into a model directory, created when missing; see `check_run`.
 
     Args:
-        model_dir: the model directory; created when missing.
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
     """
-    make_directory(model_dir)
-    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    os.makedirs(model_dir, exist_ok=True)
     record = {
         "hparams": hparams,
         "run_settings": run_settings,
-        "versions": versions,
+        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "git_commit": git_commit(),
     }
     files.write_json(os.path.join(model_dir, HPARAMS_FILE), record)
 
 
-def refuse_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
+def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
     """Raises InputError, with the differences and `advice`, where a folder holds another run."""
-    changed = differences(saved, now)
-    if changed:
-        raise InputError(
-            f"{folder} holds a run of another configuration:\n  "
-            + "\n  ".join(changed)
-            + f"\n{advice}"
-        )
-
-
-def make_directory(path: str) -> None:
-    """Creates a directory; InputError when that cannot be done."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be created ({error.strerror})") from error
+    if changed := differences(saved, now):
+        lines = "\n  ".join(changed)
+        raise InputError(f"{folder} holds a run of another configuration:\n  {lines}\n{advice}")

@@ -53,8 +53,8 @@ def _split_cpu(parts: int) -> None:
 def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """This replica's rows of a global batch, from inside a replica; the first has the first.
 
-    TensorFlow's own distribution of a dataset would give each device a stream of its own, which it
-    tunes (why not: `data.streams.untuned`), to copy some hundred kilobytes ahead.
+    TensorFlow's own distribution of a dataset would give each device a pipeline of its own, with
+    autotuning (why not: `data.streams`), to copy some hundred kilobytes ahead.
 
     Args:
         features: tensors [B, ...], the same on every replica.

@@ -8,7 +8,7 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from data.streams import untuned
+from data.streams import without_autotuning
 from errors import LossNotFinite
 from training import metrics
 from training.distribution import own_rows, replica_number, sum_over_replicas
@@ -27,11 +27,8 @@ class Trainer(orbit.AbstractTrainer):
     one device; with several, the loss and its gradients are.
 
     Args:
-        objective: what is learned.
         optimizer: a Keras optimizer, built; its `iterations` is the step.
         create_dataset: returns the dataset of training batches from a given step on.
-        seed: of masking, sampling and dropout.
-        strategy: of the devices.
         xla: whether to compile the step.
         micro_batches: how many equal parts each device's share of a batch is cut into, whose
             gradients are taken one after the other and added up. Masks, dropout, normalizers and
@@ -71,7 +68,7 @@ class Trainer(orbit.AbstractTrainer):
         """
         if self._iterator is None:  # now, because the step has been restored since construction
             dataset = self._create_dataset(int(self.optimizer.iterations.numpy()))
-            self._iterator = iter(untuned(dataset))
+            self._iterator = iter(without_autotuning(dataset))
         sums, first_bad_step = self._run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
             raise LossNotFinite(
@@ -166,14 +163,7 @@ class Trainer(orbit.AbstractTrainer):
 
 
 class Evaluator(orbit.AbstractEvaluator):
-    """Measures an objective on held-out batches, always with the same masks.
-
-    Args:
-        objective: what is measured.
-        create_dataset: returns the batches of one pass.
-        seed: of the masking.
-        strategy: of the devices.
-    """
+    """Measures an objective on held-out batches, always with the same masks."""
 
     def __init__(
         self,
@@ -192,7 +182,7 @@ class Evaluator(orbit.AbstractEvaluator):
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Mean metrics over the first `num_steps` batches; -1: all of them."""
         limit, totals = int(num_steps), {}
-        for number, features in enumerate(untuned(self._create_dataset())):
+        for number, features in enumerate(without_autotuning(self._create_dataset())):
             if number == limit:
                 break
             sums = self._run(features, tf.constant(number, tf.int64))

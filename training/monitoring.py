@@ -48,7 +48,6 @@ class MetricsLog:
         """An orbit action that logs what it is given as metrics of `split`.
 
         Args:
-            split: of the data.
             data_dir: what data, if it is not the model's own.
         """
         of = {"split": split} | ({"data_dir": data_dir} if data_dir else {})
@@ -92,9 +91,7 @@ def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm
     """A bar of steps on standard error, with the time gone by and the ETA.
 
     Args:
-        total: steps in all.
         description: what stands before the postfix, in tqdm's format.
-        initial: steps done before.
     """
     return tqdm.tqdm(
         total=total,
@@ -113,9 +110,6 @@ class ProgressBar:
     """An orbit action: a live bar with step, chosen metrics, examples per second and ETA.
 
     Args:
-        total_steps: where training ends.
-        step: the training step.
-        batch_size: examples per step.
         names: metrics to show, as {name: label}; those absent are left out.
     """
 

@@ -19,10 +19,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     1 there: the first one, which a Keras optimizer calls 0, already has a rate.
 
     Args:
-        peak: the rate that decays.
         total_steps: the step at which it is 0.
-        warmup_steps: how many steps warm-up takes.
-        power: of the polynomial.
         from_step: where warm-up and decay begin, the number of steps taken before.
     """
 
@@ -70,7 +67,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     bias, which takes larger first steps.
 
     Args:
-        learning_rate: a float or schedule.
         weight_decay_rate: applied where `decays` says so.
         scales: per-variable factors of the learning rate (layer-wise decay), in the order of the
             variables; 1 by default.

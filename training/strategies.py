@@ -10,9 +10,6 @@ from errors import InputError
 def parse_strategy(name: str) -> tuple[str, int | None]:
     """The kind of a strategy, and how many devices it names.
 
-    Args:
-        name: "one_device", "mirrored" or "mirrored:N".
-
     Raises:
         InputError: another name, or a number that is none of devices.
     """

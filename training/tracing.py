@@ -12,7 +12,6 @@ def plain_function(function: Callable, **options) -> Callable:
 
     Args:
         function: has no Python `if` or loop that depends on a tensor, nor has what it calls.
-        **options: of `tf.function`.
     """
     # The option `autograph` alone would let Keras still convert each layer's `call`.
     function = tf.autograph.experimental.do_not_convert(function)

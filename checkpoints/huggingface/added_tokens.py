@@ -22,11 +22,7 @@ def with_added_tokens(
 ) -> tuple[tuple[str, ...], tuple[AddedToken, ...]]:
     """The tokens of a folder and those that it adds, each with its id.
 
-    Args:
-        folder: the folder.
-        tokens: of `vocab.txt`, or of the model in `tokenizer.json`.
-        settings: `tokenizer_config.json`.
-        tokenizer: `tokenizer.json`.
+    `settings` are the fields of `tokenizer_config.json`, `tokenizer` those of `tokenizer.json`.
 
     Returns:
         All tokens in the order of their ids; and those of them that are added, but for BERT's five.
@@ -53,21 +49,19 @@ def with_added_tokens(
             )
     everything = list(tokens)
     for content, (_, number) in sorted(found.items(), key=lambda item: item[1][1]):
-        if number == len(everything) and content not in everything:
+        if content not in everything:
             everything.append(content)
-        if number >= len(everything) or everything[number] != content:
-            known = content in everything
-            expected = everything.index(content) if known else len(everything)
-            reason = "that of its piece" if known else "the next one"
+        if number != everything.index(content):
+            reason = "that of its piece" if content in tokens else "the next one"
             raise InputError(
-                f"{folder}: the id of the added token {content!r} should be {expected}, {reason}."
-                f" Received: {number}"
+                f"{folder}: the id of the added token {content!r} should be"
+                f" {everything.index(content)}, {reason}. Received: {number}"
             )
     added = [token for token, _ in found.values()]
     for content, where in special.items():
+        if content not in everything:
+            raise InputError(f"{where}: {content!r} should have an id in {ADDED_TOKENS}")
         if content not in found:
-            if content not in everything:
-                raise InputError(f"{where}: {content!r} should have an id in {ADDED_TOKENS}")
             added.append(AddedToken(content, normalized=False, special=True))
     return tuple(everything), tuple(sorted(added, key=lambda t: everything.index(t.content)))
 
@@ -94,22 +88,25 @@ def _listed(
 
 def _special(folder: str, settings: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
     """(content, where it stands) of each special token but BERT's five."""
-    values = {key: settings.get(key) for key in ("bos_token", "eos_token")}
+    values = [(key, settings.get(key)) for key in ("bos_token", "eos_token")]
     for key in _LISTS:
         listed = settings.get(key) or []
         listed = listed.values() if isinstance(listed, dict) else listed
-        values |= {(key, i): value for i, value in enumerate(listed)}
-    for key, value in values.items():
-        content = value.get("content") if isinstance(value, dict) else value
+        values += [(key, value) for value in listed]
+    for key, value in values:
+        content = content_of(value)
         if content is not None and content not in SPECIAL_TOKENS:
-            key = key if isinstance(key, str) else key[0]
             yield str(content), f"{os.path.join(folder, name)}: `{key}`"
+
+
+def content_of(value: Any) -> Any:
+    """A token, which may be given with its properties."""
+    return value.get("content") if isinstance(value, dict) else value
 
 
 def _check_special(folder: str, legacy: Mapping[str, Any]) -> None:
     for name, expected in _OURS.items():
-        value = legacy.get(name, expected)
-        received = value.get("content") if isinstance(value, dict) else value
+        received = content_of(legacy.get(name, expected))
         if received != expected:
             raise InputError(
                 f"{os.path.join(folder, SPECIAL_TOKENS_FILE)}: `{name}` should be {expected!r}, as"

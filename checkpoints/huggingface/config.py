@@ -24,21 +24,12 @@ _SAME_NAME = {  # fields that all three have, with their defaults for BERT and C
 }
 # What a field that `config.json` leaves out stands for: the defaults of ConvBertConfig,
 # ElectraConfig and BertConfig.
+_CONVBERT = {"embedding_size": 768, "head_ratio": 2, "conv_kernel_size": 9, "num_groups": 1}
+_ELECTRA = {"embedding_size": 128, "hidden_size": 256}
+_ELECTRA |= {"num_attention_heads": 4, "intermediate_size": 1024}
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "convbert": {
-        **_SAME_NAME,
-        "embedding_size": 768,
-        "head_ratio": 2,
-        "conv_kernel_size": 9,
-        "num_groups": 1,
-    },
-    "electra": {
-        **_SAME_NAME,
-        "embedding_size": 128,
-        "hidden_size": 256,
-        "num_attention_heads": 4,
-        "intermediate_size": 1024,
-    },
+    "convbert": {**_SAME_NAME, **_CONVBERT},
+    "electra": {**_SAME_NAME, **_ELECTRA},
     "bert": _SAME_NAME,
 }
 # Settings that change what is computed, with the only values that our encoder computes.
@@ -63,23 +54,17 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
 
     `mask_padding` is False, as padding enters Hugging Face's convolution.
 
-    Args:
-        fields: of the file.
-        path: of the file, for errors.
-
     Returns:
-        The configuration, and sentences on what was inferred and what was not used.
+        The configuration, and notes on what was inferred and what was not used.
 
     Raises:
         InputError: a network that does not exist here; names the field.
     """
-    defaults = DEFAULTS[checked_model_type(fields, path)]
+    model_type = fields.get("model_type")
+    _check_one_of("model_type", model_type, tuple(DEFAULTS), path)
+    defaults = DEFAULTS[model_type]
     for name, values in _FIXED.items():
-        if name in fields and fields[name] not in values:
-            raise InputError(
-                f"{path}: `{name}` should be {values[0]!r}, the only one there is here."
-                f" Received: {fields[name]!r}"
-            )
+        _check_one_of(name, fields.get(name, values[0]), values, path)
     values = {name: fields.get(name, default) for name, default in defaults.items()}
     notes = []
     inferred = {name: value for name, value in defaults.items() if name not in fields}
@@ -89,31 +74,23 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
     unused = sorted(set(fields) - set(defaults) - set(_FIXED) - set(_DESCRIBING))
     if unused:
         notes.append(f"{path}: not used: {', '.join(unused)}")
-    if values["hidden_act"] not in tuple(_ACTIVATIONS):
-        raise InputError(
-            f"{path}: `hidden_act` should be one of {', '.join(_ACTIVATIONS)}."
-            f" Received: {values['hidden_act']!r}"
-        )
+    _check_one_of("hidden_act", values["hidden_act"], tuple(_ACTIVATIONS), path)
     values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]
     try:
-        if fields["model_type"] == "convbert":
+        if model_type == "convbert":
             return _mixed(values, path, notes), notes
-        values.setdefault("embedding_size", values["hidden_size"])
-        return EncoderConfig(
-            **values, token_mixer="attention", head_ratio=1, mask_padding=False
-        ), notes
+        values = {"embedding_size": values["hidden_size"], "head_ratio": 1, **values}
+        return EncoderConfig(**values, token_mixer="attention", mask_padding=False), notes
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def checked_model_type(fields: dict[str, Any], path: str) -> str:
-    """`model_type` of a `config.json`; InputError when it is none of the three."""
-    model_type = fields.get("model_type")
-    if model_type not in tuple(DEFAULTS):
+def _check_one_of(name: str, received: Any, allowed: tuple[Any, ...], path: str) -> None:
+    if received not in allowed:
         raise InputError(
-            f"{path}: `model_type` should be one of {', '.join(DEFAULTS)}. Received: {model_type!r}"
+            f"{path}: `{name}` should be {' or '.join(map(repr, allowed))}, which is all that there"
+            f" is here. Received: {received!r}"
         )
-    return model_type
 
 
 def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]:
@@ -144,19 +121,10 @@ def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]
             f" num_attention_heads {config.num_attention_heads} and head_ratio {config.head_ratio}"
         )
     fields = {name: getattr(config, name) for name in _SAME_NAME}
-    if model_type != "bert":
-        fields["embedding_size"] = config.embedding_size
-    if model_type == "convbert":
-        fields["head_ratio"] = config.head_ratio
-        fields["conv_kernel_size"] = config.conv_kernel_size
-        fields["num_groups"] = config.linear_groups
-    return {
-        "model_type": model_type,
-        **fields,
-        "is_decoder": False,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    }
+    for theirs in sorted(set(DEFAULTS[model_type]) - set(_SAME_NAME)):
+        fields[theirs] = getattr(config, "linear_groups" if theirs == "num_groups" else theirs)
+    fixed = {"is_decoder": False, "tie_word_embeddings": True, "dtype": "float32"}
+    return {"model_type": model_type, **fields, **fixed}
 
 
 def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig:

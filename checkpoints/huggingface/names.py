@@ -12,19 +12,26 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from checkpoints.model_directory import TASK_HEAD
+from checkpoints.tf1 import TABLES, encoder_layers
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import EncoderLayer
-from model.layers import Dense, GroupedDense, LayerNorm
-from model.mixed_attention import SpanKey
+from model.encoder import SpanKey
+from model.layers import GroupedDense, LayerNorm
 
 WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 EMBEDDINGS = (
-    WORD_EMBEDDINGS,
-    "embeddings.token_type_embeddings.weight",
-    "embeddings.position_embeddings.weight",
-    "embeddings.LayerNorm.weight",
-    "embeddings.LayerNorm.bias",
+    *(f"embeddings.{name}.weight" for name in TABLES),
+    *("embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"),
 )
+# What is called otherwise than in the original, in this order.
+_RENAMED = {
+    "/": ".",
+    "layer_": "layer.",
+    "g_dense": "dense",
+    "conv_attn_key": "key_conv_attn_layer",
+    "conv_attn_kernel": "conv_kernel_layer",
+    "conv_attn_point": "conv_out_layer",
+}
 DISCRIMINATOR_HEAD = "discriminator_predictions"
 MASKED_LM_HEADS = {
     "convbert": "generator_predictions",
@@ -38,16 +45,15 @@ COPIES = {
     "cls.predictions.decoder.weight": "{encoder}" + WORD_EMBEDDINGS,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-_TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # Beginnings of names that nothing here takes, after the encoder's prefix, and why.
 LEFT_OUT = {
     "embeddings.position_ids": "the numbers of the positions, not learned",
     "embeddings.token_type_ids": "zeros, not learned",
     "pooler.": "a layer on the first token's state, which encoders do not have here",
     "cls.seq_relationship.": "the head of next-sentence prediction, which is not learned here",
-    "classifier.": _TASK_HEAD,
-    "qa_outputs.": _TASK_HEAD,
-    "sequence_summary.": _TASK_HEAD,
+    "classifier.": TASK_HEAD,
+    "qa_outputs.": TASK_HEAD,
+    "sequence_summary.": TASK_HEAD,
 }
 
 
@@ -92,16 +98,13 @@ _MATRIX = (1, 0)  # torch's linear layers hold [out, in]
 
 def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
     """Of an encoder; `prefix` is such as "electra.", or empty where it is saved by itself."""
-    embeddings = encoder.embeddings
     slots = {
-        f"embeddings.{name}.weight": Slot(getattr(embeddings, name))
-        for name in ("word_embeddings", "token_type_embeddings", "position_embeddings")
+        f"embeddings.{name}.weight": Slot(getattr(encoder.embeddings, name)) for name in TABLES
     }
-    slots.update(_slots("embeddings.LayerNorm", embeddings.norm))
-    if encoder.embeddings_project is not None:
-        slots.update(_slots("embeddings_project", encoder.embeddings_project))
-    for i, layer in enumerate(encoder.encoder_layers):
-        slots.update(_layer_slots(f"encoder.layer.{i}", layer))
+    for name, layer in encoder_layers(encoder).items():
+        for original, theirs in _RENAMED.items():
+            name = name.replace(original, theirs)
+        slots |= _slots(name, layer)
     return {prefix + name: slot for name, slot in slots.items()}
 
 
@@ -135,31 +138,8 @@ def current_name(name: str) -> str:
     return name
 
 
-def _layer_slots(scope: str, layer: EncoderLayer) -> dict[str, Slot]:
-    mixer, mixing = layer.mixer, f"{scope}.attention.self"
-    parts = {
-        f"{mixing}.query": mixer.query,
-        f"{mixing}.key": mixer.attention.key,
-        f"{mixing}.value": mixer.attention.value,
-        f"{scope}.attention.output.dense": layer.mixer_output,
-        f"{scope}.attention.output.LayerNorm": layer.mixer_norm,
-        f"{scope}.intermediate.dense": layer.intermediate,
-        f"{scope}.output.dense": layer.output_dense,
-        f"{scope}.output.LayerNorm": layer.output_norm,
-    }
-    if mixer.convolution is not None:
-        parts[f"{mixing}.key_conv_attn_layer"] = mixer.convolution.span_key
-        parts[f"{mixing}.conv_kernel_layer"] = mixer.convolution.kernel
-        parts[f"{mixing}.conv_out_layer"] = mixer.convolution.value
-    return {k: v for name, part in parts.items() for k, v in _slots(name, part).items()}
-
-
 def _slots(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:
-    if isinstance(layer, Dense):
-        slots = {"weight": Slot(layer.kernel, _MATRIX), "bias": Slot(layer.bias)}
-    elif isinstance(layer, GroupedDense):
-        slots = {"weight": Slot(layer.kernel), "bias": Slot(layer.bias)}
-    elif isinstance(layer, LayerNorm):
+    if isinstance(layer, LayerNorm):
         slots = {"weight": Slot(layer.gamma), "bias": Slot(layer.beta)}
     elif isinstance(layer, SpanKey):
         slots = {
@@ -167,6 +147,7 @@ def _slots(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:
             "pointwise.weight": Slot(layer.pointwise_kernel, (2, 1, 0)),  # [1, D, A] -> [A, D, 1]
             "bias": Slot(layer.bias, column=True),  # [A] -> [A, 1]
         }
-    else:
-        raise TypeError(f"{scope}: {type(layer).__name__} has no names here")
+    else:  # Dense or GroupedDense
+        axes = None if isinstance(layer, GroupedDense) else _MATRIX
+        slots = {"weight": Slot(layer.kernel, axes), "bias": Slot(layer.bias)}
     return {f"{scope}.{name}": slot for name, slot in slots.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,10 +19,11 @@ from checkpoints.model_directory import (
     Options,
     describe_pretraining,
     generator_shares,
+    only_networks,
 )
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
 from errors import InputError
-from model import DiscriminatorHead, build_encoder
+from model import DiscriminatorHead, Encoder, MaskedLMHead, build_encoder
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives.masked_lm_loss import MaskedLM
@@ -68,15 +68,7 @@ def read(path: str, options: Options) -> Conversion:
     else:
         hparams, objective = _encoder(source, vocabulary)
     notes = source.notes + (generator.notes if generator is not None else [])
-    return Conversion(
-        config=source.config,
-        hparams=hparams,
-        vocabulary=vocabulary,
-        objective=objective,
-        optimizer=None,
-        step=0,
-        notes=notes,
-    )
+    return Conversion(source.config, hparams, vocabulary, objective, notes=notes)
 
 
 def _vocabulary(source: Source, options: Options) -> Vocabulary:
@@ -107,7 +99,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
     if folder == NO_GENERATOR:
         if os.path.isdir(inside):
-            source.notes.append(f"left out, as told: the generator, {inside}")
+            source.notes.append(f"left out by --generator=none: the generator, {inside}")
         return None
     if folder is None and os.path.isdir(inside):
         folder = inside
@@ -145,19 +137,12 @@ def _replaced_token_detection(
     """A discriminator, or an encoder without its head, and the generator."""
     hparams = _with_generator(source, generator, vocabulary)
     objective = ReplacedTokenDetection(hparams, source.config, special_ids(vocabulary))
-    slots = names.encoder_slots(objective.encoder, source.prefix)
-    if source.has_discriminator_head:
-        slots.update(names.discriminator_slots(objective.head))
-    source.fill(slots)
+    if not source.has_discriminator_head:
+        source.notes.append(f"{source.folder}: {_MISSING.format('discriminator head')}")
+        objective = only_networks(objective, ["encoder", "generator", "generator_head"])
+    _fill_discriminator(source, objective.encoder, objective.head)
     _fill_masked_lm(generator, objective.generator, objective.generator_head)
-    if source.has_discriminator_head:
-        return hparams, objective
-    source.notes.append(f"{source.folder}: {_MISSING.format('discriminator head')}")
-    return hparams, Networks(
-        encoder=objective.encoder,
-        generator=objective.generator,
-        generator_head=objective.generator_head,
-    )
+    return hparams, objective
 
 
 def _masked_lm(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, MaskedLM]:
@@ -171,25 +156,24 @@ def _encoder(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams
     """An encoder, and the discriminator's head if there is one."""
     config = source.config
     encoder, head = build_encoder(config), None
-    slots = names.encoder_slots(encoder, source.prefix)
     if source.has_discriminator_head:
         head = DiscriminatorHead(config, name="discriminator_predictions")
         head(tf.zeros([1, 1, config.hidden_size]))
-        slots.update(names.discriminator_slots(head))
-    source.fill(slots)
+    _fill_discriminator(source, encoder, head)
     missing = "head of its pre-training" if head is None else "generator"
     source.notes.append(f"{source.folder}: {_MISSING.format(missing)}")
     bert = _BERT if source.model_type == "bert" else {}
     return describe_pretraining(config, vocabulary, **bert), Networks(encoder=encoder, head=head)
 
 
-def _fill_masked_lm(source: Source, encoder: Any, head: Any) -> None:
-    source.fill(
-        {
-            **names.encoder_slots(encoder, source.prefix),
-            **names.masked_lm_slots(head, source.model_type),
-        }
-    )
+def _fill_discriminator(source: Source, encoder: Encoder, head: DiscriminatorHead | None) -> None:
+    own = names.discriminator_slots(head) if head is not None else {}
+    source.fill({**names.encoder_slots(encoder, source.prefix), **own})
+
+
+def _fill_masked_lm(source: Source, encoder: Encoder, head: MaskedLMHead) -> None:
+    own = names.masked_lm_slots(head, source.model_type)
+    source.fill({**names.encoder_slots(encoder, source.prefix), **own})
 
 
 def _head_act(source: Source) -> dict[str, str]:
@@ -204,7 +188,9 @@ def _with_generator(
 ) -> PretrainingHParams:
     """Hyper-parameters whose generator is the given one; InputError when there are none."""
     config, small = source.config, generator.config
-    if small == config and _same(source, generator, _encoder_names(generator)):
+    stored = [name for name in generator.stored if name.startswith(generator.prefix)]
+    inner = [name.removeprefix(generator.prefix) for name in stored]
+    if small == config and _same(source, generator, inner):
         source.notes.append("generator: the discriminator's own encoder, of equal values")
         return describe_pretraining(
             config, vocabulary, untied_generator=False, **_head_act(generator)
@@ -228,12 +214,6 @@ def _with_generator(
         f" {shares['generator_layers']:g} of its layers; its embeddings are {kept}"
     )
     return describe_pretraining(config, vocabulary, **shares, **_head_act(generator))
-
-
-def _encoder_names(generator: Source) -> list[str]:
-    """Names of the tensors of its encoder, without the prefix."""
-    stored = [name for name in generator.stored if name.startswith(generator.prefix)]
-    return [name.removeprefix(generator.prefix) for name in stored]
 
 
 def _same(source: Source, generator: Source, inner_names: Iterable[str]) -> bool:

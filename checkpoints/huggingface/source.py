@@ -24,23 +24,14 @@ _LAYER = re.compile(r"\bencoder\.layer\.(\d+)\.")
 
 @dataclasses.dataclass
 class Source:
-    """What a folder says of itself.
-
-    Attributes:
-        folder: the folder.
-        model_type: "convbert", "electra" or "bert".
-        config: of its encoder.
-        files: its tensors.
-        stored: name of today -> name in the file.
-        notes: what was inferred, and what was left out.
-    """
+    """What a folder says of itself."""
 
     folder: str
-    model_type: str
+    model_type: str  # "convbert", "electra" or "bert"
     config: EncoderConfig
     files: TensorFiles
-    stored: dict[str, str]
-    notes: list[str]
+    stored: dict[str, str]  # name of today -> name in the file
+    notes: list[str]  # what was inferred, and what was left out
 
     @property
     def prefix(self) -> str:
@@ -85,16 +76,11 @@ class Source:
             slot.assign(self.read(name))
 
     def _account_for(self, unused: list[str]) -> None:
-        """Refuses tensors that no variable takes, unless it is known why."""
-        left_out: dict[str, list[str]] = {}
-        unknown = []
+        """Rejects tensors that no variable takes, unless it is known why."""
+        left_out: dict[str | None, list[str]] = {}
         for name in unused:
-            reason = self._reason(name)
-            if reason is None:
-                unknown.append(name)
-            else:
-                left_out.setdefault(reason, []).append(name)
-        if unknown:
+            left_out.setdefault(self._reason(name), []).append(name)
+        if unknown := left_out.pop(None, []):
             raise InputError(f"{self.folder}: tensors that no variable takes: {_listed(unknown)}")
         for reason, group in left_out.items():
             self.notes.append(f"{self.folder}: left out: {', '.join(group)} ({reason})")
@@ -117,11 +103,7 @@ class Source:
 
 
 def open_source(folder: str, config: str | None = None) -> Source:
-    """Reads the configuration of a folder and the names of its tensors.
-
-    Args:
-        folder: the folder.
-        config: a `config.json` to be taken instead of the folder's.
+    """Reads the configuration of a folder, or `config` instead, and the names of its tensors.
 
     Raises:
         InputError: a file is missing or unreadable, or describes a network that is not here.
@@ -132,7 +114,13 @@ def open_source(folder: str, config: str | None = None) -> Source:
     fields = read_fields(path)
     described, notes = encoder_config(fields, path)
     files = TensorFiles(folder, extra=(DISCRIMINATOR_FILE,))
-    _check_layers(described, files, path, folder)
+    numbers = [int(match[1]) for match in map(_LAYER.search, files.shapes) if match]
+    layers = max(numbers, default=0) + 1
+    if layers != described.num_hidden_layers:  # before any is built
+        raise InputError(
+            f"{path}: `num_hidden_layers` should be {layers}, as the tensors of {folder} are named."
+            f" Received: {described.num_hidden_layers}"
+        )
     half = files.half_precision()
     if half:
         notes.append(f"{folder}: {len(half)} tensors of half precision are read as float32")
@@ -143,17 +131,6 @@ def open_source(folder: str, config: str | None = None) -> Source:
             raise InputError(f"{folder}: {name} and {stored[current]} are the same tensor")
         stored[current] = name
     return Source(folder, fields["model_type"], described, files, stored, notes)
-
-
-def _check_layers(config: EncoderConfig, files: TensorFiles, path: str, folder: str) -> None:
-    """Raises InputError where the names show another number of layers; before any is built."""
-    numbers = [int(m.group(1)) for m in map(_LAYER.search, files.shapes) if m]
-    layers = max(numbers, default=0) + 1
-    if layers != config.num_hidden_layers:
-        raise InputError(
-            f"{path}: `num_hidden_layers` should be {layers}, as the tensors of {folder} are named."
-            f" Received: {config.num_hidden_layers}"
-        )
 
 
 def _listed(listed: list[str]) -> str:

@@ -19,10 +19,7 @@ _DTYPES = ("F32", "F16", "BF16")
 class TensorFiles:
     """The tensors of `model.safetensors`, or of the shards that its index lists.
 
-    Nothing but names and shapes is read before `read` is called.
-
-    Attributes:
-        shapes: name -> shape of each tensor.
+    Only names and `shapes` are read before `read` is called.
 
     Args:
         folder: as `save_pretrained` writes it.
@@ -36,13 +33,9 @@ class TensorFiles:
         self._files: dict[str, Any] = {}  # path -> open file
         self._path_of: dict[str, str] = {}
         self.shapes: dict[str, list[int]] = {}
-        if os.path.exists(os.path.join(folder, WEIGHTS_FILE)):
-            self._open(os.path.join(folder, WEIGHTS_FILE))
-        elif os.path.exists(os.path.join(folder, INDEX_FILE)):
+        if not os.path.exists(os.path.join(folder, WEIGHTS_FILE)):
             self._open_shards(folder)
-        else:
-            raise InputError(_no_weights(folder))
-        for path in (os.path.join(folder, name) for name in extra):
+        for path in (os.path.join(folder, name) for name in (WEIGHTS_FILE, *extra)):
             if os.path.exists(path):
                 self._open(path)
 
@@ -61,12 +54,11 @@ class TensorFiles:
                 f"{path}: {name} should be of type {', '.join(_DTYPES)}. Received: {dtype}"
             )
         tensor = self._files[path].get_tensor(name).astype(np.float32)
-        finite = np.isfinite(tensor)
-        if not finite.all():
-            place = [int(i) for i in np.argwhere(~finite)[0]]
+        wrong = np.argwhere(~np.isfinite(tensor))
+        if len(wrong):
             raise InputError(
-                f"{path}: {name} should be finite."
-                f" Received: {tensor[tuple(place)]} at {place}, {int((~finite).sum())} such values"
+                f"{path}: {name} should be finite. Received: {tensor[tuple(wrong[0])]} at"
+                f" {wrong[0].tolist()}, {len(wrong)} such values"
             )
         return tensor
 
@@ -80,6 +72,8 @@ class TensorFiles:
 
     def _open_shards(self, folder: str) -> None:
         index = os.path.join(folder, INDEX_FILE)
+        if not os.path.exists(index):
+            raise InputError(_no_weights(folder))
         shard_of = files.read_json(index).get("weight_map")
         if not isinstance(shard_of, dict) or not shard_of:
             raise InputError(f"{index}: `weight_map` should map tensors to files")
@@ -114,7 +108,7 @@ def write_tensors(path: str, tensors: dict[str, np.ndarray]) -> None:
     from safetensors.numpy import save_file
 
     try:
-        # Older versions of transformers refuse a file that does not say what wrote it.
+        # Older versions of transformers reject a file that does not say what wrote it.
         save_file(tensors, path, metadata={"format": "pt"})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: cannot be written ({error})") from error

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import files
-from checkpoints.huggingface.added_tokens import with_added_tokens
+from checkpoints.huggingface.added_tokens import content_of, with_added_tokens
 from data.added_tokens import ADDED_TOKENS, AddedToken
 from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE, VOCABULARY_FILE, Vocabulary
 from errors import InputError
@@ -41,13 +41,13 @@ def read_vocabulary(
     """The vocabulary of a folder that `save_pretrained` wrote, and what was inferred.
 
     As transformers does, pieces are taken from `tokenizer.json`, else from `vocab.txt`, and the
-    switches from `tokenizer_config.json`.
+    switches from `tokenizer_config.json`; `strip_accents` that nothing says is as the casing.
 
     Args:
         folder: with `tokenizer.json` or `vocab.txt`.
         vocab: a `vocab.txt`, or a folder with one, to be taken instead.
         do_lower_case: overrules the folder.
-        strip_accents: likewise. Where nothing says it, as the casing.
+        strip_accents: likewise.
 
     Raises:
         InputError: there is none, it cuts text otherwise than ours, or the files contradict each
@@ -70,13 +70,12 @@ def read_vocabulary(
         return vocabulary, [f"vocabulary: {VOCABULARY_FILE}, {_described(vocabulary)}"]
     tokenizer = files.read_json(path)
     tokens, stored = _pieces(tokenizer, path), _normalization(tokenizer, path)
-    if do_lower_case is None:
-        both = said.get("do_lower_case", stored["do_lower_case"]), stored["do_lower_case"]
-        switches["do_lower_case"] = _agreed("do_lower_case", both, folder)
-    if strip_accents is None:
-        both = said.get("strip_accents", stored["strip_accents"]), stored["strip_accents"]
-        as_casing = [switches["do_lower_case"] if value is None else value for value in both]
-        switches["strip_accents"] = _agreed("strip_accents", as_casing, folder)
+    for name, given in switches.items():  # accents after the casing, which null stands for
+        if given is None:
+            both = [said.get(name, stored[name]), stored[name]]
+            if name == "strip_accents":
+                both = [switches["do_lower_case"] if value is None else value for value in both]
+            switches[name] = _agreed(name, both, folder)
     try:
         vocabulary = Vocabulary(tokens, **switches)
     except InputError as error:
@@ -89,13 +88,7 @@ def read_vocabulary(
 def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
     """Writes `vocab.txt` and `tokenizer_config.json`, of which AutoTokenizer makes a BertTokenizer.
 
-    Args:
-        vocabulary: whose ids transformers is to give.
-        folder: where to write.
-        longest: tokens that the model takes.
-
-    Returns:
-        Sentences on what transformers takes otherwise.
+    `longest` is the maximum sequence length. Returns notes on what transformers takes otherwise.
     """
     vocabulary.save(folder)  # vocab.txt
     settings = {
@@ -129,11 +122,9 @@ def _settings(folder: str) -> dict[str, Any]:
     if str(tokenizer_class).removesuffix("Fast") not in _CLASSES:
         raise InputError(
             f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
-            f" vocabulary is taken at your word with --vocab. Received: {tokenizer_class}"
+            f" vocabulary is read unchecked with --vocab. Received: {tokenizer_class}"
         )
-    given = {name: settings.get(name, value) for name, value in _FIXED.items()}
-    # A token may be given with its properties.
-    given = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
+    given = {name: content_of(settings.get(name, value)) for name, value in _FIXED.items()}
     _check_fixed(path, given, _FIXED)
     never = settings.get("never_split") or []
     if set(never) - set(SPECIAL_TOKENS):
@@ -145,10 +136,22 @@ def _settings(folder: str) -> dict[str, Any]:
 
 
 def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
-    """The tokens of a `tokenizer.json`, in the order of their ids."""
-    model = tokenizer.get("model")
-    model = model if isinstance(model, dict) else {}
-    _check_cutting(tokenizer, model, path)
+    """The tokens of a `tokenizer.json`, in the order of their ids.
+
+    Raises:
+        InputError: it cuts text into other words, or knows other tokens, than ours.
+    """
+    model, before = _section(tokenizer, "model"), _section(tokenizer, "pre_tokenizer")
+    expected = {
+        "type": "WordPiece",
+        "continuing_subword_prefix": _PREFIX,
+        "unk_token": "[UNK]",
+        "max_input_chars_per_word": _LONGEST_WORD,
+    }
+    received = {name: model.get(name, value) for name, value in expected.items()}
+    expected["pre_tokenizer"], received["pre_tokenizer"] = "BertPreTokenizer", before.get("type")
+    _check_fixed(path, received, expected)
+    _check_post_processor(_section(tokenizer, "post_processor"), path)
     ids = model.get("vocab")
     if not isinstance(ids, dict):
         raise InputError(f"{path}: `vocab` of the model should map tokens to ids")
@@ -157,20 +160,10 @@ def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
     return tuple(sorted(ids, key=ids.__getitem__))
 
 
-def _check_cutting(tokenizer: dict[str, Any], model: dict[str, Any], path: str) -> None:
-    """Rejects a `tokenizer.json` that cuts text into other words, or knows other tokens."""
-    before = tokenizer.get("pre_tokenizer")
-    expected = {
-        "type": "WordPiece",
-        "continuing_subword_prefix": _PREFIX,
-        "unk_token": "[UNK]",
-        "max_input_chars_per_word": _LONGEST_WORD,
-    }
-    received = {name: model.get(name, value) for name, value in expected.items()}
-    expected["pre_tokenizer"] = "BertPreTokenizer"
-    received["pre_tokenizer"] = before.get("type") if isinstance(before, dict) else before
-    _check_fixed(path, received, expected)
-    _check_post_processor(tokenizer.get("post_processor"), path)
+def _section(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a `tokenizer.json`; nothing where it is no object."""
+    section = tokenizer.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _check_fixed(path: str, received: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -183,9 +176,8 @@ def _check_fixed(path: str, received: dict[str, Any], expected: dict[str, Any]) 
             )
 
 
-def _check_post_processor(given: Any, path: str) -> None:
+def _check_post_processor(given: dict[str, Any], path: str) -> None:
     """Raises InputError unless texts become [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
-    given = given if isinstance(given, dict) else {}
     if given.get("type") == "BertProcessing":
         layout = [(given.get(name) or [None])[0] for name in ("cls", "sep")]
         fits = layout == ["[CLS]", "[SEP]"]
@@ -226,8 +218,7 @@ def _with_added_tokens(
 
 def _normalization(tokenizer: dict[str, Any], path: str) -> dict[str, bool | None]:
     """The switches in a `tokenizer.json`; `strip_accents` None means as the casing."""
-    normalizer = tokenizer.get("normalizer")
-    normalizer = normalizer if isinstance(normalizer, dict) else {}
+    normalizer = _section(tokenizer, "normalizer")
     expected = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
     _check_fixed(f"{path}: normalizer", {k: normalizer.get(k) for k in expected}, expected)
     return {
@@ -254,9 +245,9 @@ def _check_same_pieces(folder: str, vocabulary: Vocabulary) -> None:
     if not os.path.exists(path):
         return
     other = Vocabulary.load(path).tokens
-    if other != vocabulary.tokens[: len(other)] or set(vocabulary.tokens[len(other) :]) - {
-        token.content for token in vocabulary.added_tokens
-    }:
+    added = {token.content for token in vocabulary.added_tokens}
+    first, rest = vocabulary.tokens[: len(other)], vocabulary.tokens[len(other) :]
+    if other != first or set(rest) - added:
         raise InputError(
             f"{path}: holds other tokens than {TOKENIZER_FILE} beside it"
             f" ({len(other)} against {vocabulary.size}); take one away, or say which with --vocab"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from checkpoints.huggingface import names
 from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields
 from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
-from checkpoints.model_directory import Conversion
+from checkpoints.model_directory import Conversion, padding_notes
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
+from pretrain.objectives.masked_lm import MaskedLMSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
 
@@ -27,12 +29,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     embeddings of another width than its layers, ElectraForMaskedLM; an encoder alone the class
     without a head.
 
-    Args:
-        conversion: what to write.
-        folder: an existing folder.
-
     Returns:
-        Sentences on what was written and what was left out.
+        Notes on what was written and what was left out.
 
     Raises:
         InputError: Hugging Face has no such network, or a file cannot be written.
@@ -43,21 +41,17 @@ def write(conversion: Conversion, folder: str) -> list[str]:
             f"`vocab_size` should be {vocabulary.size}, that of the vocabulary."
             f" Received: {conversion.hparams.vocab_size}"
         )
-    head, head_act = objective.head, conversion.hparams.objective.masked_lm_act
-    if isinstance(head, MaskedLMHead):
-        notes = _write_masked_lm(objective.encoder, head, head_act, vocabulary, folder)
+    settings = conversion.hparams.objective
+    if isinstance(objective.head, MaskedLMHead):
+        notes = _write_masked_lm(objective.encoder, objective.head, settings, vocabulary, folder)
     else:
-        detects = isinstance(head, DiscriminatorHead) or objective.generator is not None
-        detects = detects or conversion.hparams.objective.detector() is not None
-        notes = _write_encoder(objective.encoder, head, vocabulary, folder, detects)
-        if objective.generator is not None:
-            generator_folder = os.path.join(folder, GENERATOR_FOLDER)
-            notes += _write_generator(objective, head_act, vocabulary, generator_folder)
-    if config.token_mixer == "mixed" and config.mask_padding:
-        notes.append(
-            "`mask_padding` is true here, while padding enters Hugging Face's convolution: outputs"
-            " are equal on input without padding only"
-        )
+        generator = objective.generator
+        detects = objective.head is not None or generator is not None
+        detects = detects or settings.detector() is not None
+        notes = _write_encoder(objective.encoder, objective.head, vocabulary, folder, detects)
+        if generator is not None:
+            notes += _write_generator(objective, settings, vocabulary, folder)
+    notes += padding_notes(config)
     notes.append(
         "left out, as the format has no place for it: the settings of pre-training, the step"
         f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")
@@ -74,11 +68,10 @@ def _write_encoder(
 ) -> list[str]:
     """An encoder with a discriminator's head or none; `detects` is what it was trained for."""
     model_type = _model_type(encoder.config, bert=not detects)
-    notes = [_no_pooler()] if model_type == "bert" else []
     own = names.discriminator_slots(head) if head is not None else {}
     if own and model_type == "electra":
         return _write_model("ForPreTraining", model_type, encoder, own, vocabulary, folder)
-    notes = _write_model("Model", model_type, encoder, {}, vocabulary, folder) + notes
+    notes = _write_model("Model", model_type, encoder, {}, vocabulary, folder)
     if own:
         tensors = {name: slot.tensor() for name, slot in own.items()}
         write_tensors(os.path.join(folder, DISCRIMINATOR_FILE), tensors)
@@ -90,14 +83,16 @@ def _write_encoder(
 
 
 def _write_masked_lm(
-    encoder: Encoder, head: MaskedLMHead, head_act: str | None, vocabulary: Vocabulary, folder: str
+    encoder: Encoder,
+    head: MaskedLMHead,
+    settings: MaskedLMSettings,
+    vocabulary: Vocabulary,
+    folder: str,
 ) -> list[str]:
     model_type = _model_type(encoder.config, bert=True)
-    _check_masked_lm_activation(encoder.config, head_act, model_type)
+    _check_masked_lm(encoder.config, settings, model_type)
     own = names.masked_lm_slots(head, model_type)
     notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
-    if model_type == "bert":
-        notes.append(_no_pooler())
     if model_type == "electra":
         notes.append(
             "Hugging Face's BERT has no embeddings of another width than its layers; ELECTRA's"
@@ -107,18 +102,17 @@ def _write_masked_lm(
 
 
 def _write_generator(
-    objective, head_act: str | None, vocabulary: Vocabulary, folder: str
+    objective: Any, settings: MaskedLMSettings, vocabulary: Vocabulary, folder: str
 ) -> list[str]:
     """The generator; where Hugging Face has none such, it is left out and the reason said."""
-    encoder, head = objective.generator, objective.generator_head
+    encoder, folder = objective.generator, os.path.join(folder, GENERATOR_FOLDER)
     model_type = _model_type(encoder.config, bert=False)
     try:
-        _check_masked_lm_activation(encoder.config, head_act, model_type)
-        huggingface_fields(encoder.config, model_type)
+        _check_masked_lm(encoder.config, settings, model_type)
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
     os.makedirs(folder)
-    own = names.masked_lm_slots(head, model_type)
+    own = names.masked_lm_slots(objective.generator_head, model_type)
     notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
@@ -149,8 +143,14 @@ def _write_model(
     write_json(os.path.join(folder, CONFIG_FILE), fields)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
     write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
-    notes = write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
-    return [f"written: {architecture}, {len(tensors)} tensors", *notes]
+    notes = [f"written: {architecture}, {len(tensors)} tensors"]
+    notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
+    if model_type == "bert":
+        notes.append(
+            "there is no pooler here, the pooled output being the first token's state:"
+            " transformers' BertModel makes one of random weights, and says so"
+        )
+    return notes
 
 
 def _model_type(config: EncoderConfig, bert: bool) -> str:
@@ -160,25 +160,16 @@ def _model_type(config: EncoderConfig, bert: bool) -> str:
     return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
 
 
-def _check_masked_lm_activation(
-    config: EncoderConfig, head_act: str | None, model_type: str
-) -> None:
-    received = head_act or config.hidden_act
-    if model_type == "bert":
-        if received != config.hidden_act:
-            raise InputError(
-                "Hugging Face's bert has no such masked-LM head: `masked_lm_act` should be"
-                f" {config.hidden_act!r}, as `hidden_act` is. Received: {received!r}"
-            )
-    elif received != HEAD_ACT:
+def _check_masked_lm(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:
+    """Raises InputError where Hugging Face has no such encoder with a masked-LM head."""
+    huggingface_fields(config, model_type)
+    received = settings.masked_lm_act or config.hidden_act
+    # BERT's head has the activation of its layers.
+    name, expected = "masked_lm_act", config.hidden_act
+    if model_type != "bert":
+        name, expected = "hidden_act", HEAD_ACT
+    if received != expected:
         raise InputError(
-            f"Hugging Face's {model_type} has no such masked-LM head: its `hidden_act` is always"
-            f" {HEAD_ACT}. Received: {received!r}"
+            f"Hugging Face's {model_type} has no such masked-LM head: its `{name}` should be"
+            f" {expected!r}. Received: {received!r}"
         )
-
-
-def _no_pooler() -> str:
-    return (
-        "there is no pooler here, the pooled output being the first token's state: transformers'"
-        " BertModel makes one of random weights, and says so"
-    )

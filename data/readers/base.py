@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data.encodings import BYTE_ORDER_MARK, refuse_other_encodings
+from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -55,17 +55,20 @@ class Corpus(abc.ABC):
     Attributes:
         path: what the user gave.
         units: the pieces, in an order that depends on the corpus alone.
-        strict: whether bytes that are not UTF-8 are refused instead of replaced and counted.
+        strict: whether bytes that are not UTF-8 are rejected instead of replaced and counted.
     """
+
+    range_bytes = 16 << 20  # of a file's units, where it is cut into several
 
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.path = path
         self.strict = strict
         self.units: tuple[Unit, ...] = tuple(self._find_units())
 
-    @abc.abstractmethod
     def _find_units(self) -> Iterator[Unit]:
-        """Lists the units without reading the text."""
+        """Lists the units without reading the text: here, the files and ranges of large ones."""
+        for name, path in list_files(self.path):
+            yield from byte_ranges(name, path, self.range_bytes)
 
     @abc.abstractmethod
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
@@ -79,6 +82,45 @@ class Corpus(abc.ABC):
         Raises:
             InputError: the file is unreadable or corrupt or, when strict, not UTF-8.
         """
+
+    def decode(self, raw: bytes, where: str, offset: int, problems: collections.Counter) -> str:
+        """Decodes UTF-8 and strips whitespace; counts "undecodable_bytes" or, when strict, rejects.
+
+        Args:
+            raw: the bytes of a line, or of several.
+            where: the file, for the message.
+            offset: position of `raw` in the file (after decompression), for the message.
+            problems: receives the number of bytes replaced by U+FFFD.
+
+        Raises:
+            InputError: when strict, at the first byte that is not UTF-8.
+        """
+        try:
+            return raw.decode("utf-8").strip()
+        except UnicodeDecodeError as error:
+            if self.strict:
+                raise InputError(
+                    f"{where} must be UTF-8 text, but byte {offset + error.start} is not. "
+                    f"Received: {raw[error.start : error.start + 4]!r}"
+                ) from error
+            # surrogateescape makes one lone surrogate of each undecodable byte, to be counted.
+            escaped = raw.decode("utf-8", errors="surrogateescape")
+            problems["undecodable_bytes"] += sum("\udc80" <= c <= "\udcff" for c in escaped)
+            return raw.decode("utf-8", errors="replace").strip()
+
+    def decode_lines(
+        self, raw: bytes, where: str, problems: collections.Counter, offset: int = 0
+    ) -> list[str]:
+        """The non-empty lines, stripped, of bytes of a file from `offset` on; see `decode`."""
+        if offset == 0:
+            reject_other_encodings(raw, where)
+            raw = raw.removeprefix(BYTE_ORDER_MARK)
+        return nonempty_lines(self.decode(raw, where, offset, problems))
+
+
+def nonempty_lines(text: str) -> list[str]:
+    """The lines of a text that are not blank, stripped."""
+    return [line for line in map(str.strip, text.split("\n")) if line]
 
 
 def list_files(path: str) -> list[tuple[str, str]]:
@@ -139,35 +181,6 @@ def readable_file(path: str) -> Iterator[BinaryIO]:
         ) from error
 
 
-def decode_line(
-    raw: bytes, *, where: str, offset: int, strict: bool, problems: collections.Counter
-) -> str:
-    """Decodes UTF-8 and strips whitespace; counts "undecodable_bytes" or, when strict, refuses.
-
-    Args:
-        raw: the bytes of one line.
-        where: the file, for the message.
-        offset: position of `raw` in the file (after decompression), for the message.
-        strict: whether to refuse bytes that are not UTF-8 instead of putting U+FFFD there.
-        problems: receives the number of bytes replaced.
-
-    Raises:
-        InputError: when strict, at the first byte that is not UTF-8.
-    """
-    try:
-        return raw.decode("utf-8").strip()
-    except UnicodeDecodeError as error:
-        if strict:
-            raise InputError(
-                f"{where} must be UTF-8 text, but byte {offset + error.start} is not. "
-                f"Received: {raw[error.start : error.start + 4]!r}"
-            ) from error
-        # surrogateescape makes one lone surrogate of each undecodable byte, so they can be counted.
-        escaped = raw.decode("utf-8", errors="surrogateescape")
-        problems["undecodable_bytes"] += sum("\udc80" <= c <= "\udcff" for c in escaped)
-        return raw.decode("utf-8", errors="replace").strip()
-
-
 def encodable(text: str) -> str:
     """Replaces lone surrogates, which escapes in JSON and Python can make and UTF-8 cannot hold."""
     return text.encode("utf-8", errors="replace").decode("utf-8")
@@ -209,7 +222,7 @@ def lines_from(
     while raw := rest + file.readline(longest - len(rest)):
         full = len(raw) == longest
         if position == 0:
-            refuse_other_encodings(raw, where)
+            reject_other_encodings(raw, where)
             if raw.startswith(BYTE_ORDER_MARK):
                 position, raw = len(BYTE_ORDER_MARK), raw[len(BYTE_ORDER_MARK) :]
         cut = len(raw)
@@ -253,17 +266,6 @@ def blocks(file: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
         cut = _last_cut(raw) if len(raw) == size else len(raw)
         yield position, raw[:cut]
         position, rest = position + cut, raw[cut:]
-
-
-def text_lines(
-    raw: bytes, *, where: str, strict: bool, problems: collections.Counter, offset: int = 0
-) -> list[str]:
-    """Splits the bytes of a document, from `offset` on, into its non-empty lines, stripped."""
-    if offset == 0:
-        refuse_other_encodings(raw, where)
-        raw = raw.removeprefix(BYTE_ORDER_MARK)
-    text = decode_line(raw, where=where, offset=offset, strict=strict, problems=problems)
-    return [line for line in map(str.strip, text.split("\n")) if line]
 
 
 def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:

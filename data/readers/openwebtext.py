@@ -55,9 +55,7 @@ class OpenWebTextCorpus(Corpus):
                 where = f"{path}, member {member.name},"
                 content = archive.extractfile(member)
                 if member.name.endswith(".txt"):
-                    lines = base.text_lines(
-                        content.read(), where=where, strict=self.strict, problems=problems
-                    )
+                    lines = self.decode_lines(content.read(), where, problems)
                     if lines:
                         yield Document(f"{name}:{member.name}", lines)
                     else:

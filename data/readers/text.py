@@ -26,15 +26,9 @@ class TextCorpus(Corpus):
     the range after it. Compressed files, which have no ranges, are divided by size.
     """
 
-    range_bytes = 16 << 20
-
-    def _find_units(self) -> Iterator[Unit]:
-        for name, path in base.list_files(self.path):
-            yield from base.byte_ranges(name, path, self.range_bytes)
-
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the unit's documents, see the class."""
-        stop = math.inf  # where a document is cut that goes on
+        stop = math.inf  # where a document is cut that continues
         with base.readable_file(unit.path) as file:
             lines = base.raw_lines(file, unit.path, unit.start, _LONGEST_LINE)
             if unit.start > 0 and not self._skip_to_blank(lines, unit.end):
@@ -76,9 +70,7 @@ class TextCorpus(Corpus):
                 raw = raw[: max(0, int(stop) - offset)]
             if raw.strip():
                 first = first if lines else offset
-                line = base.decode_line(
-                    raw, where=unit.path, offset=offset, strict=self.strict, problems=problems
-                )
+                line = self.decode(raw, unit.path, offset, problems)
                 lines += [line] if line else []
                 size += len(raw)
                 full = unit.end < 0 and size >= self.range_bytes
@@ -111,10 +103,7 @@ class TextPerFileCorpus(Corpus):
             empty = True
             with base.readable_file(path) as file:
                 for offset, raw in base.blocks(file, self.block_bytes):
-                    lines = base.text_lines(
-                        raw, where=path, strict=self.strict, problems=problems, offset=offset
-                    )
-                    if lines:
+                    if lines := self.decode_lines(raw, path, problems, offset):
                         empty = False
                         yield Document(name, lines)
             if empty:

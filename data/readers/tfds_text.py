@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from data.readers.base import Corpus, Document, Unit, decode_line
-from data.streams import untuned
+from data.readers.base import Corpus, Document, Unit, nonempty_lines
+from data.streams import without_autotuning
 from errors import InputError
 
 _SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
@@ -41,13 +41,7 @@ class TfdsCorpus(Corpus):
     def _find_units(self) -> Iterator[Unit]:
         builder = open_dataset(self._name, self._data_dir)
         self._feature = _text_feature(builder, self._feature)
-        try:
-            split = builder.info.splits[self._split]
-        except (KeyError, ValueError) as error:
-            raise InputError(
-                f"Dataset {self._name} must have the split that is asked for; it has "
-                f"{', '.join(builder.info.splits)}. Received: {self._split!r}"
-            ) from error
+        split = split_info(builder, self._split)
         # As many parts as files, so that a part is about one file, but none without examples.
         parts = max(1, min(len(split.file_instructions), split.num_examples))
         for part in range(parts):
@@ -59,20 +53,12 @@ class TfdsCorpus(Corpus):
         import tensorflow_datasets as tfds
 
         split = tfds.even_splits(self._split, unit.end)[unit.start]
-        dataset = open_dataset(self._name, self._data_dir).as_dataset(
-            split=split,
-            shuffle_files=False,
-            decoders=tfds.decode.PartialDecoding({self._feature: True}),
-            # One file after the other: the order is that of the files.
-            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-        )
-        for index, example in enumerate(tfds.as_numpy(untuned(dataset))):
+        builder = open_dataset(self._name, self._data_dir)
+        wanted = tfds.decode.PartialDecoding({self._feature: True})
+        for index, example in enumerate(in_order(builder, split, wanted)):
             name = f"{unit.name}:{index}"
-            text = decode_line(
-                example[self._feature], where=name, offset=0, strict=self.strict, problems=problems
-            )
-            lines = [line for line in map(str.strip, text.split("\n")) if line]
-            if lines:
+            text = self.decode(example[self._feature], name, 0, problems)
+            if lines := nonempty_lines(text):
                 yield Document(name, lines)
             else:
                 problems["empty_documents"] += 1
@@ -110,6 +96,31 @@ def open_dataset(name: str, folder: str | None) -> Any:
                 f"Dataset {name} cannot be downloaded and prepared: {error}"
             ) from error
     return builder
+
+
+def split_info(builder: Any, split: str) -> Any:
+    """What is known of a split or a slice of one; InputError where the dataset has none such."""
+    try:
+        return builder.info.splits[split]
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"Dataset {builder.info.full_name} should have the split that is asked for; it has "
+            f"{', '.join(builder.info.splits)}. Received: {split!r}"
+        ) from error
+
+
+def in_order(builder: Any, split: str, decoders: Any = None) -> Iterator[dict[str, Any]]:
+    """Yields the examples of a split as NumPy has them, in the order of its files."""
+    import tensorflow_datasets as tfds
+
+    dataset = builder.as_dataset(
+        split=split,
+        shuffle_files=False,
+        decoders=decoders,
+        # One file after the other.
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+    )
+    yield from tfds.as_numpy(without_autotuning(dataset))
 
 
 def _text_feature(builder: Any, wanted: str | None) -> str:

@@ -25,12 +25,6 @@ class WikiExtractorCorpus(Corpus):
     again it would put the same words twice in a row. Blank lines do not end an article.
     """
 
-    range_bytes = 16 << 20
-
-    def _find_units(self) -> Iterator[Unit]:
-        for name, path in base.list_files(self.path):
-            yield from base.byte_ranges(name, path, self.range_bytes)
-
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the articles whose opening line begins in the unit."""
         with base.readable_file(unit.path) as file:
@@ -57,9 +51,7 @@ class WikiExtractorCorpus(Corpus):
                 return
             if lines is None and not opens:
                 continue
-            line = base.decode_line(
-                raw, where=unit.path, offset=offset, strict=self.strict, problems=problems
-            )
+            line = self.decode(raw, unit.path, offset, problems)
             if opens:
                 if lines is not None:
                     raise InputError(
@@ -88,9 +80,7 @@ class WikiExtractorCorpus(Corpus):
         for offset, raw in base.raw_lines(file, unit.path, unit.start):
             if 0 <= unit.end <= offset:
                 return
-            line = base.decode_line(
-                raw, where=unit.path, offset=offset, strict=self.strict, problems=problems
-            )
+            line = self.decode(raw, unit.path, offset, problems)
             if not line:
                 continue
             try:
@@ -103,5 +93,5 @@ class WikiExtractorCorpus(Corpus):
                     f'{unit.path} byte {offset}: each line must be a JSON object with a "text". '
                     f"Received: {line[:80]!r}"
                 )
-            lines = [part for part in map(str.strip, base.encodable(text).split("\n")) if part]
+            lines = base.nonempty_lines(base.encodable(text))
             yield str(article.get("id", offset)), str(article.get("title", "")), lines

@@ -27,7 +27,8 @@ from data.input_pipeline import clear_read_errors, pretraining_dataset, record_f
 from errors import InputError, main_with_clear_errors, require_flags
 from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
 from files import write_json
-from pretrain.evaluation import HeldoutBatches, check_vocabulary, describe_data, read_settings
+from pretrain.batches import Batches
+from pretrain.evaluation import check_vocabulary, describe_data, read_settings
 from pretrain.load import load_objective
 from training import checkpointing, metrics
 from training.distribution import create_strategy
@@ -47,7 +48,7 @@ _WIDTH = 34  # of a name in the table
 
 
 def masked_heldout_batches(
-    objective: Objective, heldout: HeldoutBatches, seed: int, num_steps: int
+    objective: Objective, heldout: Batches, seed: int, num_steps: int
 ) -> list[dict[str, np.ndarray]]:
     """The first `num_steps` held-out batches (-1: all) as the model's evaluation masks them."""
 
@@ -92,8 +93,8 @@ def main(argv: list[str]) -> None:
     step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, {}, {})
     vocabulary = check_vocabulary(data_dir, model_dir)
-    create_strategy(run.strategy)
-    heldout = HeldoutBatches(data_dir, hparams, run.eval_batch_size)
+    strategy = create_strategy(run.strategy)
+    heldout = Batches(data_dir, "heldout", hparams, run.eval_batch_size, strategy)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     objective = load_objective(model_dir)
     length, size, mask_id = hparams.max_seq_length, hparams.vocab_size, vocabulary.mask_id

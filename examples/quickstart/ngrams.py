@@ -14,7 +14,6 @@ class BigramModel:
     """Predicts a token from its visible neighbours, by counts of adjacent pairs in training text.
 
     Args:
-        vocab_size: V.
         batches: pairs of ids and mask, int [B, S]; the mask is 1 for tokens, 0 for padding.
         never_masked: ids that are never predicted.
     """
@@ -60,11 +59,6 @@ def baseline_accuracies(
     """Accuracy of each of BASELINES on the hidden tokens: those in whose place stands [MASK].
 
     The other tokens that masking chooses are shown, unchanged or replaced by a random one.
-
-    Args:
-        model: counts of the training text.
-        batches: prepared batches, see `pretrain.masking.mask_tokens`.
-        mask_id: id of [MASK].
     """
     hits, count = np.zeros(len(BASELINES), np.int64), 0
     for batch in batches:

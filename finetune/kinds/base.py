@@ -6,7 +6,7 @@ is. A kind answers, in the order of a run:
 
     declaration  formats, columns, metrics, `check`
     examples     `read` or `example`, `label_values`, `check_training`, `training_examples`
-    settings     `defaults`, `check_hparams`
+    settings     `hparams`, `shaping`, `defaults`, `check_hparams`
     network      `encode`, `group_size`, `head`, `answers`
     scores       `score`, `undefined`, `collapsed`, `constant`
     files        `gold`, `row`, `error`, `write_files`, `draw`
@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
+from settings import field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.readers.tables import Row
     from finetune.task import Task
     from finetune.task_files import Source
@@ -63,6 +64,9 @@ class Kind:
             the training split where it is not declared.
         metrics: name -> function; None where `score` computes it in another way.
         default_metrics: of a declaration without `metrics`.
+        hparams: frozen dataclass of the hyper-parameters, a subclass where the kind has its own;
+            all have defaults, and checks as `settings` says. JSON may hold those of any kind,
+            whichever the tasks are of.
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of outputs that have a value for each token.
     """
@@ -75,21 +79,18 @@ class Kind:
     has_labels: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
     default_metrics: tuple[str, ...]
+    hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     shortened: str = "cut"
     token_outputs: tuple[str, ...] = ()
 
-    # ------------------------------------------------------------ declaration
+    # declaration
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
         """The roles of columns that files of a format need: `needed`."""
         return self.needed
 
     def check_columns(self, task: Task, split: str) -> None:
-        """Rejects columns that are missing, unknown, or both question and answer.
-
-        Raises:
-            InputError: names the role and the split.
-        """
+        """Raises InputError for columns that are missing, unknown, or both question and answer."""
         needed, columns = self.needed_columns(task.format), task.columns_of(split)
         for role in columns:
             if role not in needed + self.optional:
@@ -112,11 +113,7 @@ class Kind:
                 )
 
     def check(self, task: Task) -> None:
-        """Rejects a declaration that makes no sense for this kind.
-
-        Raises:
-            InputError: names the field.
-        """
+        """Raises InputError for a declaration that makes no sense for this kind."""
         if task.symmetric:
             raise InputError(
                 f"`symmetric` should be true only for pairs of texts, `text_a` and `text_b`. "
@@ -124,11 +121,7 @@ class Kind:
             )
 
     def check_metrics(self, task: Task) -> None:
-        """Rejects metrics that do not exist or do not apply to the task.
-
-        Raises:
-            InputError: names the metric, and which ones there are.
-        """
+        """Raises InputError for metrics that do not exist or do not apply to the task."""
         for name in task.metrics:
             if name not in self.metrics:
                 raise InputError(
@@ -136,14 +129,10 @@ class Kind:
                     f"{', '.join(self.metrics)}. Received: {name!r}"
                 )
 
-    # ------------------------------------------------------------ examples
+    # examples
 
     def read(self, source: Source) -> list:
-        """The examples of a split: `example` of each row.
-
-        Raises:
-            InputError: names file and line.
-        """
+        """The examples of a split: `example` of each row; InputErrors name file and line."""
         return [
             self.example(source, identity, where, row)
             for identity, where, row in source.identified_rows()
@@ -152,14 +141,7 @@ class Kind:
     def example(self, source: Source, identity: str, where: str, row: dict[str, Any]) -> Any:
         """The example of a row.
 
-        Args:
-            source: the split.
-            identity: the row's id.
-            where: file and line, for errors.
-            row: role -> value.
-
-        Raises:
-            InputError: begins with `where`.
+        `where` is file and line, with which InputErrors begin, `row` role -> value.
         """
         raise NotImplementedError
 
@@ -168,11 +150,7 @@ class Kind:
         raise NotImplementedError
 
     def check_beginning(self, source: Source) -> None:
-        """Reads the first row, before anything slow begins.
-
-        Raises:
-            InputError: names file and line.
-        """
+        """Reads the first row, before anything slow begins; InputErrors name file and line."""
         next(source.rows(), None)
 
     def label_values(self, row: dict[str, Any]) -> Any:
@@ -182,20 +160,21 @@ class Kind:
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
         """Rejects, or warns of, a training split from which the task cannot be learned.
 
-        Args:
-            task: with its labels.
-            place: the file of the training split.
-            examples: its examples, at least one.
-
-        Raises:
-            InputError: names the file.
+        `place` is its file, which an InputError names; there is at least one example.
         """
 
     def training_examples(self, task: Task, examples: list, hparams: FinetuningHParams) -> list:
         """What is trained on, if it is more than the examples of the training split."""
         return examples
 
-    # ------------------------------------------------------------ settings
+    # settings
+
+    @property
+    def shaping(self) -> tuple[str, ...]:
+        """Hyper-parameters that decide what is encoded: by default, all of the kind's own."""
+        shared = field_names(FinetuningHParams)
+        own = [name for name in field_names(self.hparams) if name not in shared]
+        return ("max_seq_length", *own)
 
     def defaults(self, task: Task) -> dict[str, Any]:
         """Hyper-parameters where they are not given.
@@ -206,13 +185,9 @@ class Kind:
         return {"num_train_epochs": epochs, "max_seq_length": 128}
 
     def check_hparams(self, hparams: FinetuningHParams) -> None:
-        """Rejects values that this kind cannot work with (see `check_setting`).
+        """Raises InputError for values that do not fit each other (see `check_setting`)."""
 
-        Raises:
-            InputError: names the hyper-parameter.
-        """
-
-    # ------------------------------------------------------------ network
+    # network
 
     def encode(
         self, task: Task, examples: Sequence, vocabulary: Vocabulary, hparams: FinetuningHParams
@@ -220,12 +195,6 @@ class Kind:
         """Token ids of the examples, and the columns that the head's loss needs.
 
         A column of tokens or sequences arrives in the head's `batch` by its name.
-
-        Args:
-            task: with its labels.
-            examples: as from `read` or `training_examples`.
-            vocabulary: of the encoder.
-            hparams: `max_seq_length`, at least 8.
 
         Raises:
             InputError: some examples have a label and some have none.
@@ -242,13 +211,7 @@ class Kind:
         return 1
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
-        """A new head, see `model.task_heads`.
-
-        Args:
-            task: with its labels.
-            config: of the encoder.
-            hparams: of the run.
-        """
+        """A new head for an encoder of this `config`, see `model.task_heads`."""
         raise NotImplementedError
 
     def answers(
@@ -261,17 +224,12 @@ class Kind:
     ) -> list:
         """One answer per example, from what the head predicts for every sequence.
 
-        Args:
-            task: with its labels.
-            examples: of the split.
-            encoded: their sequences.
-            outputs: of the head's `predict`, one item per sequence of `encoded`; `token_outputs`
-                lie along its tokens.
-            hparams: of the run.
+        `outputs` are those of the head's `predict`, one item per sequence of `encoded`, but for
+        `token_outputs`, which lie along the tokens.
         """
         raise NotImplementedError
 
-    # ------------------------------------------------------------ scores
+    # scores
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
         """The task's metrics, times 100 as the papers print them.
@@ -280,14 +238,12 @@ class Kind:
         has the reason. Where a convention makes it 0 (F1 and Matthews' correlation of constants),
         it is 0.
 
-        Args:
-            predicted: with labelled examples.
-
         Returns:
             metric -> score, the main one first.
 
         Raises:
             InputError: a metric does not apply to such a task.
+            ValueError: an example has no label.
         """
         task = predicted.task
         self.check_metrics(task)
@@ -305,8 +261,6 @@ class Kind:
     def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
         """Why scores have no value: metric -> reason, for those that `score` gave as None."""
         without = [name for name, value in scores.items() if value is None]
-        if not without:
-            return {}
         return dict.fromkeys(without, self.collapsed(predicted) or "the score is not a number")
 
     def collapsed(self, predicted: Predicted) -> str | None:
@@ -325,7 +279,7 @@ class Kind:
         """
         return None
 
-    # ------------------------------------------------------------ files
+    # files
 
     def gold(self, task: Task, example: Any) -> Any:
         """The gold label in the form of the prediction in `row`; None where there is none."""
@@ -340,35 +294,26 @@ class Kind:
         return None
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
-        """Writes what the kind has beside the file of predictions, named SPLIT_....
+        """Writes what the kind has beside the file of predictions, named SPLIT_...."""
 
-        Raises:
-            InputError: a file that cannot be written.
-        """
+    def draw(self, predicted: Predicted, path: str) -> None:
+        """Draws the answers to labelled examples as a PNG file, if the kind has such a picture."""
 
-    def draw(self, predicted: Predicted, path: str) -> bool:
-        """Draws the answers to labelled examples as a PNG file; says whether there is a picture.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
-        return False
-
-    # ------------------------------------------------------------ serving
+    # serving
 
     def signatures(self, network: Any) -> dict[str, Any]:
         """What an exported model can be asked: `serving_default`, `token_ids` and others.
 
-        Args:
-            network: a `signatures.network.Network`.
+        `serving.predict` fills an input from the key of its name, or from the column whose role it
+        is; one of two axes is a list of texts, padded with "".
+
+        `network` is a `signatures.network.Network`.
         """
         raise NotImplementedError
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """An exported model's answer to one text as JSON, in the form of `row` as far as it goes.
 
-        Args:
-            values: the outputs of `serving_default` for this text, as JSON values.
-            labels: of the task.
+        `values` are the outputs of `serving_default` for this text, `labels` those of the task.
         """
         return values

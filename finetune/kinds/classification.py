@@ -111,8 +111,9 @@ class Classification(TextKind):
         said = f"Predicted **{labels[answer]}**{how_sure}; it is **{labels[example.label]}**."
         return share, said + quoted(example.text_a, example.text_b)
 
-    def picture(self, predicted: Predicted, gold: list[int], path: str) -> None:
+    def draw(self, predicted: Predicted, path: str) -> None:
         """A confusion matrix."""
+        gold = [example.label for example in predicted.examples]
         pictures.confusion_matrix(path, predicted.task.labels, gold, predicted.answers)
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:

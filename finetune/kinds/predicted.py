@@ -15,20 +15,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Predicted:
-    """What a run answers to the examples of a split.
+    """What a run answers to the examples of a split."""
 
-    Attributes:
-        task: with its labels.
-        examples: of the split.
-        answers: one per example, as `Kind.answers` gives.
-        hparams: of the run.
-        outputs: of the network, one item per sequence; {} where they are not at hand.
-    """
-
-    task: Task
+    task: Task  # with its labels
     examples: Sequence
-    answers: Sequence
+    answers: Sequence  # one per example, as `Kind.answers` gives
     hparams: FinetuningHParams
+    # Of the network, one item per sequence; {} where they are not at hand.
     outputs: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -119,8 +119,9 @@ class Regression(TextKind):
         text = said + quoted(example.text_a, example.text_b)
         return (difference if math.isfinite(difference) else math.inf), text
 
-    def picture(self, predicted: Predicted, gold: list[float], path: str) -> None:
+    def draw(self, predicted: Predicted, path: str) -> None:
         """Predicted scores over true ones."""
+        gold = [example.label for example in predicted.examples]
         pictures.score_scatter(path, gold, predicted.answers)
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from errors import InputError
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, quoted
 from finetune.squad import score
 from finetune.squad.examples import QuestionExample, question_of_row, read_squad
 from plugins import lazily
-from settings import check_setting
+from settings import at_least, check_setting
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.squad.decode import SpanAnswer
     from finetune.task import Task
     from finetune.task_files import Source
@@ -30,6 +32,22 @@ _span_answer = lazily("finetune.squad.decode:SpanAnswer")
 _head = lazily("model.span_head:SpanHead")
 
 
+@dataclasses.dataclass(frozen=True)
+class SpanHParams(FinetuningHParams):
+    """Hyper-parameters of question answering; the original's names and defaults."""
+
+    max_query_length: int = field(default=64, metadata=at_least(1))  # tokens of a question
+    doc_stride: int = field(default=128, metadata=at_least(1))  # tokens between windows
+    n_best_size: int = field(default=20, metadata=at_least(1))  # answers kept per question
+    max_answer_length: int = field(default=30, metadata=at_least(1))  # tokens
+    answerable_classifier: bool = True  # whether a question has an answer (version 2)
+    answerable_uses_start_logits: bool = True
+    answerable_weight: float = field(default=0.5, metadata=at_least(0))  # of its loss
+    joint_prediction: bool = True  # the end is predicted given the start, by beam search
+    beam_size: int = field(default=20, metadata=at_least(1))
+    qa_na_threshold: float = -2.75  # null odds above which predictions say "no answer"
+
+
 class Span(Kind):
     """The first and the last token of the answer; answers are `SpanAnswer`s."""
 
@@ -37,6 +55,8 @@ class Span(Kind):
     formats: ClassVar = {"squad": ".json", "tfds": None}
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
+    hparams = SpanHParams
+    shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
     signatures = staticmethod(lazily("signatures.spans:signatures"))
 
@@ -76,22 +96,20 @@ class Span(Kind):
         """See Kind.defaults."""
         return {"num_train_epochs": 2.0, "max_seq_length": 512}
 
-    def check_hparams(self, hparams: FinetuningHParams) -> None:
+    def check_hparams(self, hparams: SpanHParams) -> None:
         """See Kind.check_hparams: a window needs room for a question and some context."""
-        room = hparams.max_seq_length - 3 - hparams.max_query_length
-        for condition, name, expectation in (
-            (hparams.max_query_length >= 1, "max_query_length", "at least 1"),
-            (room >= 1, "max_query_length", f"below {hparams.max_seq_length - 3}"),
-            (hparams.doc_stride <= room, "doc_stride", f"at most {room}, a window's context"),
-        ):
-            check_setting(hparams, condition, name, expectation)
+        most = hparams.max_seq_length - 3
+        room = most - hparams.max_query_length
+        check_setting(hparams, room >= 1, "max_query_length", f"below {most}")
+        fits = hparams.doc_stride <= room
+        check_setting(hparams, fits, "doc_stride", f"at most {room}, a window's context")
 
     def encode(
         self,
         task: Task,
         examples: Sequence[QuestionExample],
         vocabulary: Vocabulary,
-        hparams: FinetuningHParams,
+        hparams: SpanHParams,
     ) -> Encoded:
         """One sequence for each window of a context, see `finetune.squad.features`."""
         return _encode_questions(
@@ -102,7 +120,7 @@ class Span(Kind):
             doc_stride=hparams.doc_stride,
         )
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: SpanHParams) -> Any:
         """See Kind.head."""
         return _head(config, hparams, version_2=task.version_2)
 
@@ -112,29 +130,23 @@ class Span(Kind):
         examples: Sequence[QuestionExample],
         encoded: Encoded,
         outputs: Mapping[str, np.ndarray],
-        hparams: FinetuningHParams,
+        hparams: SpanHParams,
     ) -> list[SpanAnswer]:
         """See `finetune.squad.decode`."""
         return _decode_answers(examples, encoded, outputs, hparams)
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
         """What the official SQuAD scorer gives, the task's metrics first."""
-        scores = score.official_scores(
-            predicted.examples,
-            predicted.answers,
-            version_2=predicted.task.version_2,
-            threshold=predicted.hparams.qa_na_threshold,
-        )
+        scores = score.official_scores(predicted.examples, predicted.answers, _threshold(predicted))
         first = {name: scores[name] for name in predicted.task.metrics if name in scores}
         return first | scores
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        answers = predicted.answers
+        answers, threshold = predicted.answers, _threshold(predicted)
         if len(answers) < 2:
             return None
-        threshold = predicted.hparams.qa_na_threshold
-        if predicted.task.version_2 and not any(item.null_score <= threshold for item in answers):
+        if threshold is not None and not any(item.null_score <= threshold for item in answers):
             return "no question is answered"
         texts = {answer.text for answer in answers}
         return f"every prediction is {texts.pop()!r}" if len(texts) == 1 else None
@@ -156,7 +168,7 @@ class Span(Kind):
         """{"prediction": text, "score": log probability, "null_score"}."""
         answer = predicted.answers[number]
         scores = {"score": float(answer.score), "null_score": float(answer.null_score)}
-        return {"prediction": _decided(predicted, answer), **scores}
+        return {"prediction": score.decided(answer, _threshold(predicted)), **scores}
 
     def error(self, predicted: Predicted, number: int) -> Error | None:
         """Answers without a word in common with a gold one (F1 of 0), the most probable first.
@@ -164,13 +176,10 @@ class Span(Kind):
         "No answer" is among them.
         """
         example, answer = predicted.examples[number], predicted.answers[number]
-        settings = {
-            "version_2": predicted.task.version_2,
-            "threshold": predicted.hparams.qa_na_threshold,
-        }
-        if score.official_scores([example], [answer], **settings)["f1"] > 0:
+        threshold = _threshold(predicted)
+        if score.official_scores([example], [answer], threshold)["f1"] > 0:
             return None
-        text = _decided(predicted, answer)
+        text = score.decided(answer, threshold)
         # The null score is a logit; its log probability compares with that of a span.
         sure = answer.score if text else -float(np.logaddexp(0.0, -answer.null_score))
         gold = ", ".join(dict.fromkeys(example.answers)) or "no answer"
@@ -180,12 +189,7 @@ class Span(Kind):
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """The files that the official scripts read, see `finetune.squad.score`."""
         score.write_predictions(
-            folder,
-            split,
-            predicted.examples,
-            predicted.answers,
-            version_2=predicted.task.version_2,
-            threshold=predicted.hparams.qa_na_threshold,
+            folder, split, predicted.examples, predicted.answers, _threshold(predicted)
         )
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
@@ -194,7 +198,6 @@ class Span(Kind):
         return {"prediction": values["answer"], **places}
 
 
-def _decided(predicted: Predicted, answer: SpanAnswer) -> str:
-    """The answer's text, or "" where the question counts as unanswerable."""
-    unanswerable = answer.null_score > predicted.hparams.qa_na_threshold
-    return "" if predicted.task.version_2 and unanswerable else answer.text
+def _threshold(predicted: Predicted) -> float | None:
+    """The null score above which a question counts as unanswerable; None where all have answers."""
+    return predicted.hparams.qa_na_threshold if predicted.task.version_2 else None

@@ -169,16 +169,11 @@ class Tagging(Kind):
             return None
         return float(wrong), f"{wrong} of {len(words)} tags wrong." + quoted(" ".join(words))
 
-    def draw(self, predicted: Predicted, path: str) -> bool:
+    def draw(self, predicted: Predicted, path: str) -> None:
         """A confusion matrix of the tags."""
-        gold = [example.tags for example in predicted.examples]
-        if any(tags is None for tags in gold):
-            return False
-        flat = [
-            [tag for tags in sentences for tag in tags] for sentences in (gold, predicted.answers)
-        ]
-        pictures.confusion_matrix(path, predicted.task.labels, *flat)
-        return True
+        gold = itertools.chain.from_iterable(example.tags for example in predicted.examples)
+        answers = itertools.chain.from_iterable(predicted.answers)
+        pictures.confusion_matrix(path, predicted.task.labels, list(gold), list(answers))
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
-from finetune.kinds.predicted import Predicted
-from finetune.labels import refuse_header
+from finetune.labels import reject_header
 from plugins import lazily
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.task import Task
     from finetune.task_files import Source
 
@@ -28,31 +27,21 @@ Outputs = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
+class TextHParams(FinetuningHParams):
+    """Hyper-parameters of tasks of texts."""
+
+    double_unordered: bool = True  # symmetric pairs are trained in both orders
+
+
+@dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A text or a pair of texts with a label.
+    """A text or a pair of texts with a label."""
 
-    Attributes:
-        id: the row's identity; for GLUE's test files the index the server wants.
-        text_a: the (first) text.
-        text_b: the second text, or None where the task has single texts.
-        label: classification: index into `Task.labels`; regression: a number within
-            `Task.label_range`; None where the file has no labels.
-    """
-
-    id: str
+    id: str  # for GLUE's test files the index the server wants
     text_a: str
     text_b: str | None
+    # An index into `Task.labels`, or a number within `Task.label_range`; None: unlabelled.
     label: int | float | None
-
-
-def both_orders(examples: Sequence[TextExample]) -> list[TextExample]:
-    """The examples, and after them the same with `text_a` and `text_b` exchanged.
-
-    The original's `double_unordered`: tasks such as MRPC and STS-B ask about unordered pairs, so
-    training sees both orders (google-research/electra, finetune/classification).
-    """
-    swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
-    return [*examples, *swapped]
 
 
 class TextKind(Kind):
@@ -61,6 +50,7 @@ class TextKind(Kind):
     formats: ClassVar = {"tsv": ".tsv", "csv": ".csv", "jsonl": ".jsonl", "tfds": None}
     needed, optional = ("text_a", "label"), ("text_b", "id")
     target = "label"
+    hparams = TextHParams
     shortened = "cut (of two texts the longer one first)"
 
     def check(self, task: Task) -> None:
@@ -73,17 +63,13 @@ class TextKind(Kind):
             )
 
     def label(self, source: Source, where: str, value: Any) -> int | float | None:
-        """The label of a value in a file.
-
-        Raises:
-            InputError: it is none; begins with `where`.
-        """
+        """The label of a value in a file; an InputError, that it is none, begins with `where`."""
         raise NotImplementedError
 
     def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
         """See Kind.example."""
         task = source.task
-        refuse_header(task.columns_of(source.split), where, row)
+        reject_header(task.columns_of(source.split), where, row)
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
             if not isinstance(text, str) or not (text.strip() or task.lenient):
@@ -95,11 +81,13 @@ class TextKind(Kind):
         return TextExample(identity, texts["text_a"], texts.get("text_b"), label)
 
     def training_examples(
-        self, task: Task, examples: list[TextExample], hparams: FinetuningHParams
+        self, task: Task, examples: list[TextExample], hparams: TextHParams
     ) -> list[TextExample]:
-        """Both orders of symmetric pairs."""
-        both = task.symmetric and hparams.double_unordered
-        return both_orders(examples) if both else examples
+        """Symmetric pairs in both orders: google-research/electra, finetune/classification."""
+        if not (task.symmetric and hparams.double_unordered):
+            return examples
+        swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
+        return [*examples, *swapped]
 
     def encode(
         self,
@@ -121,7 +109,7 @@ class TextKind(Kind):
     ) -> list:
         """See Kind.answers."""
         values = self.values(task, outputs)
-        return values[np.argsort(encoded.rows["example"], kind="stable")].tolist()
+        return values[np.argsort(encoded.sequences["example"], kind="stable")].tolist()
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The answer for every sequence, [n], from what the head predicts."""
@@ -130,18 +118,6 @@ class TextKind(Kind):
     def gold(self, task: Task, example: TextExample) -> Any:
         """See Kind.gold."""
         return example.label
-
-    def draw(self, predicted: Predicted, path: str) -> bool:
-        """See Kind.draw."""
-        gold = [example.label for example in predicted.examples]
-        if any(label is None for label in gold):
-            return False
-        self.picture(predicted, gold, path)
-        return True
-
-    def picture(self, predicted: Predicted, gold: list, path: str) -> None:
-        """Draws gold labels and answers."""
-        raise NotImplementedError
 
     def label_column(self, task: Task, labels: Sequence) -> np.ndarray:
         """The labels of examples as the head's loss takes them: [n]."""

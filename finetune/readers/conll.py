@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from errors import InputError
 from finetune.readers.lines import read_lines
@@ -49,13 +51,13 @@ def read_conll(
                 f"{path}: the columns of a conll file have numbers, counted from 0; that of "
                 f"`{role}` should be one. Received: {column!r}"
             )
-    words, tags, places, width = [], [], [], 0
-    for number, line in read_lines(path, source=source):
+    found, width = _Sentence(), 0
+    for number, line in itertools.chain(read_lines(path, source=source), [(0, "")]):
         fields = _split(line)
         if not fields or fields[0] == "-DOCSTART-":
-            if words:
-                yield _sentence(path, words, tags, places)
-                words, tags, places = [], [], []
+            if found.words:
+                yield found.places[0], found.row()
+                found = _Sentence()
             continue
         where = f"{path}, line {number}"
         if not width:
@@ -66,12 +68,23 @@ def read_conll(
                 f"{where}: should have {width} columns, as the lines before. "
                 f"Received: {len(fields)}, {line[:60]!r}"
             )
-        words.append(_field(where, fields, "words", columns["words"]))
+        found.add(where, fields, columns)
+
+
+class _Sentence:
+    """The words of a sentence as far as it is read, with their tags and places."""
+
+    def __init__(self) -> None:
+        self.words, self.tags, self.places = [], [], []
+
+    def add(self, where: str, fields: list[str], columns: dict[str, int]) -> None:
+        self.words.append(_field(where, fields, "words", columns["words"]))
         if "tags" in columns:
-            tags.append(_field(where, fields, "tags", columns["tags"]))
-        places.append(where)
-    if words:
-        yield _sentence(path, words, tags, places)
+            self.tags.append(_field(where, fields, "tags", columns["tags"]))
+        self.places.append(where)
+
+    def row(self) -> dict[str, Any]:
+        return {"words": self.words, "tags": self.tags or None, "tag_places": self.places}
 
 
 def _split(line: str) -> list[str]:
@@ -110,10 +123,6 @@ def _field(where: str, fields: list[str], role: str, column: int) -> str:
     return field
 
 
-def _sentence(path: str, words: list[str], tags: list[str], places: list[str]) -> Row:
-    return places[0], {"words": words, "tags": tags or None, "tag_places": places}
-
-
 def read_conllu(
     path: str, column: str | int, *, source: Iterable[bytes] | None = None
 ) -> Iterator[Row]:
@@ -124,7 +133,7 @@ def read_conllu(
 
     Args:
         path: the file.
-        column: what to read as the tag: "upos", "xpos" or "deprel".
+        column: of the tags: "upos", "xpos" or "deprel".
         source: see `read_lines`.
 
     Raises:
@@ -135,17 +144,17 @@ def read_conllu(
             f"{path}: `tags` of a CoNLL-U file should be one of {', '.join(_CONLLU_TAGS)}. "
             f"Received: {column!r}"
         )
-    place, sentence = _CONLLU_TAGS[column], {}
-    for number, line in read_lines(path, source=source):
+    found, identity = _Sentence(), {}
+    for number, line in itertools.chain(read_lines(path, source=source), [(0, "")]):
         where = f"{path}, line {number}"
         if line.startswith("#"):
             name, _, value = line[1:].partition("=")
             if name.strip() == "sent_id":
-                sentence["id"] = value.strip()
+                identity = {"id": value.strip()}
         elif not line.strip():
-            if "words" in sentence:
-                yield sentence["tag_places"][0], sentence
-            sentence = {}
+            if found.words:
+                yield found.places[0], identity | found.row()
+            found, identity = _Sentence(), {}
         else:
             fields = line.split("\t")
             if len(fields) != len(_CONLLU_COLUMNS):
@@ -154,13 +163,9 @@ def read_conllu(
                     f"separated by tabs. Received: {len(fields)}"
                 )
             if _WORD_ID.match(fields[0]):
-                sentence.setdefault("words", []).append(_field(where, fields, "words", 1))
-                sentence.setdefault("tags", []).append(_field(where, fields, "tags", place))
-                sentence.setdefault("tag_places", []).append(where)
+                found.add(where, fields, {"words": 1, "tags": _CONLLU_TAGS[column]})
             elif not _NOT_A_WORD.match(fields[0]):
                 raise InputError(
                     f"{where}: the id should be a number, a range (1-2) or an empty node's (8.1). "
                     f"Received: {fields[0]!r}"
                 )
-    if "words" in sentence:
-        yield sentence["tag_places"][0], sentence

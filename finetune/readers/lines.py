@@ -80,7 +80,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _encoding(path: str, head: bytes) -> str | None:
-    """UTF-16 or UTF-32 by the byte order mark, None for UTF-8; refuses what is no text."""
+    """UTF-16 or UTF-32 by the byte order mark, None for UTF-8; rejects what is no text."""
     if encoding := marked_encoding(head):
         return encoding
     for beginning, what in _NO_TEXT.items():
@@ -109,7 +109,7 @@ def _recoded(path: str, file: BinaryIO, encoding: str) -> Iterator[bytes]:
 
 
 def _check_line_feed(path: str, line: bytes) -> None:
-    """Refuses the first line of a file that is one line for want of line feeds."""
+    """Rejects the first line of a file that is one line for want of line feeds."""
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise InputError(
             f"{path}: each line should end in a line feed. Received: carriage returns alone"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import functools
 import itertools
 import json
@@ -14,6 +13,7 @@ from absl import logging
 
 from errors import InputError, warn
 from finetune.readers.lines import read_lines
+from settings import did_you_mean
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("path, line 3"), and its values by role
 # A column's name, its number from 0, or names of which the first that is there counts.
@@ -39,7 +39,7 @@ def read_table(
     optional: Collection[str] = (),
     lenient: bool = False,
     source: Iterable[bytes] | None = None,
-    refuse: Callable[[InputError], None] = _raise,
+    reject: Callable[[InputError], None] = _raise,
     delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
@@ -47,18 +47,16 @@ def read_table(
     Args:
         path: the file.
         quoted: True for comma-separated values, quoted where needed (RFC 4180); False for
-            tab-separated ones in which a quotation mark is a character like any other, as in
-            GLUE's files.
+            tab-separated ones, where a quotation mark is a character like any other (GLUE).
         columns: role -> name, or number from 0, of its column, or several names that it may have.
         header: whether the first line names the columns.
         optional: roles whose column may be missing from the table.
         lenient: whether rows with a wrong number of fields are left out, and counted in the log.
         source: see `read_lines`.
-        refuse: is given the error of a row with a wrong number of fields, which is left out if
+        reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
-        delimiter: the character between columns. None: a tab, or, with `quoted`, a comma; where
-            the first line of a quoted table has the names only between semicolons or tabs, those
-            (with a warning).
+        delimiter: the character between columns. None: a tab, or a comma with `quoted`; see
+            `_detect`.
 
     Raises:
         InputError: a missing column, a wrong number of fields, broken quoting.
@@ -68,26 +66,24 @@ def read_table(
         delimiter, lines = _detect(path, lines, columns, optional)
     delimiter = delimiter or ("," if quoted else "\t")
     records = (_csv_records if quoted else _tsv_records)(path, lines, delimiter)
-    places, width, skipped = None, 0, []
-    for number, last, fields in records:
+    first = next(records, None)
+    if first is None:
+        return
+    places = _places(f"{path}, line {first[0]}", columns, first[2], header, optional, delimiter)
+    width, skipped = len(first[2]), []
+    for number, last, fields in records if header else itertools.chain([first], records):
         where = f"{path}, line {number}"
-        if places is None:
-            places = _places(where, columns, fields, header, optional, delimiter)
-            width = len(fields)
-            if header:
-                continue
-        if len(fields) != width:
-            if lenient:
-                skipped.append(number)
-                continue
-            refuse(
+        if len(fields) == width:
+            yield where, {role: fields[place] for role, place in places.items()}
+        elif lenient:
+            skipped.append(number)
+        else:
+            reject(
                 InputError(
                     f"{where}: should have {width} fields, as the first line has. "
                     f"Received: {len(fields)}{_hint(fields, delimiter, number, last)}"
                 )
             )
-            continue
-        yield where, {role: fields[place] for role, place in places.items()}
     if skipped:
         logging.warning(
             "%s: %d rows without the %d fields of the first line were skipped (the first: line %d)",
@@ -134,7 +130,11 @@ def _detect(
     columns: Mapping[str, Column],
     optional: Collection[str],
 ) -> tuple[str, Iterator[tuple[int, str]]]:
-    """What separates the columns, by the first line that is not blank; and all the lines."""
+    """What separates the columns of a quoted table, and all its lines.
+
+    A comma; but semicolons or tabs, with a warning, where the first line that is not blank has the
+    names only between those.
+    """
     head = list(itertools.islice(lines, 1))
     while head and not head[-1][1].strip():
         following = next(lines, None)
@@ -178,7 +178,7 @@ def _hint(fields: list[str], delimiter: str, first: int, last: int) -> str:
     if len(fields) == 1:
         return f" (is the file separated by {_called(delimiter)}?)"
     if last > first:
-        return f" (the row goes on to line {last}: is a quotation mark not closed?)"
+        return f" (the row extends to line {last}: is a quotation mark not closed?)"
     return ""
 
 
@@ -207,13 +207,12 @@ def _places(
         if len(found) == 1:
             places[role] = found[0]
         elif found or role not in optional:
-            again = f" ({len(found)} of that name)" if found else ""
-            hint = "" if found else _separator_hint(fields, delimiter)
-            near = _nearest(column, names) if header and len(names) > 1 else ""
-            received = _listed(names) if header else f"{len(fields)} columns"
+            hint = f" ({len(found)} of that name)" if found else _separator_hint(fields, delimiter)
+            if header and len(names) > 1 and not found:
+                hint = f".{_nearest(column, names)}"
             raise InputError(
-                f"{where}: there should be one column {_either(column)} for `{role}`{near}. "
-                f"Received: {received}{again}{hint}"
+                f"{where}: there should be one column {_either(column)} for `{role}`. "
+                f"Received: {_listed(names) if header else f'{len(fields)} columns'}{hint}"
             )
     label, texts = places.get("label"), ("text_a", "text_b")
     if label is not None and label in [places.get(text) for text in texts]:
@@ -245,12 +244,9 @@ def _separator_hint(fields: list[str], delimiter: str) -> str:
     return f" (if the file is not separated by {_called(delimiter)}, say so with `delimiter`)"
 
 
-def _nearest(column: Column, names: list[str]) -> str:
-    for own in _names(column):
-        near = difflib.get_close_matches(str(own), names, n=1)
-        if near and near[0] != own:
-            return f" (did you mean {near[0]!r}?)"
-    return ""
+def _nearest(column: Column, names: Collection[str]) -> str:
+    hints = (did_you_mean(str(own), names) for own in _names(column))
+    return next(filter(None, hints), "")
 
 
 def read_jsonl(
@@ -300,8 +296,8 @@ def parse_json_row(
             row[role] = record[own]
         elif role not in optional:
             raise InputError(
-                f"{where}: there should be the key {_either(key)} for `{role}`"
-                f"{_nearest(key, list(record))}. Received: {_listed(record) or 'no keys'}"
+                f"{where}: there should be the key {_either(key)} for `{role}`. "
+                f"Received: {_listed(record) or 'no keys'}.{_nearest(key, record)}"
             )
     if "\\u" in line:
         _check_surrogates(where, row)
@@ -315,7 +311,7 @@ def _json_hint(line: str) -> str:
 
 
 def _check_surrogates(where: str, row: dict[str, Any]) -> None:
-    """Refuses half of a surrogate pair: JSON can spell it, but it is no character."""
+    """Rejects half of a surrogate pair: JSON can spell it, but it is no character."""
     for role, value in row.items():
         try:
             json.dumps(value, ensure_ascii=False).encode()

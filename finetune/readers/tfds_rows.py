@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from data.streams import untuned
+from data.readers.tfds_text import in_order, split_info
 from errors import InputError
 from finetune.readers.tables import Row
 
@@ -27,8 +27,6 @@ def read_dataset(
     Raises:
         InputError: a split or feature that the dataset does not have.
     """
-    import tensorflow_datasets as tfds
-
     features = builder.info.features
     for role, column in columns.items():
         if column not in features:
@@ -36,20 +34,8 @@ def read_dataset(
                 f"Dataset {builder.info.full_name} should have the feature {column!r} for "
                 f"`{role}`. Received: {', '.join(sorted(features))}"
             )
-    try:
-        builder.info.splits[split]
-    except (KeyError, ValueError) as error:
-        raise InputError(
-            f"Dataset {builder.info.full_name} should have the split that is asked for; it has "
-            f"{', '.join(builder.info.splits)}. Received: {split!r}"
-        ) from error
-    dataset = builder.as_dataset(
-        split=split,
-        shuffle_files=False,
-        # One file after the other: the order is that of the files.
-        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-    )
-    for index, example in enumerate(tfds.as_numpy(untuned(dataset))):
+    split_info(builder, split)
+    for index, example in enumerate(in_order(builder, split)):
         where = f"{builder.info.full_name}@{split}, example {index}"
         yield (
             where,

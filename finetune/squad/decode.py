@@ -17,15 +17,10 @@ _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 
 
 class Span(NamedTuple):
-    """One possible answer.
+    """One possible answer, `context[start:end]`.
 
-    Attributes:
-        text: a slice of the context.
-        start: its first character in the context.
-        end: one past its last character.
-        start_log_prob: of the first token among those of its window.
-        end_log_prob: of the last token, given the first where predicted jointly.
-        probability: among the answers kept for the question; they sum to one.
+    `probability` is among the answers kept for the question; `end_log_prob` is given the start
+    where predicted jointly.
     """
 
     text: str
@@ -37,23 +32,14 @@ class Span(NamedTuple):
 
 
 class SpanAnswer(NamedTuple):
-    """The answer to a question.
+    """The answer to a question."""
 
-    Attributes:
-        text: the best answer, were the question answerable; "" where no span is possible.
-        start: its first character in the context.
-        end: one past its last character.
-        score: the sum of its log probabilities.
-        null_score: how much speaks for no answer; compared with `qa_na_threshold`.
-        nbest: the best answers of different text, this one first.
-    """
-
-    text: str
-    start: int
-    end: int
-    score: float
-    null_score: float
-    nbest: tuple[Span, ...]
+    text: str  # the best answer, were there one; "" where no span is possible
+    start: int  # its first character in the context
+    end: int  # one past its last character
+    score: float  # the sum of its log probabilities
+    null_score: float  # how much speaks for no answer; compared with `qa_na_threshold`
+    nbest: tuple[Span, ...]  # the best answers of different text, this one first
 
 
 def decode_answers(
@@ -66,8 +52,8 @@ def decode_answers(
 
     Args:
         examples: the questions.
-        encoded: from `encode_questions`.
-        predictions: of `SpanHead.predict` for all n rows of `encoded`, in their order:
+        encoded: their windows.
+        predictions: of `SpanHead.predict` for all n sequences, in their order:
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].
         hparams: with `n_best_size`, `max_answer_length` and `answerable_classifier`.
@@ -79,7 +65,7 @@ def decode_answers(
     answers: list[SpanAnswer] = []
     with tf.device("CPU:0"):
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
-            chunk = range(start, min(start + _EXAMPLES_PER_CHUNK, len(examples)))
+            chunk = range(len(examples))[start : start + _EXAMPLES_PER_CHUNK]
             answers += _decode_chunk(examples, encoded, predictions, hparams, chunk)
     return answers
 
@@ -92,16 +78,16 @@ def _decode_chunk(
     chunk: range,
 ) -> Iterator[SpanAnswer]:
     """The answers of some consecutive questions."""
-    rows = slice(*np.searchsorted(encoded.rows["example"], (chunk.start, chunk.stop)))
-    splits = encoded.row_splits[rows.start : rows.stop + 1]
+    windows = slice(*np.searchsorted(encoded.sequences["example"], (chunk.start, chunk.stop)))
+    splits = encoded.row_splits[windows.start : windows.stop + 1]
 
     def column(name: str) -> tf.RaggedTensor:
         values = encoded.tokens[name][splits[0] : splits[-1]]
         return tf.RaggedTensor.from_row_splits(values, splits - splits[0])
 
-    example = tf.constant(encoded.rows["example"][rows] - chunk.start, tf.int64)
+    example = tf.constant(encoded.sequences["example"][windows] - chunk.start, tf.int64)
     places = Places(example, column("char_start"), column("char_end"), column("max_context"))
-    predicted = {name: tf.constant(values[rows]) for name, values in predictions.items()}
+    predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
     spans = ranked_spans(places, predicted, hparams.max_answer_length)
     best = best_answers(
         spans,
@@ -129,8 +115,8 @@ def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[S
         span = (int(start), int(end), float(start_log_prob), float(end_log_prob))
         chosen.setdefault(context[start:end], span)
     scores = np.array([span[2] + span[3] for span in chosen.values()])
-    weights = np.exp(scores - scores.max(initial=-np.inf)) if chosen else scores
-    probabilities = (weights / weights.sum()).tolist() if chosen else []
+    weights = np.exp(scores - scores.max(initial=-np.inf))
+    probabilities = (weights / weights.sum()).tolist()
     return tuple(
         Span(text, *span, probability)
         for (text, span), probability in zip(chosen.items(), probabilities)

@@ -13,24 +13,14 @@ _KINDS = {str: "a text", int: "a whole number", list: "a list"}
 
 @dataclasses.dataclass(frozen=True)
 class QuestionExample:
-    """A question whose answer is a span of its context.
-
-    Attributes:
-        id: the question's id.
-        question: the question.
-        context: the paragraph that holds the answer.
-        answers: every gold answer text (a development set has several); empty where unanswerable.
-        answer_start: character offset of `answers[0]` in `context`; None for an unlabelled or
-            unanswerable question.
-        is_impossible: whether the context holds no answer (SQuAD 2.0).
-    """
+    """A question whose answer is a span of its context."""
 
     id: str
     question: str
     context: str
-    answers: tuple[str, ...]
-    answer_start: int | None
-    is_impossible: bool
+    answers: tuple[str, ...]  # gold ones, of which a development set has several
+    answer_start: int | None  # offset of the first in `context`; None: unlabelled, unanswerable
+    is_impossible: bool  # whether the context holds no answer (SQuAD 2.0)
 
 
 def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
@@ -41,11 +31,8 @@ def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
 
     Args:
         path: a JSON file in UTF-8. `is_impossible` may be missing: then the question has an answer.
-        training: whether every question needs an answer and its place in the context, or else
-            `is_impossible`. Otherwise `answers` may be missing, and `answer_start` too.
-
-    Returns:
-        The questions in the order of the file.
+        training: whether every question needs `answers` with their places in the context, or else
+            `is_impossible`. Otherwise both may be missing.
 
     Raises:
         InputError: not JSON, a missing key, an answer that is not where it should be, an id that
@@ -67,16 +54,9 @@ def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
 
 
 def check_answer_start(text: str, start: int, context: str, where: str) -> None:
-    """Checks that an answer stands in its context where it is said to.
+    """Raises InputError where an answer does not stand at `start` in its context.
 
-    Args:
-        text: the answer.
-        start: the offset of its first character.
-        context: in which it should be.
-        where: what an error begins with.
-
-    Raises:
-        InputError: it does not; says what stands there, and where the answer is nearest to it.
+    The error begins with `where`, and says what stands there and where the answer is nearest to it.
     """
     there = context[max(start, 0) : max(start, 0) + len(text)]
     if start >= 0 and there == text:
@@ -92,11 +72,7 @@ def check_answer_start(text: str, start: int, context: str, where: str) -> None:
 
 
 def question_of_row(row: dict[str, Any], where: str) -> QuestionExample:
-    """The question of a row of tensorflow-datasets.
-
-    Raises:
-        InputError: answers that are not where they should be; begins with `where`.
-    """
+    """The question of a row of tensorflow-datasets; an InputError begins with `where`."""
     answers = row["answers"]
     if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
         raise InputError(
@@ -131,13 +107,11 @@ def _example(question: Any, context: str, path: str, place: str, training: bool)
         given = _member(question, "answers", list, where, default=None if training else [])
         places = [_answer_start(answer, context, where, training) for answer in given]
         answers, answer_start = tuple(answer["text"] for answer in given), next(iter(places), None)
-        if training and not answers:
-            raise InputError(f"{where}: has no answer, and is not marked `is_impossible`")
     return QuestionExample(identifier, text, context, answers, answer_start, is_impossible)
 
 
 def _answer_start(answer: Any, context: str, where: str, training: bool) -> int | None:
-    """Checks one answer."""
+    """The place of one answer, which is checked."""
     text = _text(answer, "text", where)
     if not text.strip():
         raise InputError(f"{where}: an answer should be more than whitespace. Received: {text!r}")

@@ -16,7 +16,7 @@ from finetune.encoding import from_ragged, in_chunks
 from finetune.squad.examples import QuestionExample
 from text.alignment import covering
 from text.layout import TextLayout
-from text.windows import SPECIAL_TOKENS, Windows, context_windows
+from text.windows import Windows, context_windows
 
 _PLACES = ("char_start", "char_end", "max_context")
 
@@ -35,26 +35,19 @@ def encode_questions(
     says otherwise), one without it has [CLS] as its span, and `is_impossible` of the question. An
     answer that is only a part of a piece is labelled by the whole piece.
 
-    Args:
-        examples: from `read_squad`.
-        vocabulary: of the model.
-        max_seq_length: maximum sequence length.
-        max_query_length: longer questions are cut to this many tokens.
-        doc_stride: tokens between the beginnings of windows.
-
     Returns:
         Encoded with more columns of tokens, all int32: `char_start`, `char_end` (the piece's
         characters in the context, the end exclusive; 0, 0 outside of the context), `max_context`
-        (1 where no other window shows more on both sides of the piece). Columns of rows: `example`
-        and, where every example is labelled, `start_position`, `end_position` (first and last
-        token of the answer, inclusive, in the sequence) and `is_impossible`, int32. `truncated`
-        counts questions that were cut and contexts that were divided.
+        (1 where no other window shows more on both sides of the piece). Columns of sequences:
+        `example` and, where every example is labelled, `start_position`, `end_position` (first and
+        last token of the answer, inclusive, in the sequence) and `is_impossible`, int32.
+        `truncated` counts questions that were cut and contexts that were divided.
 
     Raises:
         InputError: lengths that leave no room for a context.
     """
-    _check_lengths(max_seq_length, max_query_length, doc_stride)
     layout = TextLayout(Tokenizer(vocabulary), max_seq_length)
+    _check_lengths(layout, max_query_length, doc_stride)
     settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
     cut_questions = 0
@@ -69,7 +62,7 @@ def encode_questions(
         tokens |= {name: getattr(windows.places, name) for name in _PLACES}
         encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
         if labelled:
-            encoded.rows.update(_labels(chunk, windows))
+            encoded.sequences.update(_labels(chunk, windows))
         return encoded
 
     encoded = in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
@@ -82,8 +75,9 @@ def encode_questions(
     return encoded
 
 
-def _check_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
-    room = max_seq_length - max_query_length - SPECIAL_TOKENS
+def _check_lengths(layout: TextLayout, max_query_length: int, doc_stride: int) -> None:
+    max_seq_length = layout.max_seq_length
+    room = max_seq_length - max_query_length - layout.frame.size(2)
     if room < 1 or doc_stride < 1:
         raise InputError(
             "`max_seq_length` should leave room for a question, three special tokens and some"

@@ -12,23 +12,17 @@ from finetune.squad.examples import QuestionExample
 if TYPE_CHECKING:
     from finetune.squad.decode import SpanAnswer
 
-QA_NA_THRESHOLD = -2.75  # the original's, chosen for its answerability classifier
-
 
 def official_scores(
-    examples: Sequence[QuestionExample],
-    answers: Sequence[SpanAnswer],
-    *,
-    version_2: bool | None = None,
-    threshold: float = QA_NA_THRESHOLD,
+    examples: Sequence[QuestionExample], answers: Sequence[SpanAnswer], threshold: float | None
 ) -> dict[str, float]:
     """Exact match and F1, times 100, by SQuAD's own scripts (in tf-models-official).
 
     Args:
         examples: the questions with their gold answers.
         answers: one per question.
-        version_2: whether questions may have no answer; by default, whether one of these has none.
-        threshold: version 2: the question counts as unanswerable where `null_score` is above it.
+        threshold: version 2: the question counts as unanswerable where `null_score` is above it;
+            None for version 1.
 
     Returns:
         `exact_match` and `f1`. For version 2 both are at `threshold`, and so are, where there are
@@ -36,10 +30,12 @@ def official_scores(
         are those at the thresholds best_exact_thresh and best_f1_thresh, which were chosen on these
         very answers.
     """
-    dataset = _dataset(examples)
-    if version_2 is None:
-        version_2 = any(example.is_impossible for example in examples)
-    if not version_2:
+    questions = [
+        {"id": example.id, "answers": [{"text": text} for text in example.answers]}
+        for example in examples
+    ]
+    dataset = [{"paragraphs": [{"qas": questions}]}]
+    if threshold is None:
         from official.nlp.tools import squad_evaluate_v1_1
 
         scores = squad_evaluate_v1_1.evaluate(dataset, _texts(examples, answers))
@@ -66,9 +62,7 @@ def write_predictions(
     split: str,
     examples: Sequence[QuestionExample],
     answers: Sequence[SpanAnswer],
-    *,
-    version_2: bool,
-    threshold: float = QA_NA_THRESHOLD,
+    threshold: float | None,
 ) -> None:
     """Writes answers as the official scripts read them, by question id.
 
@@ -79,29 +73,22 @@ def write_predictions(
     Raises:
         InputError: a file that cannot be written.
     """
-    texts = _texts(examples, answers, threshold if version_2 else None)
     nbest, odds = {}, {}
     for example, answer in zip(examples, answers):
         nbest[example.id] = [span._asdict() for span in answer.nbest]
         odds[example.id] = answer.null_score
-    files.write_json(os.path.join(folder, f"{split}_predictions.json"), texts)
-    files.write_json(os.path.join(folder, f"{split}_nbest_predictions.json"), nbest)
-    if version_2:
-        files.write_json(os.path.join(folder, f"{split}_null_odds.json"), odds)
+    contents = {"predictions": _texts(examples, answers, threshold), "nbest_predictions": nbest}
+    if threshold is not None:
+        contents["null_odds"] = odds
+    for name, content in contents.items():
+        files.write_json(os.path.join(folder, f"{split}_{name}.json"), content)
+
+
+def decided(answer: SpanAnswer, threshold: float | None) -> str:
+    """The answer's text, or "" where the question counts as unanswerable."""
+    return "" if threshold is not None and answer.null_score > threshold else answer.text
 
 
 def _texts(examples, answers, threshold: float | None = None) -> dict[str, str]:
-    """Question id -> text, which is "" where the null score is above the threshold."""
-    return {
-        example.id: "" if threshold is not None and answer.null_score > threshold else answer.text
-        for example, answer in zip(examples, answers)
-    }
-
-
-def _dataset(examples: Sequence[QuestionExample]) -> list[dict]:
-    """The examples as the official scripts want them: a list of articles."""
-    questions = [
-        {"id": example.id, "answers": [{"text": text} for text in example.answers]}
-        for example in examples
-    ]
-    return [{"paragraphs": [{"qas": questions}]}]
+    """Question id -> text."""
+    return {example.id: decided(answer, threshold) for example, answer in zip(examples, answers)}

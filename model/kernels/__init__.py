@@ -5,6 +5,7 @@ is the function `..._reference` next to it, in float32; tests compare values and
 two. `model/` itself reads as the paper does and calls these.
 """
 
+# ruff: noqa: F401
 from model.kernels.activations import gelu, gelu_new
 from model.kernels.attention import attention_probabilities, join_heads, split_heads
 from model.kernels.convolution import depthwise_conv, lightweight_conv
@@ -25,26 +26,3 @@ from model.kernels.projection import (
     vocabulary_logits,
 )
 from model.kernels.stateless_dropout import dropout
-
-__all__ = [
-    "add_and_norm",
-    "affine",
-    "attention_probabilities",
-    "compiled_for_each_length",
-    "computed_after",
-    "dense_product",
-    "depthwise_conv",
-    "dropout",
-    "for_accelerator",
-    "fused",
-    "gelu",
-    "gelu_new",
-    "grouped_product",
-    "join_heads",
-    "lightweight_conv",
-    "project",
-    "running_on_cpu_only",
-    "sizes",
-    "split_heads",
-    "vocabulary_logits",
-]

@@ -24,8 +24,6 @@ def add_and_norm(
         residual: [..., D], or None for none.
         gamma: [D] float32, the scale.
         beta: [D] float32, the shift.
-        epsilon: added to the variance.
-        rate: of the dropout.
         seed: int32 [2] of the dropout; not read at a rate of 0.
 
     Returns:

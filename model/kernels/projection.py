@@ -106,8 +106,6 @@ def grouped_product(
         inputs: [B, S, in].
         weights: [G, in / G, out / G].
         bias: [out].
-        activation: of the result.
-        training: whether gradients will be taken.
 
     Returns:
         [B, S, out].

@@ -11,7 +11,6 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf
     """Dropout as a pure function of its seed, so that a resumed run repeats itself.
 
     Args:
-        inputs: a float tensor of any shape.
         rate: share of the elements set to zero.
         seed: int32 [2], or [3] with the number of a part of a batch: equal parts, cut along the
             first axis, keep what the whole would keep with the seed of [2]. Not read at a rate of

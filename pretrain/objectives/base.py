@@ -30,6 +30,8 @@ class ObjectiveSettings(abc.ABC):
             from another objective's takes over those that both have.
         bar: metrics that the progress bar shows beside the loss, as {name: label}.
         curves: metrics that the picture of curves shows beside loss and learning rate.
+        convertible: whether the formats of other projects (checkpoints/) have names for its heads;
+            of other objectives the encoder alone is converted.
         added_later: fields that came after runs were recorded, with what those runs did.
     """
 
@@ -38,6 +40,7 @@ class ObjectiveSettings(abc.ABC):
     network_fields: ClassVar[tuple[str, ...]] = ()
     bar: ClassVar[dict[str, str]] = {}
     curves: ClassVar[tuple[str, ...]] = ()
+    convertible: ClassVar[bool] = False
     added_later: ClassVar[dict[str, Any]] = {}
 
     def resolve(self, model_size: str) -> ObjectiveSettings:
@@ -72,7 +75,6 @@ class ObjectiveSettings(abc.ABC):
 
         Args:
             before: the objective of the other run.
-            encoder: the encoder of both.
             stored: names of the networks that are in the checkpoint.
 
         Raises:
@@ -82,15 +84,19 @@ class ObjectiveSettings(abc.ABC):
             return ("encoder",)  # the heads are of different kinds
         return tuple(name for name in self.own_networks() if name in stored)
 
-    @abc.abstractmethod
-    def operations(self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool) -> Flops:
+    def operations(
+        self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool
+    ) -> Flops | None:
         """Floating-point operations of the forward passes of a training step, per token.
+
+        None means that they are not counted, for an objective or a backbone that does not say them.
 
         Args:
             encoder: the encoder that is pre-trained.
             max_seq_length: S.
             dense_lookup: whether embedding lookups count as products with one-hot vectors.
         """
+        return None
 
     @abc.abstractmethod
     def build(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]) -> Any:

@@ -21,6 +21,7 @@ class MaskedLMSettings(ObjectiveSettings):
     network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
     bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
+    convertible: ClassVar[bool] = True
     added_later: ClassVar[dict[str, Any]] = {"masked_lm_act": None}
 
     mask_prob: float = 0.15  # share of the tokens that is predicted
@@ -51,9 +52,9 @@ class MaskedLMSettings(ObjectiveSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`; the head sees P of every S tokens."""
+        forward = encoder.operations(max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
-        head = count.masked_lm_head(encoder) * share
-        return count.encoder(encoder, max_seq_length, dense_lookup) + head
+        return None if forward is None else forward + count.masked_lm_head(encoder) * share
 
     def build(self, hparams, config, special_ids):
         """See `ObjectiveSettings.build`."""

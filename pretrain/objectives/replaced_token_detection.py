@@ -143,7 +143,9 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`."""
-        detection = count.encoder(encoder, max_seq_length, dense_lookup)
+        detection = encoder.operations(max_seq_length, dense_lookup)
+        if detection is None:
+            return None
         detection += count.discriminator_head(encoder)
         if self.uniform_generator:
             return detection

@@ -119,9 +119,8 @@ def _tiny_hparams(**changes):
 
 
 def _loss_function(hparams, gradients: bool = False):
-    objective = build_objective(
-        hparams, encoder_config(hparams, 31), {"cls": 1, "sep": 2, "mask": 3}
-    )
+    ids = {"cls": 1, "sep": 2, "mask": 3}
+    objective = build_objective(hparams, encoder_config(hparams, 31), ids)
 
     def step(ids):
         features = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
@@ -129,36 +128,30 @@ def _loss_function(hparams, gradients: bool = False):
         batch = objective.prepare(features, tf.constant([1, 2]))
         with tf.GradientTape() as tape:
             loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
-        if gradients:
-            return [
-                tf.convert_to_tensor(g) for g in tape.gradient(loss, objective.trainable_variables)
-            ]
-        return loss
+        found = tape.gradient(loss, objective.trainable_variables) if gradients else [loss]
+        return list(map(tf.convert_to_tensor, found))
 
     return step
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "gradients"),
     [
-        {},
-        {"objective": "masked_lm"},
-        {"uniform_generator": True},
-        {"untied_generator": False},
-        {"generator_hidden_size": 0.5, "generator_layers": 0.5},
+        ({}, False),
+        ({"objective": "masked_lm"}, False),
+        ({"uniform_generator": True}, False),
+        ({"untied_generator": False}, False),
+        ({"generator_hidden_size": 0.5, "generator_layers": 0.5}, False),
+        ({"objective": "masked_lm", "conv_type": "noconv"}, True),
     ],
 )
-def test_objective_products_are_the_profilers(changes):
+def test_objective_products_are_the_profilers(changes, gradients):
+    """Those of gradients are twice the forward ones."""
     hparams = _tiny_hparams(**changes)
-    counts = profiled(_loss_function(hparams), IDS)
-    assert pretraining(hparams, EXECUTED).matrix * B * S == pytest.approx(products(counts), abs=1)
-
-
-def test_backward_products_are_twice_the_forward_ones():
-    hparams = _tiny_hparams(objective="masked_lm", conv_type="noconv")
-    counts = profiled(_loss_function(hparams, gradients=True), IDS)
-    forward = pretraining(hparams, EXECUTED).matrix * B * S
-    assert products(counts) == pytest.approx(forward * (1 + EXECUTED.backward), abs=1)
+    counts = profiled(_loss_function(hparams, gradients), IDS)
+    expected = pretraining(hparams, EXECUTED).matrix * B * S
+    expected *= 1 + EXECUTED.backward if gradients else 1
+    assert products(counts) == pytest.approx(expected, abs=1)
 
 
 def test_training_flops_are_those_of_all_tokens():

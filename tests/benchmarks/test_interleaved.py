@@ -1,4 +1,4 @@
-"""Systems run by turns in processes of their own; what cannot run is missing or an error."""
+"""Interleaved runs of systems in processes of their own; what cannot run is missing or an error."""
 
 import math
 import os

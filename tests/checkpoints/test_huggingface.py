@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import huggingface
+from checkpoints import huggingface, model_directory
 from checkpoints.model_directory import Networks, Options
 from data.tokenization import Tokenizer
+from errors import InputError
 from model import DiscriminatorHead, MaskedLMHead
 from pretrain.hparams import encoder_config, parse_hparams
+from pretrain.load import load_encoder, load_objective
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
+    PADDED,
     PLAIN,
+    ROWS,
     SPAN,
     TENSOR_TOLERANCE,
+    V,
     all_positions,
     change_json,
     change_tensors,
@@ -45,31 +50,62 @@ def predicted(head, sequence):
     return head(sequence, all_positions(sequence)).numpy()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_hidden_states(name):
-    # At padding too: it enters Hugging Face's convolution, and so does it here on request.
-    sequence = load(name).objective.encoder(features(name)).sequence
-    assert_close(sequence.numpy(), reference(name)["sequence"])
-
-
-@pytest.mark.parametrize("name", ["convbert", "bert"])
-def test_masked_lm_logits(name):
-    objective = load(name).objective
-    assert isinstance(objective, MaskedLM)
-    sequence = objective.encoder(features(name)).sequence
-    assert_close(predicted(objective.head, sequence), reference(name)["logits"])
-
-
-def test_discriminator_and_generator():
-    objective = load("electra").objective
+@pytest.mark.parametrize("name", NAMES + PADDED)
+def test_the_networks_of_a_model_directory(name, folders):
+    """Hidden states at padding, too: it enters Hugging Face's convolution, and so it does here."""
+    _, directory = folders[name]
+    batch, expected = (of(name.removeprefix("padded ")) for of in (features, reference))
+    assert_close(load_encoder(directory)(batch).sequence.numpy(), expected["sequence"])
+    if name == "convbert_grouped":
+        with pytest.raises(InputError, match="of the objective is not in it"):
+            load_objective(directory)
+        return
+    objective = load_objective(directory)
+    sequence = objective.encoder(batch).sequence
+    if "electra" not in name:
+        assert isinstance(objective, MaskedLM)
+        assert_close(predicted(objective.head, sequence), expected["logits"])
+        return
     assert isinstance(objective, ReplacedTokenDetection)
-    batch, expected = features("electra"), reference("electra")
-    assert_close(objective.head(objective.encoder(batch).sequence).numpy(), expected["logits"])
+    assert_close(objective.head(sequence).numpy(), expected["logits"])
     small = objective.generator(batch).sequence
     assert_close(small.numpy(), expected["generator_sequence"])
     assert_close(predicted(objective.generator_head, small), expected["generator_logits"])
-    # One table, so that training goes on as ELECTRA's.
+    # One table, so that training continues as ELECTRA's.
     assert objective.generator.embeddings is objective.encoder.embeddings
+
+
+@pytest.mark.parametrize("name", NAMES + PADDED)
+def test_there_and_back_to_the_bit(name, folders, tmp_path):
+    folder, directory = folders[name]
+    read = huggingface.read(str(folder), Options())
+    rows = ROWS if "padded" in name else V
+    assert (read.config.vocab_size, read.hparams.vocab_size, read.vocabulary.size) == (rows, V, V)
+    assert any(f"{ROWS} rows for {V} tokens" in note for note in read.notes) == (rows == ROWS)
+    loaded = model_directory.load(directory)
+    assert (loaded.config, loaded.hparams) == (read.config, read.hparams)
+    notes = huggingface.write(loaded, str(tmp_path))
+    for inside in ["", "generator"] if "electra" in name else [""]:
+        original, written = tensors(folder / inside), tensors(tmp_path / inside)
+        for key, tensor in written.items():
+            assert tensor.dtype == np.float32
+            np.testing.assert_array_equal(tensor, original[key], err_msg=key, strict=True)
+        for key in set(original) - set(written):  # accounted for, by name
+            assert any(f"left out: {key}" in note or f", {key}" in note for note in read.notes), key
+        assert ("bert" in name.split()) == (set(original) != set(written))
+        there = json.loads((folder / inside / "config.json").read_text())
+        back = json.loads((tmp_path / inside / "config.json").read_text())
+        differ = {key for key in back if key in there and back[key] != there[key]}
+        expected = {"pad_token_id", "bos_token_id", "eos_token_id"} if "conv" in name else set()
+        if name == "convbert_grouped":
+            expected |= {"num_attention_heads", "head_ratio"}
+        if "bert" in name.split():
+            expected |= {"architectures"}
+        assert differ == expected
+    assert any("pooler" in note for note in notes) == ("bert" in name.split())
+    again = huggingface.read(str(tmp_path), Options())
+    for field in ("vocabulary", "config", "hparams"):
+        assert getattr(again, field) == getattr(read, field)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,48 +130,59 @@ def test_head_ratio_that_is_not_two():
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_there_and_back_to_the_bit(name, tmp_path):
-    read = load(name)
-    notes = huggingface.write(read, str(tmp_path))
-    folders = ["", "generator"] if name == "electra" else [""]
-    for folder in folders:
-        original, written = tensors(FOLDER / name / folder), tensors(tmp_path / folder)
-        for key, tensor in written.items():
-            assert tensor.dtype == np.float32
-            np.testing.assert_array_equal(tensor, original[key], err_msg=key, strict=True)
-        for key in set(original) - set(written):  # accounted for, by name
-            assert any(f"left out: {key}" in note or f", {key}" in note for note in read.notes), key
-        assert (name == "bert") == (set(original) != set(written))
-        there = json.loads((FOLDER / name / folder / "config.json").read_text())
-        back = json.loads((tmp_path / folder / "config.json").read_text())
-        differ = {key for key in back if key in there and back[key] != there[key]}
-        expected = {"pad_token_id", "bos_token_id", "eos_token_id"} if "conv" in name else set()
-        if name == "convbert_grouped":
-            expected |= {"num_attention_heads", "head_ratio"}
-        if name == "bert":
-            expected |= {"architectures"}
-        assert differ == expected
-    assert any("pooler" in note for note in notes) == (name == "bert")
-    again = huggingface.read(str(tmp_path), Options())
-    assert again.vocabulary == read.vocabulary
-    assert again.config == read.config
-    assert again.hparams == read.hparams
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_convbert_and_its_generator_there_and_back(groups, tmp_path):
-    config = SPAN.replace(linear_groups=groups)
-    ours = conversion(
-        ReplacedTokenDetection, hparams_of(config, generator_hidden_size=0.25), config
-    )
+@pytest.mark.parametrize(
+    ("config", "values"),
+    [
+        (SPAN, {"generator_hidden_size": 0.25}),
+        (SPAN.replace(linear_groups=2), {"generator_hidden_size": 0.25}),
+        (SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6), {"masked_lm_act": "gelu"}),
+        (PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5), {"masked_lm_act": "gelu"}),
+        (PLAIN, {"generator_intermediate_size": 40}),
+        (PLAIN, {"untied_generator_embeddings": True}),
+        # As ELECTRA-small was published: another network of the same size, the embeddings shared.
+        (PLAIN.replace(intermediate_size=128), {"generator_hidden_size": 1.0}),
+        (PLAIN, {"untied_generator": False}),
+    ],
+)
+def test_discriminators_and_generators_there_and_back(config, values, tmp_path):
+    hparams = hparams_of(config, **{"generator_hidden_size": 0.5, **values})
+    ours = conversion(ReplacedTokenDetection, hparams, config)
     notes = huggingface.write(ours, str(tmp_path))
-    assert any("discriminator_predictions.safetensors" in note for note in notes)
+    assert not any(note.startswith("left out: the generator") for note in notes)
+    said = any("discriminator_predictions.safetensors" in note for note in notes)
+    assert said == (config.token_mixer == "mixed")
     assert any("step (7)" in note for note in notes)
-    assert json.loads((tmp_path / "config.json").read_text())["num_groups"] == groups
     again = huggingface.read(str(tmp_path), Options())
-    assert_same_variables(ours.objective, again.objective)
     assert again.config == config
+    for name, value in values.items():
+        if name != "generator_hidden_size":
+            assert getattr(again.hparams.objective, name) == value
+    model_directory.save(again, str(tmp_path / "model"), {})
+    restored = load_objective(str(tmp_path / "model"))
+    assert_same_variables(ours.objective, restored)
+    drawn = ours.objective.prepare(features("electra"), tf.constant([3, 4]))
+    np.testing.assert_array_equal(
+        restored.generator_logits(drawn), ours.objective.generator_logits(drawn)
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "share", "named"),
+    [
+        # ConvBERT-small's: a single head, as wide as the layer; Hugging Face's is half of it.
+        (SPAN.replace(num_attention_heads=4), 0.25, "`hidden_size` / 2 = 4 wide together"),
+        (PLAIN.replace(hidden_act="relu"), 0.5, "hidden_act"),
+    ],
+)
+def test_a_generator_that_cannot_be_said_is_left_out(config, share, named, tmp_path):
+    hparams = hparams_of(config, generator_hidden_size=share)
+    notes = huggingface.write(conversion(ReplacedTokenDetection, hparams, config), str(tmp_path))
+    assert not (tmp_path / "generator").exists()
+    assert named in next(note for note in notes if note.startswith("left out: the generator"))
+    again = huggingface.read(str(tmp_path), Options())
+    assert isinstance(again.objective.head, DiscriminatorHead)
+    assert again.objective.generator is None
+    assert any("there is no generator" in note for note in again.notes)
 
 
 @pytest.mark.parametrize(
@@ -161,54 +208,6 @@ def assert_same_variables(ours, again):
     for mine, theirs in zip(ours.trainable_variables, again.trainable_variables):
         assert mine.name == theirs.name
         np.testing.assert_array_equal(mine, theirs)
-
-
-def test_untied_embeddings_of_a_generator(tmp_path):
-    values = {"generator_hidden_size": 0.5, "untied_generator_embeddings": True}
-    hparams = hparams_of(PLAIN, **values)
-    ours = conversion(ReplacedTokenDetection, hparams, PLAIN)
-    huggingface.write(ours, str(tmp_path))
-    again = huggingface.read(str(tmp_path), Options())
-    assert again.hparams.objective.untied_generator_embeddings
-    assert_same_variables(ours.objective, again.objective)
-
-
-def test_generator_as_large_as_the_discriminator(tmp_path):
-    """As ELECTRA-small was published: another network of the same size, the embeddings shared."""
-    config = PLAIN.replace(intermediate_size=128)
-    ours = conversion(ReplacedTokenDetection, hparams_of(config, generator_hidden_size=1.0), config)
-    huggingface.write(ours, str(tmp_path))
-    again = huggingface.read(str(tmp_path), Options())
-    assert again.hparams.objective.untied_generator
-    assert_same_variables(ours.objective, again.objective)
-
-
-def test_generator_that_cannot_be_said_is_named(tmp_path):
-    """ConvBERT-small's: a single head, as wide as the layer, where Hugging Face's is half of it."""
-    config = SPAN.replace(num_attention_heads=4)
-    ours = conversion(
-        ReplacedTokenDetection, hparams_of(config, generator_hidden_size=0.25), config
-    )
-    assert ours.objective.generator.config.num_heads == 1
-    notes = huggingface.write(ours, str(tmp_path))
-    assert not (tmp_path / "generator").exists()
-    left_out = next(note for note in notes if note.startswith("left out: the generator"))
-    assert "`hidden_size` / 2 = 4 wide together" in left_out
-    again = huggingface.read(str(tmp_path), Options())
-    assert isinstance(again.objective.head, DiscriminatorHead)
-    assert again.objective.generator is None
-    assert any("there is no generator" in note for note in again.notes)
-
-
-def test_generator_that_is_the_encoder_itself(tmp_path):
-    hparams = hparams_of(PLAIN, untied_generator=False)
-    ours = conversion(ReplacedTokenDetection, hparams, PLAIN)
-    notes = huggingface.write(ours, str(tmp_path))
-    assert any("written twice" in note for note in notes)
-    again = huggingface.read(str(tmp_path), Options())
-    assert again.objective.generator is again.objective.encoder
-    assert again.hparams.objective.untied_generator is False
-    assert_same_variables(ours.objective, again.objective)
 
 
 def test_encoder_alone(tmp_path):
@@ -237,7 +236,7 @@ def test_padding_that_is_kept_out_is_said(tmp_path):
     notes = huggingface.write(
         conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config), str(tmp_path)
     )
-    assert any("without padding only" in note for note in notes)
+    assert any("only for input without padding" in note for note in notes)
 
 
 def test_generator_by_itself_and_elsewhere(tmp_path):

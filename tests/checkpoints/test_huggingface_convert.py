@@ -9,70 +9,19 @@ import subprocess
 import numpy as np
 import pytest
 
-from checkpoints import huggingface, model_directory
 from checkpoints.formats import from_elsewhere
 from checkpoints.model_directory import Options
-from errors import InputError
-from pretrain.load import load_encoder, load_objective
+from pretrain.load import load_encoder
 from tests import command_support
 from tests.huggingface_support import (
     FOLDER,
-    NAMES,
-    TENSOR_TOLERANCE,
     WEIGHTS,
-    all_positions,
     change_json,
     change_tensors,
     copied,
-    features,
     load,
-    reference,
     tensors,
 )
-
-COMPLETE = ("convbert", "electra", "bert")
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory) -> dict[str, str]:
-    """A model directory of each folder."""
-    made = {}
-    for name in NAMES:
-        made[name] = str(tmp_path_factory.mktemp(name))
-        model_directory.save(load(name), made[name], {"source": "huggingface"})
-    return made
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_encoder_of_a_model_directory(name, directories):
-    sequence = load_encoder(directories[name])(features(name)).sequence.numpy()
-    np.testing.assert_allclose(sequence, reference(name)["sequence"], rtol=0, atol=TENSOR_TOLERANCE)
-
-
-@pytest.mark.parametrize("name", COMPLETE)
-def test_the_objective_of_a_model_directory(name, directories):
-    objective = load_objective(directories[name])
-    sequence = objective.encoder(features(name)).sequence
-    if name == "electra":
-        logits = objective.head(sequence)
-    else:
-        logits = objective.head(sequence, all_positions(sequence))
-    expected = reference(name)["logits"]
-    np.testing.assert_allclose(logits.numpy(), expected, rtol=0, atol=TENSOR_TOLERANCE)
-
-
-def test_what_is_not_there_is_said(directories):
-    with pytest.raises(InputError, match="of the objective is not in it"):
-        load_objective(directories["convbert_grouped"])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_model_directory_to_files(name, directories, tmp_path):
-    huggingface.write(model_directory.load(directories[name]), str(tmp_path))
-    for folder in ("", "generator") if name == "electra" else ("",):
-        original = tensors(FOLDER / name / folder)
-        for key, tensor in tensors(tmp_path / folder).items():
-            np.testing.assert_array_equal(tensor, original[key], err_msg=key)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +88,7 @@ def test_nothing_is_left_of_a_failure(tmp_path):
 
 @pytest.mark.slow  # needs half a minute each
 @pytest.mark.parametrize("kind", ["plain", "padded, with added tokens"])
-def test_training_goes_on_from_there(kind, tmp_path):
+def test_training_continues_from_there(kind, tmp_path):
     """Two steps at a rate of 0: every weight passes through training and comes back to the bit."""
     source = FOLDER / "electra"
     if kind != "plain":

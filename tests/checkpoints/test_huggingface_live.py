@@ -33,6 +33,7 @@ from tests.huggingface_support import (
     SPAN,
     TENSOR_TOLERANCE,
     all_positions,
+    change_json,
     conversion,
     hparams_of,
     load,
@@ -172,102 +173,72 @@ CLASSES = {"convbert": "ConvBertForMaskedLM", "bert": "BertForPreTraining"}
 WRITTEN = {"convbert": "ConvBertForMaskedLM", "bert": "BertForMaskedLM"}
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if not name.startswith("electra")])
-def test_masked_lm_there_and_back(name, tmp_path):
+def assert_written_back(classes, folder, batch, expected) -> None:
+    """What was read is written with equal tensors, of which transformers computes the same."""
+    for inside, class_name in classes.items():
+        assert_same_tensors(folder, inside)
+        again = loaded(getattr(transformers, class_name), folder / "back" / inside)
+        np.testing.assert_array_equal(run(again, batch)["logits"], expected[inside]["logits"])
+
+
+# With padding: the vocabulary has so many tokens more than the tokenizer has entries.
+MASKED_LM = [(name, 0) for name in CONFIGS if not name.startswith("electra")]
+MASKED_LM += [("convbert-toy", 11), ("bert-toy", 11)]
+ELECTRA = [(name, 0, None) for name in CONFIGS if name.startswith("electra")]
+ELECTRA += [("electra-toy-gelu-new", 11, 40)]
+
+
+@pytest.mark.parametrize(("name", "padding"), MASKED_LM)
+def test_masked_lm_there_and_back(name, padding, tmp_path):
     model_type, config = CONFIGS[name]
     model = getattr(transformers, CLASSES[model_type])(theirs(model_type, config))
     randomized(model, 1).save_pretrained(tmp_path / "theirs")
-    save_vocabulary(config.vocab_size, tmp_path / "theirs")
-    batch = padded_batch(config)
+    entries = config.vocab_size - padding
+    save_vocabulary(entries, tmp_path / "theirs")
+    batch = padded_batch(config.replace(vocab_size=entries))
     expected = run(model, batch)
     read = huggingface.read(str(tmp_path / "theirs"), Options())
     assert read.config == config.replace(mask_padding=False, **neutral(read.config))
-    assert_same_outputs(read.objective, expected, batch)
+    assert read.hparams.vocab_size == entries
+    kept = {**expected, "logits": expected["logits"][..., :entries]}
+    assert_same_outputs(read.objective, kept, batch)
 
     (tmp_path / "back").mkdir()
     huggingface.write(read, str(tmp_path / "back"))
-    assert_same_tensors(tmp_path)
-    again = loaded(getattr(transformers, WRITTEN[model_type]), tmp_path / "back")
-    np.testing.assert_array_equal(run(again, batch)["logits"], expected["logits"])
+    assert_written_back({"": WRITTEN[model_type]}, tmp_path, batch, {"": expected})
     base = transformers.AutoModel.from_pretrained(tmp_path / "back").eval()
     np.testing.assert_array_equal(run(base, batch)["sequence"], expected["sequence"])
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if name.startswith("electra")])
-def test_electra_there_and_back(name, tmp_path):
+@pytest.mark.parametrize(("name", "padding", "inner"), ELECTRA)
+def test_electra_there_and_back(name, padding, inner, tmp_path):
+    """With `inner`, a generator of that inner width."""
     _, config = CONFIGS[name]
     share = 1 / 3 if name.endswith("base") else 1 / 4
+    width = round(config.hidden_size * share)
     small = config.replace(
-        hidden_size=round(config.hidden_size * share),
+        hidden_size=width,
         num_attention_heads=round(config.num_attention_heads * share),
-        intermediate_size=4 * round(config.hidden_size * share),
+        intermediate_size=inner or 4 * width,
     )
     model = randomized(transformers.ElectraForPreTraining(theirs("electra", config)), 1)
     generator = randomized(transformers.ElectraForMaskedLM(theirs("electra", small)), 2)
     generator.electra.embeddings.load_state_dict(model.electra.embeddings.state_dict())
     model.save_pretrained(tmp_path / "theirs")
     generator.save_pretrained(tmp_path / "theirs" / "generator")
-    save_vocabulary(config.vocab_size, tmp_path / "theirs")
-    batch = padded_batch(config)
-    expected, of_generator = run(model, batch), run(generator, batch)
-    read = huggingface.read(str(tmp_path / "theirs"), Options())
-    assert_same_outputs(read.objective, expected, batch, of_generator)
-
-    (tmp_path / "back").mkdir()
-    huggingface.write(read, str(tmp_path / "back"))
-    assert_same_tensors(tmp_path)
-    assert_same_tensors(tmp_path, "generator")
-    again = loaded(transformers.ElectraForPreTraining, tmp_path / "back")
-    np.testing.assert_array_equal(run(again, batch)["logits"], expected["logits"])
-    again = loaded(transformers.ElectraForMaskedLM, tmp_path / "back" / "generator")
-    np.testing.assert_array_equal(run(again, batch)["logits"], of_generator["logits"])
-
-
-@pytest.mark.parametrize("name", ["convbert-toy", "bert-toy"])
-def test_padded_masked_lm_there_and_back(name, tmp_path):
-    """Eleven rows more than the tokenizer has entries: logits of the entries are theirs."""
-    model_type, config = CONFIGS[name]
-    model = getattr(transformers, CLASSES[model_type])(theirs(model_type, config))
-    randomized(model, 1).save_pretrained(tmp_path / "theirs")
-    entries = config.vocab_size - 11
-    save_vocabulary(entries, tmp_path / "theirs")
-    batch = padded_batch(config.replace(vocab_size=entries))
-    expected = run(model, batch)
-    read = huggingface.read(str(tmp_path / "theirs"), Options())
-    assert (read.config.vocab_size, read.hparams.vocab_size) == (config.vocab_size, entries)
-    kept = {**expected, "logits": expected["logits"][..., :entries]}
-    assert_same_outputs(read.objective, kept, batch)
-
-    (tmp_path / "back").mkdir()
-    huggingface.write(read, str(tmp_path / "back"))
-    assert_same_tensors(tmp_path)
-    again = loaded(getattr(transformers, WRITTEN[model_type]), tmp_path / "back")
-    np.testing.assert_array_equal(run(again, batch)["logits"], expected["logits"])
-
-
-def test_padded_electra_with_a_narrow_generator_there_and_back(tmp_path):
-    _, config = CONFIGS["electra-toy-gelu-new"]
-    small = config.replace(hidden_size=16, num_attention_heads=4, intermediate_size=40)
-    model = randomized(transformers.ElectraForPreTraining(theirs("electra", config)), 1)
-    generator = randomized(transformers.ElectraForMaskedLM(theirs("electra", small)), 2)
-    generator.electra.embeddings.load_state_dict(model.electra.embeddings.state_dict())
-    model.save_pretrained(tmp_path / "theirs")
-    generator.save_pretrained(tmp_path / "theirs" / "generator")
-    entries = config.vocab_size - 11
+    entries = config.vocab_size - padding
     save_vocabulary(entries, tmp_path / "theirs")
     batch = padded_batch(config.replace(vocab_size=entries))
     expected, of_generator = run(model, batch), run(generator, batch)
     read = huggingface.read(str(tmp_path / "theirs"), Options())
-    assert read.hparams.objective.generator_intermediate_size == 40
+    assert read.hparams.objective.generator_intermediate_size == inner
     kept = {**of_generator, "logits": of_generator["logits"][..., :entries]}
     assert_same_outputs(read.objective, expected, batch, kept)
 
     (tmp_path / "back").mkdir()
     huggingface.write(read, str(tmp_path / "back"))
-    assert_same_tensors(tmp_path)
-    assert_same_tensors(tmp_path, "generator")
-    again = loaded(transformers.ElectraForMaskedLM, tmp_path / "back" / "generator")
-    np.testing.assert_array_equal(run(again, batch)["logits"], of_generator["logits"])
+    classes = {"": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+    assert_written_back(classes, tmp_path, batch, {"": expected, "generator": of_generator})
 
 
 def neutral(config: EncoderConfig) -> dict:
@@ -365,17 +336,14 @@ def test_ids_of_added_tokens(lower, kind, tmp_path):
         (tmp_path / "theirs" / "tokenizer.json").unlink()
         lines = "".join(f"{token}\n" for token in ids)
         (tmp_path / "theirs" / "vocab.txt").write_text(lines, encoding="utf-8")
-        path = tmp_path / "theirs" / "tokenizer_config.json"
         by_id = {
             number: {**{f: getattr(t, f) for f in FLAGS}, "content": t.content}
             for number, t in tokenizer.added_tokens_decoder.items()
         }
-        fields = {**json.loads(path.read_text()), "added_tokens_decoder": by_id}
-        path.write_text(json.dumps(fields))
+        change_json(tmp_path / "theirs" / "tokenizer_config.json", added_tokens_decoder=by_id)
     elif kind == "generic":
         path = tmp_path / "theirs" / "tokenizer_config.json"
-        fields = {**json.loads(path.read_text()), "tokenizer_class": "PreTrainedTokenizerFast"}
-        path.write_text(json.dumps(fields))
+        change_json(path, tokenizer_class="PreTrainedTokenizerFast")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     vocabulary, _ = read_vocabulary(str(tmp_path / "theirs"))
     assert vocabulary.size == len(ids) + 4 == len(tokenizer)

@@ -1,4 +1,4 @@
-"""Padded vocabularies, other activations, epsilons and generators of Hugging Face's, both ways."""
+"""Padded vocabularies in training and serving; other activations, epsilons and generators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from checkpoints import huggingface, model_directory, tf1_convert
 from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.hparams import parse_hparams
-from pretrain.load import load_objective
 from pretrain.masking import mask_tokens
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
@@ -20,99 +19,16 @@ from serving.load import load as load_served
 from serving.signatures import signatures
 from tests.huggingface_support import (
     PLAIN,
-    SPAN,
-    TENSOR_TOLERANCE,
-    all_positions,
+    ROWS,
+    V,
     change_json,
-    change_tensors,
     conversion,
     copied,
     features,
     hparams_of,
     load,
-    reference,
-    tensors,
 )
 from training.loop import evaluation_seed
-
-V, ROWS = 137, 144
-
-
-def with_rows(held):
-    """Tensors with seven rows more; biases there that would win every prediction."""
-    draw = np.random.default_rng(5)
-
-    def padded(tensor):
-        if tensor.shape[0] != V:
-            return tensor
-        extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
-        return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
-
-    return {name: padded(tensor) for name, tensor in held.items()}
-
-
-def padded_copy(name, tmp_path):
-    """A folder whose embeddings have more rows than its tokenizer has entries."""
-    folder = copied(name, tmp_path)
-    for part in (folder, *folder.glob("generator")):
-        change_json(part / "config.json", vocab_size=ROWS)
-        change_tensors(part, with_rows)
-    if name == "electra":  # the generator shares the embeddings
-        shared = tensors(folder)
-        inside = "electra.embeddings."
-
-        def share(held):
-            return {k: shared[k] if k.startswith(inside) else v for k, v in held.items()}
-
-        change_tensors(folder / "generator", share)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def padded(tmp_path_factory):
-    """Name -> folder, and its model directory."""
-    made = {}
-    for name in ("convbert", "electra", "bert"):
-        folder = padded_copy(name, tmp_path_factory.mktemp("padded"))
-        directory = str(tmp_path_factory.mktemp("model"))
-        model_directory.save(huggingface.read(str(folder), Options()), directory, {})
-        made[name] = folder, directory
-    return made
-
-
-@pytest.mark.parametrize("name", ["convbert", "electra", "bert"])
-def test_padded_vocabulary_there_and_back(name, padded, tmp_path):
-    folder, directory = padded[name]
-    read = huggingface.read(str(folder), Options())
-    assert (read.config.vocab_size, read.hparams.vocab_size, read.vocabulary.size) == (ROWS, V, V)
-    assert any(f"{ROWS} rows for {V} tokens" in note for note in read.notes)
-    again = model_directory.load(directory)
-    assert (again.config, again.hparams) == (read.config, read.hparams)
-    huggingface.write(again, str(tmp_path))
-    for inside in ("", "generator") if name == "electra" else ("",):
-        original = tensors(folder / inside)
-        for key, tensor in tensors(tmp_path / inside).items():
-            np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
-        written = huggingface.source.open_source(str(tmp_path / inside)).config
-        assert written.vocab_size == ROWS
-
-
-@pytest.mark.parametrize("name", ["convbert", "electra", "bert"])
-def test_padded_vocabulary_computes_the_same(name, padded):
-    objective = load_objective(padded[name][1])
-    sequence = objective.encoder(features(name)).sequence
-    expected = reference(name)
-    np.testing.assert_allclose(sequence, expected["sequence"], rtol=0, atol=TENSOR_TOLERANCE)
-    places = () if name == "electra" else (all_positions(sequence),)
-    logits = objective.head(sequence, *places).numpy()
-    assert logits.shape == expected["logits"].shape
-    np.testing.assert_allclose(logits, expected["logits"], rtol=0, atol=TENSOR_TOLERANCE)
-
-
-def batch_of(objective, name, seed=3):
-    """Prepared features of a folder: every row masked."""
-    drawn = {**features(name)}
-    return objective.prepare(drawn, tf.constant([seed, 4]))
 
 
 @pytest.mark.parametrize(
@@ -126,8 +42,8 @@ def batch_of(objective, name, seed=3):
     ],
     ids=str,
 )
-def test_padding_is_never_drawn_by_a_generator(values, padded):
-    read = huggingface.read(str(padded["electra"][0]), Options())
+def test_padding_is_never_drawn_by_a_generator(values, folders):
+    read = huggingface.read(str(folders["padded electra"][0]), Options())
     hparams = parse_hparams({**read.hparams.as_json(), **values, "mask_prob": 0.9})
     objective = ReplacedTokenDetection(hparams, read.config, read.objective.special_ids)
     if objective.generator_head is not None:
@@ -146,8 +62,8 @@ def test_padding_is_never_drawn_by_a_generator(values, padded):
     assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
 
 
-def test_padding_is_never_shown_by_random_masking(padded):
-    hparams = huggingface.read(str(padded["bert"][0]), Options()).hparams
+def test_padding_is_never_shown_by_random_masking(folders):
+    hparams = huggingface.read(str(folders["padded bert"][0]), Options()).hparams
     hparams = parse_hparams({**hparams.as_json(), "mask_token_prob": 0.0, "random_token_prob": 1.0})
     rows = {name: tf.repeat(value, 200, 0) for name, value in features("bert").items()}
     shown = mask_tokens(rows, hparams, {"cls": 3, "sep": 4, "mask": 5}, tf.constant([1, 2]))
@@ -158,9 +74,9 @@ def test_padding_is_never_shown_by_random_masking(padded):
 
 
 @pytest.mark.parametrize("name", ["convbert", "bert"])
-def test_padding_counts_for_nothing_in_a_masked_lm(name, padded):
+def test_padding_counts_for_nothing_in_a_masked_lm(name, folders):
     """Loss and accuracy as without padding, in training and in evaluation; no gradient."""
-    read = huggingface.read(str(padded[name][0]), Options())
+    read = huggingface.read(str(folders[f"padded {name}"][0]), Options())
     found = []
     for objective in (read.objective, load(name).objective):
         batch = objective.prepare(features(name), evaluation_seed(0, 0))
@@ -179,8 +95,8 @@ def test_padding_counts_for_nothing_in_a_masked_lm(name, padded):
 
 
 @pytest.mark.parametrize("name", ["electra", "bert"])
-def test_padding_is_never_served(name, padded):
-    served = signatures(load_served(padded[name][1]))
+def test_padding_is_never_served(name, folders):
+    served = signatures(load_served(folders[f"padded {name}"][1]))
     words = load(name).vocabulary.tokens
     answer = served["masked_tokens"].trace()(tf.constant(["the [MASK] is [MASK]", "[MASK]"]))
     candidates = {piece.decode() for piece in answer["candidates"].numpy().ravel()} - {""}
@@ -194,8 +110,8 @@ def test_padding_is_never_served(name, padded):
         raw(input_ids=row + 1, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
 
 
-def test_a_padded_model_directory_with_another_vocabulary(padded, tmp_path):
-    shutil.copytree(padded["bert"][1], tmp_path / "model")
+def test_a_padded_model_directory_with_another_vocabulary(folders, tmp_path):
+    shutil.copytree(folders["padded bert"][1], tmp_path / "model")
     path = tmp_path / "model" / "vocab.txt"
     path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
     for load_it in (model_directory.load, load_served):
@@ -203,44 +119,13 @@ def test_a_padded_model_directory_with_another_vocabulary(padded, tmp_path):
             load_it(str(tmp_path / "model"))
 
 
-def test_a_padded_vocabulary_has_no_original(padded, tmp_path):
+def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
     with pytest.raises(InputError, match=r"`vocab_size` should be 137\. Received: 144"):
-        tf1_convert.write(model_directory.load(padded["electra"][1]), str(tmp_path))
+        tf1_convert.write(model_directory.load(folders["padded electra"][1]), str(tmp_path))
 
 
 ELECTRA = {"generator_hidden_size": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("config", "values"),
-    [
-        (PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5), {"masked_lm_act": "gelu"}),
-        (SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6), {"masked_lm_act": "gelu"}),
-        (PLAIN, {"generator_intermediate_size": 40}),
-    ],
-)
-def test_discriminators_and_generators_there_and_back(config, values, tmp_path):
-    hparams = hparams_of(config, **ELECTRA, **values)
-    ours = conversion(ReplacedTokenDetection, hparams, config)
-    notes = huggingface.write(ours, str(tmp_path))
-    assert not any(note.startswith("left out: the generator") for note in notes)
-    again = huggingface.read(str(tmp_path), Options())
-    assert again.config == config
-    for name, value in values.items():
-        assert getattr(again.hparams.objective, name) == value
-    assert again.objective.generator.config == ours.objective.generator.config
-    drawn = batch_of(ours.objective, "electra")
-    for one, other in zip(
-        [again.objective.generator_logits(drawn), again.objective.encoder(drawn).sequence],
-        [ours.objective.generator_logits(drawn), ours.objective.encoder(drawn).sequence],
-    ):
-        np.testing.assert_array_equal(one, other)
-    model_directory.save(again, str(tmp_path / "model"), {})
-    restored = load_objective(str(tmp_path / "model"))
-    np.testing.assert_array_equal(
-        restored.generator_logits(drawn), ours.objective.generator_logits(drawn)
-    )
 
 
 def test_bert_with_another_activation_and_epsilon(tmp_path):
@@ -291,38 +176,11 @@ def test_what_the_original_does_not_know(changes, values, field, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_generator_of_another_inner_width(tmp_path):
-    """Of a folder by transformers; then without the generator, which `none` asks for."""
-    folder = copied("electra", tmp_path)
-    inner = "electra.encoder.layer.{}.{}.dense.{}"
-
-    def narrow(held):
-        for i in range(2):
-            if inner.format(i, "intermediate", "weight") not in held:
-                continue
-            for part, kind in (("intermediate", "weight"), ("intermediate", "bias")):
-                held[inner.format(i, part, kind)] = held[inner.format(i, part, kind)][:24].copy()
-            name = inner.format(i, "output", "weight")
-            held[name] = held[name][:, :24].copy()
-        return held
-
-    change_tensors(folder / "generator", narrow)
-    change_json(folder / "generator" / "config.json", intermediate_size=24)
-    read = huggingface.read(str(folder), Options())
-    assert read.hparams.objective.generator_intermediate_size == 24
-    assert read.objective.generator.config.intermediate_size == 24
-    (tmp_path / "back").mkdir()
-    huggingface.write(read, str(tmp_path / "back"))
-    original = tensors(folder / "generator")
-    for key, tensor in tensors(tmp_path / "back" / "generator").items():
-        np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
-
-
 def test_a_discriminator_without_its_generator(tmp_path):
     folder = copied("electra", tmp_path)
     change_json(folder / "generator" / "config.json", num_attention_heads=4)  # has no place here
     read = huggingface.read(str(folder), Options(generator="none"))
-    assert read.network("generator") is None
-    assert read.network("head") is not None
-    assert any("left out, as told: the generator" in note for note in read.notes)
+    assert read.objective.generator is None
+    assert read.objective.head is not None
+    assert any("left out by --generator=none: the generator" in note for note in read.notes)
     assert any("there is no generator" in note for note in read.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -16,7 +17,7 @@ from checkpoints.model_directory import (
 )
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from model import SIZES, build_encoder, named_size
+from model import SIZES, BackboneConfig, build_encoder, named_size
 from pretrain.hparams import parse_hparams
 from pretrain.load import load_encoder
 from pretrain.saved_settings import load_hparams
@@ -58,6 +59,16 @@ def test_any_encoder_is_described(config):
     assert None not in (hparams.train_batch_size, hparams.objective.generator_hidden_size)
 
 
+def test_named_sizes_of_other_backbones_are_not_described_by(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Other(BackboneConfig):
+        vocab_size: int = 31
+
+    before = describe_pretraining(TINY, VOCABULARY)
+    monkeypatch.setitem(SIZES, "other-tiny", Other())
+    assert describe_pretraining(TINY, VOCABULARY) == before
+
+
 @pytest.mark.parametrize("share", [1.0, 1 / 3, 1 / 6])
 def test_shares_of_a_generator(share):
     config = named_size("base")
@@ -84,7 +95,8 @@ def encoder_only(tmp_path):
 def test_an_encoder_alone(encoder_only):
     conversion = load(str(encoder_only))
     assert (conversion.step, conversion.optimizer) == (3, None)
-    assert [conversion.network(n) for n in ("head", "generator", "generator_head")] == [None] * 3
+    for name in ("head", "generator", "generator_head"):
+        assert getattr(conversion.objective, name) is None
     assert any("head, generator, generator_head" in note for note in conversion.notes)
     hparams, run = load_hparams(str(encoder_only))
     assert hparams == conversion.hparams
@@ -97,13 +109,13 @@ def test_of_a_fine_tuned_model_the_encoder(encoder_only):
     (encoder_only / "hparams.json").write_text(json.dumps(record))
     (encoder_only / "task.json").write_text("{}")
     conversion = load(str(encoder_only))
-    assert any("task head stays behind" in note for note in conversion.notes)
+    assert any("task head is left out" in note for note in conversion.notes)
     expected = load_encoder(str(encoder_only)).get_weights()
     for a, b in zip(conversion.objective.encoder.get_weights(), expected):
         assert (a == b).all()
 
 
-def test_what_does_not_fit_together_is_refused(encoder_only, tmp_path):
+def test_what_does_not_fit_together_is_rejected(encoder_only, tmp_path):
     of_size(30).save(encoder_only)
     with pytest.raises(InputError, match=r"vocab\.txt should have the 31 tokens .* Received: 30"):
         load(str(encoder_only))

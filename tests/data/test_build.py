@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,9 +18,7 @@ from data.manifest import read_manifest
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from tests.build_support import VOCABULARY, content, stopped_after
-
-ROOT = Path(__file__).parents[2]
+from tests.build_support import VOCABULARY, content
 
 
 def examples(folder: Path, split: str) -> list[dict[str, np.ndarray]]:
@@ -201,96 +194,7 @@ def test_a_folder_of_the_time_before_is_found_complete(built, given, tmp_path, c
     assert "is complete" in capsys.readouterr().out
 
 
-# ---------------------------------------------------------------- stopping and going on
-
-
-def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monkeypatch, capsys):
-    options = replace(given, output_dir=str(tmp_path / "data"))
-    whole, calls = shards.build_shard, []
-
-    def stopping(index, *arguments):
-        calls.append(index)
-        if index == 2:
-            (tmp_path / "data/unfinished_build/pretrain_tfrecords/x.tmp-1").mkdir()
-            raise KeyboardInterrupt
-        return whole(index, *arguments)
-
-    monkeypatch.setattr(shards, "build_shard", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    assert not (tmp_path / "data/pretrain_tfrecords").exists()
-    with pytest.raises(InputError, match=r"other settings .*seed: 5 there, 9 now"):
-        build.build(replace(options, seed=9))
-
-    monkeypatch.setattr(shards, "build_shard", lambda i, *rest: calls.append(i) or whole(i, *rest))
-    build.build(options)
-    assert calls == [0, 1, 2, 2]
-    assert "2 of 3 shards are there already" in capsys.readouterr().out
-    assert content(tmp_path / "data") == content(built)
-
-
-def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp_path, monkeypatch):
-    options = replace(given, output_dir=str(tmp_path / "data"))
-    real = build.files.write_json
-
-    def killed(path, value):
-        if path.endswith("manifest.json"):
-            raise KeyboardInterrupt
-        real(path, value)
-
-    monkeypatch.setattr(build.files, "write_json", killed)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    monkeypatch.undo()
-    monkeypatch.setattr(shards, "build_shard", None)  # nothing is built again
-    build.build(options)
-    assert content(tmp_path / "data") == content(built)
-
-
-def test_a_complete_folder_is_left_alone(built, given, capsys):
-    before = content(built)
-    options = replace(given, output_dir=str(built))
-    build.build(options)
-    assert "is complete" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"max_seq_length: 32 there, 64 now"):
-        build.build(replace(options, max_seq_length=64))
-    assert content(built) == before
-
-
-@pytest.mark.parametrize("learned", [False, True])
-def test_an_unfinished_build_can_be_removed_to_start_over(given, tmp_path, monkeypatch, learned):
-    options = replace(given, output_dir=str(tmp_path / "data"))
-    if learned:
-        options = replace(options, vocab=None, vocab_size=120)
-    stopped_after(1, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    monkeypatch.undo()
-    with pytest.raises(InputError, match=r"or remove (.*unfinished_build) to start over") as error:
-        build.build(replace(options, seed=9))
-    shutil.rmtree(str(error.value).split("or remove ")[1].removesuffix(" to start over"))
-    assert build.build(replace(options, seed=9))["settings"]["seed"] == 9
-
-
-def test_two_builds_in_one_folder(built, given, tmp_path, monkeypatch):
-    """The second is refused, while the first is at work only."""
-    options = replace(given, output_dir=str(tmp_path / "data"))
-    whole, calls = shards.build_shard, []
-
-    def building(index, *arguments):
-        calls.append(index)
-        with pytest.raises(InputError, match="another command is at work here"):
-            build.build(options)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return whole(index, *arguments)
-
-    monkeypatch.setattr(shards, "build_shard", building)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    build.build(options)
-    assert calls == [0, 1, 1, 2]
-    assert content(tmp_path / "data") == content(built)
+# ---------------------------------------------------------------- other corpora and folders
 
 
 def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path):
@@ -339,19 +243,24 @@ def test_the_digest_of_a_unit_sees_both_ends(tmp_path, monkeypatch):
     assert shards.unit_bytes(Unit("lm1b:0-of-2", "lm1b", 0, 2)) == 0  # parts, not bytes
 
 
-def test_a_complete_folder_with_a_damaged_file_is_refused(built, given, tmp_path):
+@pytest.mark.parametrize(
+    ("whole", "file", "message"),
+    [
+        (True, "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003", "00001-of-00003 "),
+        (False, "pretrain_tfrecords/a", "pretrain_tfrecords of another origin"),
+        (False, "unfinished_build", "cannot be written"),
+    ],
+)
+def test_folders_that_are_not_as_they_should_be(built, given, tmp_path, whole, file, message):
     folder = tmp_path / "data"
-    shutil.copytree(built, folder)
-    (folder / "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003").write_bytes(b"")
-    with pytest.raises(InputError, match="00001-of-00003 is missing, or not as"):
+    if whole:
+        shutil.copytree(built, folder)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(b"")
+    before = content(folder)
+    with pytest.raises(InputError, match=message):
         build.build(replace(given, output_dir=str(folder)))
-
-
-def test_a_folder_of_another_origin_is_refused(given, tmp_path):
-    (tmp_path / "pretrain_tfrecords").mkdir()
-    with pytest.raises(InputError, match="already holds pretrain_tfrecords of another origin"):
-        build.build(replace(given, output_dir=str(tmp_path)))
-    assert content(tmp_path) == {}
+    assert content(folder) == before
 
 
 @pytest.mark.parametrize("strip", [True, False])
@@ -394,58 +303,3 @@ def test_the_vocabulary_sample_is_bounded(given):
     few = list(shards.sample_training_lines(corpus, settings, 3000))
     assert 0 < len(few) < len(everything)
     assert few == everything[: len(few)]
-
-
-@pytest.mark.slow  # needs a minute: four builds, three with processes that import TensorFlow
-def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
-    """As `timeout` and schedulers send it: one message, nothing half-done, resumed to the bit."""
-
-    def start(name):
-        line = ["--corpus", tmp_path / "corpus", "--vocab", given.vocab, "--num_processes=2"]
-        line += ["--max_seq_length=32", f"--output_dir={tmp_path / name}", "--num_shards=12"]
-        return subprocess.Popen(
-            [sys.executable, "build_pretraining_data.py", *map(str, line)],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    shutil.copytree(given.corpus, tmp_path / "corpus")
-    for path in (tmp_path / "corpus").iterdir():
-        path.write_text("\n\n".join([path.read_text()] * 400))
-    whole, stopped = start("whole"), start("stopped")
-    work = tmp_path / "stopped" / "unfinished_build"
-    while not list(work.glob("shard-*.json")):
-        assert stopped.poll() is None
-        time.sleep(0.005)
-    for number in (signal.SIGTERM, signal.SIGHUP):  # of a build, then of workers that start
-        os.killpg(stopped.pid, number)
-        errors = stopped.communicate(timeout=60)[1]
-        assert stopped.returncode == 128 + number
-        assert errors.count(f"stopped by {number.name}") == 1
-        assert "error" not in errors
-        assert not (tmp_path / "stopped" / ".lock").exists()
-        deadline = time.monotonic() + 10
-        while members(stopped.pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        stopped = start("stopped")
-        while number == signal.SIGTERM and len(members(stopped.pid)) < 4:
-            assert stopped.poll() is None
-            time.sleep(0.005)
-    for process in (whole, stopped):
-        assert process.wait(timeout=120) == 0, process.stderr.read()
-        process.stderr.close()
-    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
-
-
-def members(group: int) -> list[str]:
-    """Numbers of the running processes of a process group."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            state, _, of_group = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
-            found += [path.parent.name] if of_group == str(group) and state not in "ZX" else []
-    return found

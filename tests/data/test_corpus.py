@@ -12,11 +12,12 @@ import tarfile
 import numpy as np
 import pytest
 
-from data.corpus import CORPUS_FORMATS, open_corpus
+from data.corpus import open_corpus
 from data.readers import text
 from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
+from tests.tfds_support import prepare
 
 
 def read(corpus, problems=None):
@@ -130,9 +131,6 @@ def test_wikiextractor_json(tmp_path):
     corpus = open_corpus(str(tmp_path), "wikiextractor")
     assert read(corpus, problems) == [["First.", "Second."], ["Lone ? surrogate"]]
     assert problems == {"title_only_documents": 1}
-    (tmp_path / "wiki_00").write_text('{"id": "1", "title": "T", "text": "a"}\n{"id": 2}\n')
-    with pytest.raises(InputError, match=r"wiki_00 byte 39: .*\"text\""):
-        read(open_corpus(str(tmp_path), "wikiextractor"))
 
 
 @pytest.mark.parametrize("range_bytes", [1, 10, 100])
@@ -144,13 +142,6 @@ def test_wikiextractor_ranges_give_the_whole_file_once(tmp_path, monkeypatch, ra
     assert len(corpus.units) > 1
     assert read(corpus, problems) == WIKI_DOCUMENTS * 3
     assert problems == {"title_only_documents": 3}
-
-
-@pytest.mark.parametrize("text", [WIKI[:-10], WIKI.replace("</doc>", "", 1)])
-def test_wikiextractor_refuses_unfinished_articles(tmp_path, text):
-    (tmp_path / "wiki_00").write_text(text)
-    with pytest.raises(InputError, match=r"wiki_00 .*must end with </doc>"):
-        read(open_corpus(str(tmp_path), "wikiextractor"))
 
 
 OPENWEBTEXT = {
@@ -181,24 +172,6 @@ def test_openwebtext_one_big_archive(tmp_path, name):
     ]
 
 
-def test_truncated_archives_are_refused(tmp_path):
-    generator = random.Random(0)
-    files = {f"{i}.txt": generator.randbytes(3000).hex().encode() for i in range(30)}
-    whole = tar_of(files, lzma.compress)
-    path = tmp_path / "a.xz"
-    for kept in (len(whole) - 40, len(whole) // 2):
-        path.write_bytes(whole[:kept])
-        with pytest.raises(InputError, match=r"a\.xz must be readable"):
-            read(open_corpus(str(path), "openwebtext"))
-    text = tmp_path / "t.gz"
-    text.write_bytes(gzip.compress(generator.randbytes(9000).hex().encode())[:-20])
-    with pytest.raises(InputError, match=r"t\.gz must be readable"):
-        read(open_corpus(str(text), "text"))
-    path.write_bytes(b"no archive at all")
-    with pytest.raises(InputError, match=r"a\.xz must be readable"):
-        open_corpus(str(path), "openwebtext")
-
-
 @pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
 def test_bytes_that_are_not_utf8(tmp_path, corpus_format):
     path = tmp_path / "t.txt"
@@ -211,54 +184,50 @@ def test_bytes_that_are_not_utf8(tmp_path, corpus_format):
         open_corpus(str(path), corpus_format, strict=True)
 
 
-@pytest.mark.parametrize("corpus_format", ["text", "text_per_file", "wikiextractor", "openwebtext"])
-def test_missing_and_empty_corpora_are_refused(tmp_path, corpus_format):
+NOISE = random.Random(0).randbytes(9000).hex().encode()
+ARCHIVE = tar_of({f"{i}.txt": NOISE[600 * i : 600 * i + 600] for i in range(30)}, lzma.compress)
+TEXTS = ("text", "text_per_file", "wikiextractor")
+FAULTS = [
+    *((name, {"notes.txt": "Some text.\n".encode(encoding)}, rf"notes\.txt must be .*{encoding}")
+      for name in TEXTS for encoding in ("UTF-16", "UTF-32")),
+    *((name, {}, "at least one file") for name in (*TEXTS, "openwebtext")),
+    *((name, {"a": b" \n"}, "at least one document.*Received") for name in TEXTS),
+    ("openwebtext", {"a.tar": tar_of({"a.txt": b" "})}, "at least one document.*1 empty documents"),
+    ("wikiextractor", {"wiki_00": WIKI[:-10].encode()}, "wiki_00 must end with </doc>"),
+    ("wikiextractor", {"wiki_00": WIKI.replace("</doc>", "", 1).encode()}, "wiki_00 byte .*</doc>"),
+    ("wikiextractor", {"wiki_00": b'{"id": "1", "title": "T", "text": "a"}\n{"id": 2}\n'},
+     r'wiki_00 byte 39: .*"text"'),
+    ("openwebtext", {"a.xz": ARCHIVE[:-40]}, r"a\.xz must be readable"),
+    ("openwebtext", {"a.xz": ARCHIVE[: len(ARCHIVE) // 2]}, r"a\.xz must be readable"),
+    ("openwebtext", {"a.xz": b"no archive at all"}, r"a\.xz must be readable"),
+    ("text", {"t.gz": gzip.compress(NOISE)[:-20]}, r"t\.gz must be readable"),
+    ("wiki_extractor", {}, "mean `wikiextractor`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("corpus_format", "files", "message"), FAULTS)
+def test_faults_are_named(tmp_path, corpus_format, files, message):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read(open_corpus(str(tmp_path), corpus_format))
+
+
+@pytest.mark.parametrize("corpus_format", [*TEXTS, "openwebtext"])
+def test_a_corpus_that_is_not_there(tmp_path, corpus_format):
     with pytest.raises(InputError, match=r"existing file or folder.*nowhere"):
         open_corpus(str(tmp_path / "nowhere"), corpus_format)
-    with pytest.raises(InputError, match="at least one file"):
-        open_corpus(str(tmp_path), corpus_format)
-    content = tar_of({"a.txt": b" "}) if corpus_format == "openwebtext" else b" \n"
-    (tmp_path / "a.tar").write_bytes(content)
-    with pytest.raises(InputError, match=r"at least one document.*Received"):
-        open_corpus(str(tmp_path), corpus_format)
-
-
-def test_unknown_format_suggests_the_nearest():
-    with pytest.raises(InputError, match=r"wikiextractor.*mean `wikiextractor`"):
-        open_corpus("", "wiki_extractor")
-    assert len(CORPUS_FORMATS) == 6
 
 
 @pytest.fixture(scope="module")
 def tiny_dataset(tmp_path_factory):
     tfds = pytest.importorskip("tensorflow_datasets")
-
-    class TinyProse(tfds.core.GeneratorBasedBuilder):
-        """Five texts and another text feature."""
-
-        # As if defined in a script: for classes of a package, tfds 4.9.10 needs
-        # importlib_resources, which it does not declare.
-        __module__ = "__main__"
-        VERSION = tfds.core.Version("1.0.0")
-
-        def _info(self):
-            features = {"text": tfds.features.Text(), "title": tfds.features.Text()}
-            features["n"] = tfds.features.Scalar(dtype=np.int64)
-            return tfds.core.DatasetInfo(
-                builder=self, features=tfds.features.FeaturesDict(features)
-            )
-
-        def _split_generators(self, dl_manager):
-            return {"train": self._generate_examples(5), "test": self._generate_examples(2)}
-
-        def _generate_examples(self, count):
-            for i in range(count):
-                text = f"text {i}\n\nmehr für {i}" if i != 3 else ""
-                yield i, {"text": text, "title": f"title {i}", "n": i}
-
+    features = {"text": tfds.features.Text(), "title": tfds.features.Text()}
+    features["n"] = tfds.features.Scalar(dtype=np.int64)
+    texts = [f"text {i}\n\nmehr für {i}" if i != 3 else "" for i in range(5)]
+    rows = [{"text": text, "title": f"title {i}", "n": i} for i, text in enumerate(texts)]
     data_dir = tmp_path_factory.mktemp("tfds")
-    config = tfds.download.DownloadConfig(num_shards=2)
-    TinyProse(data_dir=data_dir).download_and_prepare(download_config=config)
+    prepare(data_dir, "tiny_prose", features, {"train": rows, "test": rows[:2]}, num_shards=2)
     return data_dir
 
 
@@ -280,10 +249,10 @@ def test_tfds_reads_any_text_feature_and_split(tiny_dataset, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("tiny_prosa", "must know the dataset.*'tiny_prosa'.*Did you mean.*tiny_prose"),
+        ("wikipedi", "must know the dataset.*'wikipedi'.*Did you mean.*wikipedia"),
         ("lm1b:9.9.9", "must know the dataset.*'lm1b:9.9.9'.*only: 1.1.0"),
         ("tiny_prose#n", "text features.*text, title.*Received: 'n'"),
-        ("tiny_prose@validation", "must have the split.*Received: 'validation'"),
+        ("tiny_prose@validation", "should have the split.*Received: 'validation'"),
         ("#text", "NAME"),
     ],
 )
@@ -291,14 +260,6 @@ def test_tfds_mistakes(tiny_dataset, monkeypatch, path, message):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
     with pytest.raises(InputError, match=message):
         open_corpus(path, "tfds")
-
-
-@pytest.mark.parametrize("corpus_format", ["text", "text_per_file", "wikiextractor"])
-@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])
-def test_other_encodings_are_named(tmp_path, corpus_format, encoding):
-    (tmp_path / "notes.txt").write_bytes("Some text.\n".encode(encoding))
-    with pytest.raises(InputError, match=rf"notes\.txt must be UTF-8.*{encoding}"):
-        open_corpus(str(tmp_path), corpus_format)
 
 
 # ---------------------------------------------------------------- documents and lines without end

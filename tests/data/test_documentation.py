@@ -64,7 +64,7 @@ def test_prose_lines_keep_the_prose():
     ]
 
 
-def test_is_prose_refuses_short_texts_and_code():
+def test_is_prose_rejects_short_texts_and_code():
     assert is_prose([PROSE])
     assert not is_prose([PROSE[:100]])
     assert not is_prose(["x = y + f(z)"] * 50)

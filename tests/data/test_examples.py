@@ -105,7 +105,7 @@ def test_shares_of_single_segments_and_short_examples():
     assert 0.45 < np.mean(full[:, 1] == 30) < 0.55
 
 
-def test_a_length_without_room_is_refused():
+def test_a_length_without_room_is_rejected():
     with pytest.raises(ValueError, match="at least 5"):
         ExamplePlanner(4, random.Random(0))
 

@@ -57,7 +57,7 @@ CORPORA = {
     "Thai in lines of a phrase": lambda: thai(200_000).replace(" ", "").encode(),
     "300 kB of random bytes": lambda: random.Random(0).randbytes(300_000),
     "UTF-16": lambda: "\n".join(latin(10_000)).encode("utf-16"),
-    "only white space": lambda: b" \t\n" * MIB,
+    "only whitespace": lambda: b" \t\n" * MIB,
     "only NUL": lambda: b"\0" * MIB,
     "a million blank lines, then text": lambda: b"\n" * 1_000_000 + one_line(100_000),
     "a million documents of a word": lambda: "\n\n".join(latin(1_000_000)).encode(),
@@ -67,7 +67,7 @@ CORPORA = {
 REFUSED = {
     "300 kB of random bytes": "--max_undecodable_share",
     "UTF-16": "UTF-16",
-    "only white space": "at least one document",
+    "only whitespace": "at least one document",
     "only NUL": "words",
 }
 MAX_SECONDS, MAX_MIB = 300, 1300

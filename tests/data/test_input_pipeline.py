@@ -126,7 +126,7 @@ def test_counts_come_from_the_manifest_only_while_sizes_match(tmp_path):
     assert input_pipeline.count_records([path]) == {path: 4}
 
 
-def test_no_records_is_refused(tmp_path, files):
+def test_no_records_is_rejected(tmp_path, files):
     with pytest.raises(InputError, match="no record files"):
         input_pipeline.record_files(str(tmp_path), "heldout")
     for nothing in ([], [files[2]]):
@@ -134,23 +134,35 @@ def test_no_records_is_refused(tmp_path, files):
             first_ids(nothing, 1)
 
 
-def test_the_first_record_of_each_file_is_checked_up_front(tmp_path, files):
-    longer = write_file(tmp_path / "longer", 0, 2, length=16)
-    with pytest.raises(InputError, match=r"longer: record 0: .*max_seq_length=8.*Received: 16"):
-        first_ids([*files, longer], 1)
-    with pytest.raises(InputError, match=r"part-4: record 0: ids .*vocab_size=20.*Received: 21"):
-        first_ids(files, 1, vocab_size=20)
-    with pytest.raises(InputError, match="absent"):
-        first_ids([str(tmp_path / "absent")], 1)
-    other = str(tmp_path / "other")
-    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[1] * S))
-    example = tf.train.Example(features=tf.train.Features(feature={"input_ids": feature}))
-    records.write_record_file(other, [[example.SerializeToString()]])
-    with pytest.raises(InputError, match=r"other: record 0 .*input_mask.*Received: input_ids"):
-        first_ids([other], 1)
-    (tmp_path / "text").write_text("This is no record file, but there is a lot of it.")
-    with pytest.raises(InputError, match="text: truncated, or not a TFRecord file"):
-        first_ids([str(tmp_path / "text")], 1)
+def example(**changes) -> bytes:
+    """A record of ones, but for some features."""
+    values = {name: [1] * S for name in records.FEATURES} | changes
+    lists = {name: tf.train.Int64List(value=v) for name, v in values.items() if v}
+    features = {name: tf.train.Feature(int64_list=v) for name, v in lists.items()}
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({name: [1] * 16 for name in records.FEATURES}, "max_seq_length=8 .*Received: 16"),
+        ({"input_mask": None}, "input_mask.*Received: input_ids, segment_ids"),
+        ({"input_ids": [1] * (S - 1) + [20]}, "ids .*vocab_size=20.*Received: 20"),
+        ({"input_ids": [1] * (S - 1) + [-1]}, "ids .*Received: -1"),
+        ({"segment_ids": [1] * (S - 1) + [2]}, "`segment_ids` .*Received: 2"),
+        ({"segment_ids": [1] * (S - 1) + [-1]}, "`segment_ids` .*Received: -1"),
+        ({"input_mask": [1] * (S - 1) + [2]}, "`input_mask` .*Received: 2"),
+    ],
+)
+def test_wrong_records_are_named(tmp_path, files, wrong, message):
+    """In the first record at once, in a later one while reading."""
+    first, late = str(tmp_path / "first"), str(tmp_path / "late")
+    records.write_record_file(first, [[example(**wrong)]])
+    with pytest.raises(InputError, match=f"first: record 0.*{message}"):
+        first_ids([*files[:3], first], 1, vocab_size=20)
+    records.write_record_file(late, [[example()] * 4 + [example(**wrong)]])
+    with pytest.raises(InputError, match=f"late: record 4.*{message}"):
+        read_all([*files[:3], late], vocab_size=20)
 
 
 def read_all(files, vocab_size=None):
@@ -158,57 +170,25 @@ def read_all(files, vocab_size=None):
         first_ids(files, vocab_size=vocab_size, repeat=False)
 
 
-def test_what_is_wrong_further_inside_a_file_is_named(tmp_path, files):
-    late = write_file(tmp_path / "late", 95, 10)
-    with pytest.raises(InputError, match=r"late: record 5: ids .*Received: 100"):
-        read_all([*files, late], vocab_size=100)
-    mixed = str(tmp_path / "mixed")
-    parts = [records.encode_examples(*[np.ones([2, length], int)] * 3) for length in (S, 4)]
-    records.write_record_file(mixed, parts)
-    with pytest.raises(InputError, match=r"mixed: record 2: .*Received: 4"):
-        read_all([*files, mixed])
-
-
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("segment_ids", 2), ("segment_ids", -1), ("input_mask", 2), ("input_ids", -1)],
+    ("damage", "message"),
+    [
+        (None, "file"),
+        (lambda content: b"This is no record file, but there is a lot of it.", "not a TFRecord"),
+        (lambda content: content[:-20], "truncated or corrupt"),
+        (lambda content: content[:-30] + bytes([content[-30] ^ 1]) + content[-29:], "corrupt"),
+    ],
 )
-def test_foreign_values_are_refused(tmp_path, files, name, value):
-    """In the first record at once, in a later one while reading."""
-
-    def example(wrong: bool) -> bytes:
-        values = {feature: [1] * S for feature in records.FEATURES}
-        values[name] = [1] * (S - 1) + [value if wrong else 1]
-        lists = {k: tf.train.Int64List(value=v) for k, v in values.items()}
-        features = {k: tf.train.Feature(int64_list=v) for k, v in lists.items()}
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        return example.SerializeToString()
-
-    expected = rf"(`{name}` should be 0 or 1|ids should be in \[0, .*)\.? .*Received: {value}"
-    first, late = str(tmp_path / "first"), str(tmp_path / "late")
-    records.write_record_file(first, [[example(True)]])
-    with pytest.raises(InputError, match=f"first: record 0: {expected}"):
-        first_ids([*files, first], 1)
-    records.write_record_file(late, [[example(False)] * 4 + [example(True)]])
-    with pytest.raises(InputError, match=f"late: record 4: {expected}"):
-        read_all([*files, late])
-
-
-def test_truncated_and_corrupt_files_are_named(tmp_path, files):
-    whole = tmp_path / "whole"
-    write_file(whole, 0, 10)
-    content = bytearray(whole.read_bytes())
-    cut = tmp_path / "cut"
-    cut.write_bytes(content[:-20])
-    with pytest.raises(InputError, match="cut: truncated or corrupt"):
-        read_all([*files, str(cut)])
-    with pytest.raises(InputError, match="cut: truncated or corrupt"):
-        input_pipeline.count_records([str(cut)])
-    content[-30] ^= 1
-    flipped = tmp_path / "flipped"
-    flipped.write_bytes(content)
-    with pytest.raises(InputError, match="flipped: truncated or corrupt"):
-        read_all([*files, str(flipped)])
+def test_damaged_files_are_named(tmp_path, files, damage, message):
+    path = tmp_path / "file"
+    write_file(path, 0, 10)
+    content = path.read_bytes()
+    path.unlink()
+    if damage:
+        path.write_bytes(damage(content))
+    for read in (read_all, input_pipeline.count_records):
+        with pytest.raises(InputError, match=f"{path}: .*{message if read is read_all else ''}"):
+            read([*files, str(path)])
 
 
 def test_other_errors_pass_unchanged(files):
@@ -242,21 +222,17 @@ def test_reading_runs_ahead_of_the_training_step(files):
 # ---------------------------------------------------------------- files against the manifest
 
 
-def remove(path):
-    path.unlink()
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def shorten(path):
-    path.write_bytes(path.read_bytes()[:-3])
-
-
 def exchange(path):
     path.unlink()
     write_file(path, 0, 2)
+
+
+DAMAGE = {
+    "remove": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "shorten": lambda path: path.write_bytes(path.read_bytes()[:-3]),
+    "exchange": exchange,
+}
 
 
 @pytest.fixture
@@ -272,18 +248,18 @@ def listed(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("damage", [remove, empty, shorten, exchange])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_files_that_are_not_as_the_manifest_lists_them(listed, damage):
     assert len(input_pipeline.record_files(str(listed))) == 2
     path = listed / "pretrain_tfrecords" / "pretrain_data.tfrecord-0"
     size = path.stat().st_size
-    damage(path)
+    DAMAGE[damage](path)
     found = path.stat().st_size if path.exists() else "no"
     with pytest.raises(InputError, match=f"{path.name} .*{size} bytes.*Received: {found} bytes"):
         input_pipeline.record_files(str(listed))
     assert len(input_pipeline.record_files(str(listed), "heldout")) == 1  # the other split is whole
     (listed / "manifest.json").unlink()  # as ELECTRA's folders
-    assert len(input_pipeline.record_files(str(listed))) == (1 if damage is remove else 2)
+    assert len(input_pipeline.record_files(str(listed))) == (1 if damage == "remove" else 2)
 
 
 @pytest.mark.parametrize("name", ["{}-of-12", "{:05d}-of-00012"])

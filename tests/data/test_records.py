@@ -28,7 +28,8 @@ def test_bytes_parse_to_the_librarys_message(S):
     rng = np.random.default_rng(S)
     N = 7 if S < 1000 else 2
     ids = rng.integers(0, [[100], [128], [20000], [250000], [2**21], [1], [30522]][:N], [N, S])
-    ids[1, 0] = 127
+    edges = [0, 127, 128, 16383, 16384, 2**21 - 1][:S]
+    ids[1, : len(edges)] = edges
     mask, segments = rng.integers(0, 2, [2, N, S])
     encoded = records.encode_examples(ids, mask, segments)
     for i in range(N):
@@ -38,15 +39,7 @@ def test_bytes_parse_to_the_librarys_message(S):
         assert len(encoded[i]) == len(expected.SerializeToString())
 
 
-@pytest.mark.parametrize("edge", [0, 127, 128, 16383, 16384, 2**21 - 1])
-def test_varint_edges(edge):
-    ids = np.full([1, 3], edge)
-    (encoded,) = records.encode_examples(ids, np.ones_like(ids), np.zeros_like(ids))
-    parsed = tf.train.Example.FromString(encoded).features.feature["input_ids"]
-    assert list(parsed.int64_list.value) == [edge] * 3
-
-
-def test_values_out_of_range_are_refused():
+def test_values_out_of_range_are_rejected():
     good, zeros = np.ones([1, 4], int), np.zeros([1, 4], int)
     for ids, mask, segments, name in (
         (good * -1, good, zeros, "input_ids"),

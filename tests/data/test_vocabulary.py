@@ -201,7 +201,7 @@ def test_text_without_spaces_is_learned_in_parts(monkeypatch, words_of_a_phrase)
     assert len("".join(lines)) > 2.5 * len(ids)
 
 
-def test_learning_refuses_nothing_to_learn_from():
+def test_learning_rejects_nothing_to_learn_from():
     with pytest.raises(InputError, match="words"):
         learn_vocabulary(["", " \u00a0"], 100)
     with pytest.raises(InputError, match=r"vocab_size must be at least.*Received: 5"):

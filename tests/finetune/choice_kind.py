@@ -14,11 +14,13 @@ import dataclasses
 import numpy as np
 
 from finetune import kinds, metrics
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
 from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
 from plugins import lazily
+from settings import within
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenization:Tokenizer")
@@ -34,6 +36,14 @@ class ChoiceExample:
     label: int | None
 
 
+@dataclasses.dataclass(frozen=True)
+class ChoiceHParams(FinetuningHParams):
+    """Hyper-parameters of multiple choice."""
+
+    # The share of the label that all choices have.
+    label_smoothing: float = dataclasses.field(default=0.0, metadata=within(0, 1))
+
+
 class Choice(Kind):
     """A softmax over the scores of an example's choices."""
 
@@ -44,6 +54,7 @@ class Choice(Kind):
     has_labels = True
     metrics = {"accuracy": metrics.accuracy}  # noqa: RUF012
     default_metrics = ("accuracy",)
+    hparams = ChoiceHParams
 
     def example(self, source, identity, where, row):
         """See Kind.example."""
@@ -64,11 +75,11 @@ class Choice(Kind):
         if all(example.label is not None for example in examples):
             labels = np.array([example.label for example in examples], np.int32)
             columns["label"] = np.repeat(labels, G)
-        return dataclasses.replace(encoded, rows=columns)
+        return dataclasses.replace(encoded, sequences=columns)
 
     def head(self, task, config, hparams):
         """See Kind.head."""
-        return create_head(self.group_size(task))
+        return create_head(self.group_size(task), hparams.label_smoothing)
 
     def answers(self, task, examples, encoded, outputs, hparams):
         """The choices of highest `score` [n]."""
@@ -92,23 +103,40 @@ class Choice(Kind):
         return {"prediction": predicted.task.labels[predicted.answers[number]]}
 
     def signatures(self, network):
-        """See Kind.signatures: the score of one choice."""
+        """See Kind.signatures: a context and its choices, of which "" pads the list."""
+        import tensorflow as tf
+
         from signatures.signature import TEXT, TRUNCATED, Signature
         from signatures.tensors import Tensor
 
-        def of_pair(context, choice):
-            sequences = network.layout.pair(context, choice)
+        def of_choices(context, choices):
+            B, C = tf.unstack(tf.shape(choices))
+            sequences = network.layout.pair(tf.repeat(context, C), tf.reshape(choices, [B * C]))
             features = network.features(sequences.ids, sequences.segment_ids)
-            scores = network.predict(features, network.lengths(features))
-            return {"score": scores["score"], "truncated": sequences.truncated}
+            scores = network.predict(features, network.lengths(features))["score"]
+            scores = tf.where(choices != "", tf.reshape(scores, [B, C]), -1e9)
+            cut = tf.reshape(sequences.truncated, [B, C])
+            return {
+                "choice": tf.argmax(scores, axis=1, output_type=tf.int32),
+                "scores": scores,
+                "truncated": tf.reduce_any(cut & (choices != ""), axis=1),
+            }
 
-        inputs = {"context": TEXT, "choice": TEXT}
-        outputs = {"score": Tensor("float32", ("B",), "higher is better"), "truncated": TRUNCATED}
-        about = "a context and a choice to the choice's score"
-        return {"serving_default": Signature(about, of_pair, inputs, outputs)}
+        inputs = {"context": TEXT, "choices": Tensor("string", ("B", "C"), "as many as labels")}
+        outputs = {
+            "choice": Tensor("int32", ("B",), "the place of the best choice"),
+            "scores": Tensor("float32", ("B", "C"), "higher is better"),
+            "truncated": TRUNCATED,
+        }
+        about = "a context and its choices to the best choice"
+        return {"serving_default": Signature(about, of_choices, inputs, outputs)}
+
+    def answer_row(self, values, labels):
+        """See Kind.answer_row."""
+        return {"prediction": labels[values["choice"]], "scores": values["scores"]}
 
 
-def create_head(group_size):
+def create_head(group_size, label_smoothing):
     """A score of each sequence, and a softmax over the sequences of a group."""
     import tensorflow as tf
 
@@ -124,7 +152,9 @@ def create_head(group_size):
             logits = self(output.pooled, training=training, seed=seed)
             logits = tf.reshape(logits, [-1, group_size])
             labels = tf.reshape(batch["label"], [-1, group_size])[:, 0]
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            labels = tf.one_hot(labels, group_size) * (1 - label_smoothing)
+            labels += label_smoothing / group_size
+            return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
 
     return ChoiceHead()
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from finetune.hparams import FinetuningHParams
+import json
+
+import tensorflow as tf
+
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from finetune.task import Task
+from model import build_encoder
+from tests.model_support import TINY
 
 _LAYOUT = {
     "classification": ("tsv", {"text_a": 0, "label": 1}),
@@ -29,7 +34,7 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
 
 def predicted(task, examples, answers, outputs=None, **hparams):
     """Answers to examples."""
-    return Predicted(task, examples, answers, FinetuningHParams(**hparams), outputs or {})
+    return Predicted(task, examples, answers, task.plugin.hparams(**hparams), outputs or {})
 
 
 def texts(labels):
@@ -40,3 +45,22 @@ def texts(labels):
 def sentences(*tags):
     """A sentence of each tuple of tags."""
     return [TaggedExample(str(i), ("w",) * len(t), tuple(t)) for i, t in enumerate(tags)]
+
+
+def model_directory(folder, vocabulary):
+    """A model directory as pre-training leaves it, of an encoder that has learned nothing."""
+    folder.mkdir()
+    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1)
+    config.save(str(folder))
+    vocabulary.save(folder)
+    save_encoder(folder, build_encoder(config))
+    hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
+    hparams["vocabulary"] = vocabulary.digest
+    (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))
+    return folder
+
+
+def save_encoder(folder, encoder):
+    """Writes an encoder's weights as pre-training does."""
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
+    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()

@@ -71,7 +71,7 @@ def hparams(**changes):
 
 
 def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str, np.ndarray]:
-    """What an untrained network might say of every row; the best come first, none twice."""
+    """What an untrained network might say of every window; the best come first, none twice."""
     draw = np.random.default_rng(seed)
     n = len(encoded)
     predictions = {
@@ -81,10 +81,10 @@ def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str,
         "end_index": np.zeros([n, K, K]),
         "answerable_logit": draw.normal(-2.75, 2, [n]),
     }
-    for row, length in enumerate(encoded.lengths):
-        predictions["start_index"][row] = draw.permutation(length + 2)[:K]  # two are padding
+    for window, length in enumerate(encoded.lengths):
+        predictions["start_index"][window] = draw.permutation(length + 2)[:K]  # two are padding
         for beam in range(K):
-            predictions["end_index"][row, beam] = draw.permutation(length + 2)[:K]
+            predictions["end_index"][window, beam] = draw.permutation(length + 2)[:K]
     kinds = {name: np.int32 if "index" in name else np.float32 for name in predictions}
     return {name: value.astype(kinds[name]) for name, value in predictions.items()}
 
@@ -92,9 +92,9 @@ def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str,
 def gold_predictions(encoded: Encoded) -> dict[str, np.ndarray]:
     """Random ones, but for the gold spans, which are all but certain."""
     predictions = random_predictions(encoded)
-    rows = np.flatnonzero(encoded.rows["start_position"])
-    predictions["start_index"][rows, 0] = encoded.rows["start_position"][rows]
-    predictions["end_index"][rows, 0, 0] = encoded.rows["end_position"][rows]
-    predictions["start_log_probs"][rows, 0] = predictions["end_log_probs"][rows, 0, 0] = -0.01
-    predictions["answerable_logit"] = 12.0 * encoded.rows["is_impossible"] - 6.0
+    windows = np.flatnonzero(encoded.sequences["start_position"])
+    predictions["start_index"][windows, 0] = encoded.sequences["start_position"][windows]
+    predictions["end_index"][windows, 0, 0] = encoded.sequences["end_position"][windows]
+    predictions["start_log_probs"][windows, 0] = predictions["end_log_probs"][windows, 0, 0] = -0.01
+    predictions["answerable_logit"] = 12.0 * encoded.sequences["is_impossible"] - 6.0
     return predictions

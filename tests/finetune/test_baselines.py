@@ -8,53 +8,59 @@ import pathlib
 import pytest
 
 from finetune.baselines import baseline, compare
-from finetune.hparams import FinetuningHParams
 from finetune.report import report_text, summary_line, write_report
 from finetune.results import group_results
 from finetune.squad.examples import QuestionExample
 from tests.finetune.kinds_support import sentences, task_of, texts
 from tests.finetune.test_report import result, write_results
 
-
-def test_the_most_frequent_label():
-    task = task_of("classification", "accuracy", "f1", "matthews_corrcoef")
-    found = baseline(task, texts([1, 0, 1, 1]), FinetuningHParams())
-    assert (found["name"], found["answer"]) == ("most frequent label", "yes")
-    assert found["scores"] == {
-        "accuracy": 75.0,
-        "f1": pytest.approx(100 * 6 / 7),
-        "matthews_corrcoef": 0.0,
-    }
-    assert (
-        baseline(task, texts([1, 0]), FinetuningHParams())["answer"] == task.labels[0]
-    )  # equally frequent
+QUESTIONS = [
+    QuestionExample("1", "q", "a b c", ("a b",), 0, False),
+    QuestionExample("2", "q", "a b c", (), None, True),
+]
 
 
-def test_the_mean_has_no_correlation():
-    found = baseline(task_of("regression", "spearman"), texts([1.0, 2.0, 4.5]), FinetuningHParams())
-    assert found == {"name": "mean", "answer": 2.5, "scores": {"spearman": None}}
+@pytest.mark.parametrize(
+    ("task", "examples", "name", "answer", "scores"),
+    [
+        (
+            task_of("classification", "accuracy", "f1", "matthews_corrcoef"),
+            texts([1, 0, 1, 1]),
+            "most frequent label",
+            "yes",
+            [75.0, pytest.approx(100 * 6 / 7), 0.0],
+        ),
+        # Of equally frequent ones the first.
+        (task_of("classification", "accuracy"), texts([1, 0]), "most frequent label", "no", [50.0]),
+        # The mean has no correlation.
+        (task_of("regression", "spearman"), texts([1.0, 2.0, 4.5]), "mean", 2.5, [None]),
+        (
+            task_of("tagging", "token_accuracy", "f1", labels=("B-PER", "O")),
+            sentences([1, 1, 0], [], [1]),
+            "most frequent tag",
+            "O",
+            [75.0, 0.0],
+        ),
+        (
+            task_of("span", "f1", "exact_match", version_2=True),
+            QUESTIONS,
+            "no answer",
+            "",
+            [50.0] * 2,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_the_best_constant_answer(task, examples, name, answer, scores):
+    found = baseline(task, examples, task.plugin.hparams())
+    expected = dict(zip(task.metrics, scores, strict=True))
+    assert found == {"name": name, "answer": answer, "scores": expected}
     json.dumps(found, allow_nan=False)
 
 
-def test_the_most_frequent_tag_of_all_words():
-    task = task_of("tagging", "token_accuracy", "f1", labels=("B-PER", "O"))
-    found = baseline(task, sentences([1, 1, 0], [], [1]), FinetuningHParams())
-    assert (found["name"], found["answer"]) == ("most frequent tag", "O")
-    assert found["scores"] == {"token_accuracy": 75.0, "f1": 0.0}
-
-
-def test_no_answer_where_questions_may_have_none():
-    examples = [
-        QuestionExample("1", "q", "a b c", ("a b",), 0, False),
-        QuestionExample("2", "q", "a b c", (), None, True),
-    ]
-    found = baseline(
-        task_of("span", "f1", "exact_match", version_2=True), examples, FinetuningHParams()
-    )
-    assert found["scores"] == {"f1": 50.0, "exact_match": 50.0}
-    assert (
-        baseline(task_of("span", "f1", version_2=False), examples[:1], FinetuningHParams()) is None
-    )
+def test_questions_that_all_have_answers_have_no_baseline():
+    task = task_of("span", "f1", version_2=False)
+    assert baseline(task, QUESTIONS[:1], task.plugin.hparams()) is None
 
 
 def recorded(score, trial=0, task="wnli", base=56.3, **more):

@@ -21,7 +21,7 @@ S_MAX = 45
 
 
 def encoded_of(n, seed=0, longest=S_MAX):
-    """Rows whose tokens say which row they are of: row i has the tokens 1000 * (i + 1) + place."""
+    """Sequences whose tokens say which they are of: i has the tokens 1000 * (i + 1) + place."""
     lengths = np.random.default_rng(seed).integers(3, longest + 1, n)
     row_splits = np.concatenate([[0], np.cumsum(lengths)])
     row = np.repeat(np.arange(n), lengths)
@@ -44,7 +44,7 @@ def take(dataset, count):
 
 
 def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
-    """The batch against a loop over its rows."""
+    """The batch against a loop over its sequences."""
     numbers = batch["example"]
     longest = max(encoded.lengths[i] for i in numbers)
     S = max_seq_length if fixed else min(-(-longest // 8) * 8, max_seq_length)
@@ -56,7 +56,7 @@ def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
         for name, column in encoded.tokens.items():
             assert batch[name].dtype == column.dtype
             assert batch[name][position].tolist() == column[tokens].tolist() + padding
-        for name, column in encoded.rows.items():
+        for name, column in encoded.sequences.items():
             assert batch[name].dtype == column.dtype
             assert np.array_equal(batch[name][position], column[i])
     assert batch["input_mask"].dtype == np.int32
@@ -72,13 +72,14 @@ def assert_equal_batches(left, right):
 
 
 @pytest.mark.parametrize("length_buckets", [True, False])
-def test_batches_hold_their_rows_padded(length_buckets):
+def test_batches_hold_their_sequences_padded(length_buckets):
     encoded = encoded_of(100)
     kwargs = {"max_seq_length": S_MAX, "length_buckets": length_buckets}
     batches = take(TrainingBatches(encoded, 8, 1, **kwargs)(), 30)
     batches += take(EvaluationBatches(encoded, 8, **kwargs)(), 100)
     for batch in batches:
         check_batch(batch, encoded, fixed=not length_buckets)
+    assert all(batch["weight"].all() for batch in batches[:30])
     lengths = {batch["input_ids"].shape[1] for batch in batches}
     assert (lengths == {S_MAX}) is not length_buckets
     promised = TrainingBatches(encoded, 8, 1, **kwargs).lengths
@@ -100,11 +101,11 @@ def test_fixed_length_changes_padding_alone():
 @pytest.mark.parametrize(
     ("n", "batch_size"), [(1000, 8), (1003, 8), (100, 7), (8, 8), (9, 8), (5, 8), (1, 4), (7, 1)]
 )
-def test_every_epoch_has_every_row_once(n, batch_size):
+def test_every_epoch_has_every_sequence_once(n, batch_size):
     batches = TrainingBatches(encoded_of(n, longest=9), batch_size, 2, max_seq_length=S_MAX)
     epochs = 6
     needed = -(-epochs * n // batch_size)
-    rows = np.stack(list(itertools.islice(batches.rows(), needed)))
+    rows = np.stack(list(itertools.islice(batches.numbers(), needed)))
     counts = np.bincount(rows.ravel(), minlength=n)
     assert counts.min() >= epochs  # nothing dropped, nothing delayed beyond the epoch's last batch
     assert counts.sum() == needed * batch_size
@@ -119,7 +120,7 @@ def test_the_order_differs_between_epochs_and_seeds_and_is_repeated_by_a_seed():
     encoded = encoded_of(1000)
 
     def rows(seed):
-        stream = TrainingBatches(encoded, 10, seed, max_seq_length=S_MAX).rows()
+        stream = TrainingBatches(encoded, 10, seed, max_seq_length=S_MAX).numbers()
         return np.stack(list(itertools.islice(stream, 200)))
 
     first = rows(1)
@@ -127,16 +128,16 @@ def test_the_order_differs_between_epochs_and_seeds_and_is_repeated_by_a_seed():
     assert not np.array_equal(first, rows(2))
     assert not np.array_equal(first, rows(-1))
     assert not np.array_equal(first[:100], first[100:])
-    # Nor do the same rows meet in a batch.
+    # Nor do the same sequences meet in a batch.
     epochs = [first[:100], first[100:], rows(2)[:100]]
     together = [{frozenset(batch) for batch in epoch.tolist()} for epoch in epochs]
     assert not together[0] & together[1]
     assert not together[0] & together[2]
 
 
-def test_rows_of_similar_length_meet_and_short_batches_do_not_come_first():
+def test_sequences_of_similar_length_meet_and_short_batches_do_not_come_first():
     encoded = encoded_of(8000)
-    stream = TrainingBatches(encoded, 16, 1, max_seq_length=S_MAX).rows()
+    stream = TrainingBatches(encoded, 16, 1, max_seq_length=S_MAX).numbers()
     lengths = encoded.lengths[np.stack(list(itertools.islice(stream, 500)))]  # [500, 16]
     padded = -(-lengths.max(axis=1) // 8) * 8 * 16
     assert lengths.sum() / padded.sum() > 0.83  # random batches would fill 0.51
@@ -148,9 +149,9 @@ def test_rows_of_similar_length_meet_and_short_batches_do_not_come_first():
 def test_resumed_is_uninterrupted(n, batch_size):
     batches = TrainingBatches(encoded_of(n), batch_size, 5, max_seq_length=S_MAX)
     steps = 300
-    rows = list(itertools.islice(batches.rows(), steps))
+    rows = list(itertools.islice(batches.numbers(), steps))
     for start in (0, 1, 2, 5, 62, 63, 64, 65, 250, 251, 252, 299):
-        resumed = list(itertools.islice(batches.rows(start), steps - start))
+        resumed = list(itertools.islice(batches.numbers(start), steps - start))
         assert np.array_equal(rows[start:], resumed), start
     assert_equal_batches(take(batches(), 80)[70:], take(batches(70), 10))
 
@@ -165,14 +166,14 @@ def test_resuming_far_into_training_takes_no_time(monkeypatch):
         lambda self, start, stop: arranged.append((start, stop)) or arrange(self, start, stop),
     )
     step = 10**9 + 80  # in the second of its epoch's two windows
-    next(batches.rows(step))
+    next(batches.numbers(step))
     assert len(arranged) == 1
     start, stop = arranged[0]
     assert start <= step < stop
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(100, 8), (96, 8), (3, 8), (1, 1)])
-def test_evaluation_gives_every_row_once_and_fillers_no_weight(n, batch_size):
+def test_evaluation_gives_every_sequence_once_and_fillers_no_weight(n, batch_size):
     encoded = encoded_of(n)
     evaluation = EvaluationBatches(encoded, batch_size, max_seq_length=S_MAX)
     batches = take(evaluation(), 1000)
@@ -193,7 +194,7 @@ def test_evaluation_gives_every_row_once_and_fillers_no_weight(n, batch_size):
 )
 def test_the_order_is_that_of_the_runs_so_far(n, batch_size, seed, digest):
     """A run that was begun by an earlier version is resumed in its order."""
-    stream = TrainingBatches(encoded_of(n), batch_size, seed, max_seq_length=S_MAX).rows(3)
+    stream = TrainingBatches(encoded_of(n), batch_size, seed, max_seq_length=S_MAX).numbers(3)
     rows = np.stack(list(itertools.islice(stream, 400))).astype(np.int64)
     assert hashlib.sha256(rows.tobytes()).hexdigest().startswith(digest)
 
@@ -202,20 +203,20 @@ def grouped(examples, group):
     """Examples of `group` sequences each."""
     encoded = encoded_of(examples * group)
     numbers = np.repeat(np.arange(examples, dtype=np.int32), group)
-    return dataclasses.replace(encoded, rows={**encoded.rows, "example": numbers})
+    return dataclasses.replace(encoded, sequences={**encoded.sequences, "example": numbers})
 
 
 @pytest.mark.parametrize(("examples", "group", "batch_size"), [(100, 3, 12), (7, 4, 8), (2, 4, 16)])
 def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, batch_size):
     encoded, options = grouped(examples, group), {"max_seq_length": S_MAX, "group_size": group}
     batches = TrainingBatches(encoded, batch_size, 5, **options)
-    rows = np.stack(list(itertools.islice(batches.rows(), 40)))
+    rows = np.stack(list(itertools.islice(batches.numbers(), 40)))
     members = rows.reshape(-1, group)
     assert (members == members[:, :1] + np.arange(group)).all()
     assert (members[:, 0] % group == 0).all()
     epoch = -(-examples * group // batch_size)
     assert set(rows[:epoch].ravel()) == set(range(examples * group))
-    assert np.array_equal(rows[7:], list(itertools.islice(batches.rows(7), 33)))
+    assert np.array_equal(rows[7:], list(itertools.islice(batches.numbers(7), 33)))
     (first,) = take(batches(), 1)
     assert first["example"].tolist() == (rows[0] // group).tolist()
     evaluation = EvaluationBatches(encoded, batch_size, **options)
@@ -225,18 +226,6 @@ def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, 
     assert (np.diff(longest) >= 0).all()
     weight = np.concatenate([batch["weight"] for batch in take(evaluation(), 1000)])
     assert weight.sum() == examples * group
-
-
-def test_groups_fill_batches_and_are_of_one_example():
-    with pytest.raises(ValueError, match="groups of 3"):
-        TrainingBatches(grouped(4, 3), 8, 1, max_seq_length=S_MAX, group_size=3)
-    with pytest.raises(ValueError, match="multiple of 2"):
-        EvaluationBatches(grouped(4, 3), 8, max_seq_length=S_MAX, group_size=2)
-
-
-def test_training_rows_all_have_weight():
-    batches = TrainingBatches(encoded_of(3), 8, 1, max_seq_length=S_MAX)
-    assert all(batch["weight"].tolist() == [1.0] * 8 for batch in take(batches(), 3))
 
 
 @pytest.mark.parametrize("rows", [8, None])
@@ -261,14 +250,14 @@ def test_two_replicas_share_the_global_batches(rows):
     assert {shape[0] for shape in known} == {rows and 4}
 
 
-def test_a_batch_that_replicas_cannot_share_is_refused():
+def test_a_batch_that_replicas_cannot_share_is_rejected():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with pytest.raises(ValueError, match="evenly divi"):
         tf.function(strategy.run).get_concrete_function(own_rows, ({"x": tf.zeros([5, 2])},))
 
 
 class Mean(Objective):
-    """Learns a vector for each place of a row, by how far it is from the label."""
+    """Learns a vector for each place of a sequence, by how far it is from the label."""
 
     def __init__(self):
         super().__init__()
@@ -313,11 +302,21 @@ def test_the_trainer_takes_them_on_one_device_on_two_and_resumed():
     assert resumed == single[3:4]
 
 
-def test_what_cannot_be_batched_is_refused():
-    with pytest.raises(InputError, match="should have examples"):
-        TrainingBatches(encoded_of(0), 8, 1, max_seq_length=S_MAX)
-    with pytest.raises(ValueError, match="max_seq_length=20"):
-        EvaluationBatches(encoded_of(50), 8, max_seq_length=20)
+@pytest.mark.parametrize(
+    ("encoded", "batch_size", "options", "error", "message"),
+    [
+        (encoded_of(0), 8, {}, InputError, "should have examples"),
+        (encoded_of(50), 8, {"max_seq_length": 20}, ValueError, "max_seq_length=20"),
+        (grouped(4, 3), 8, {"group_size": 3}, ValueError, "groups of 3"),
+        (grouped(4, 3), 8, {"group_size": 2}, ValueError, "multiple of 2"),
+    ],
+)
+def test_what_cannot_be_batched_is_rejected(encoded, batch_size, options, error, message):
+    options = {"max_seq_length": S_MAX, **options}
+    with pytest.raises(error, match=message):
+        EvaluationBatches(encoded, batch_size, **options)
+    with pytest.raises(error, match=message):
+        TrainingBatches(encoded, batch_size, 1, **options)
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])

@@ -1,6 +1,7 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from data import tokenization
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
+from finetune import kinds
 from finetune.encoding import encode_tags, encode_texts
-from finetune.hparams import FinetuningHParams
 from finetune.kinds.tagging import TaggedExample
-from finetune.kinds.texts import TextExample, both_orders
+from finetune.kinds.texts import TextExample
 from finetune.squad.examples import read_squad
 from finetune.squad.features import encode_questions
 from tests.finetune.kinds_support import task_of
@@ -56,17 +57,20 @@ def test_layout_of_single_texts_and_pairs(tokenizer):
     assert pieces(encoded, 3) == ["[CLS]", "a", "[SEP]"]
     assert column(encoded, "segment_ids", 0) == [0] * 4
     assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
-    assert encoded.rows["label"].tolist() == [1, 0, 0, 0]
-    assert encoded.rows["example"].tolist() == [0, 1, 2, 3]
+    assert encoded.sequences["label"].tolist() == [1, 0, 0, 0]
+    assert encoded.sequences["example"].tolist() == [0, 1, 2, 3]
     assert encoded.lengths.tolist() == [4, 7, 4, 3]
     assert encoded.truncated == 0
-    assert {x.dtype for x in (encoded.rows["label"], *encoded.tokens.values())} == {np.dtype("i4")}
+    assert {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())} == {
+        np.dtype("i4")
+    }
 
 
 def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(tokenizer):
     S = 12
     shapes = [(a, b) for a in range(14) for b in range(14)]
-    examples = [text("a " * a, "b " * b) for a, b in shapes]
+    words = "a b c d " * 4
+    examples = [text(words[: 2 * a], words[: 2 * b]) for a, b in shapes]
     encoded = encode_texts(examples, task_of("classification"), tokenizer, S)
     cut = 0
     for row, (a, b) in enumerate(shapes):
@@ -74,30 +78,23 @@ def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(token
         while a + b > budget:
             a, b = (a - 1, b) if a > b else (a, b - 1)
         cut += a + b < before
-        expected = ["[CLS]", *"a" * a, "[SEP]", *"b" * b, *(["[SEP]"] if b else [])]
+        kept = [[*"abcd" * 4][:count] for count in (a, b)]  # the beginnings
+        expected = ["[CLS]", *kept[0], "[SEP]", *kept[1], *(["[SEP]"] if b else [])]
         assert pieces(encoded, row) == expected, shapes[row]
     assert encoded.truncated == cut
-
-
-def test_texts_lose_their_ends(tokenizer):
-    examples = [text("a b c d the cat sat"), text("a b c d", "the cat sat on mat")]
-    encoded = encode_texts(examples, task_of("classification"), tokenizer, 8)
-    assert pieces(encoded, 0) == ["[CLS]", "a", "b", "c", "d", "the", "cat", "[SEP]"]
-    assert pieces(encoded, 1) == ["[CLS]", "a", "b", "c", "[SEP]", "the", "cat", "[SEP]"]
-    assert encoded.truncated == 2
 
 
 def test_regression_labels_are_scaled_by_the_range(tokenizer):
     task = task_of("regression", label_range=(1.0, 5.0))
     encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
-    assert encoded.rows["label"].dtype == np.float32
-    assert encoded.rows["label"].tolist() == [0.0, 0.75]
+    assert encoded.sequences["label"].dtype == np.float32
+    assert encoded.sequences["label"].tolist() == [0.0, 0.75]
 
 
 def test_unlabelled_examples_have_no_label_column(tokenizer):
     examples = [text("a", label=None), text("b", label=None)]
     task = task_of("classification")
-    assert "label" not in encode_texts(examples, task, tokenizer, 16).rows
+    assert "label" not in encode_texts(examples, task, tokenizer, 16).sequences
     with pytest.raises(InputError, match="1 of 3 without one, the first of them 'c'"):
         encode_texts([text("a"), text("b"), text("c", label=None)], task, tokenizer, 16)
     words = [TaggedExample("s", ("a",), None)]
@@ -123,7 +120,7 @@ def test_long_sentences_are_divided_between_words(tokenizer):
             "long", ("a", "b", "c", "d", "unwanted", "a", "unwanted"), (1, 2, 3, 4, 5, 6, 7)
         ),
         TaggedExample("empty", (), ()),
-        TaggedExample("last", ("mat",), (9,)),
+        TaggedExample("word", ("mat", "un" + "want" * 9), (9, 8)),
     ]
     encoded = encode_tags(examples, tokenizer, 8)
     assert [pieces(encoded, row)[1:-1] for row in range(len(encoded))] == [
@@ -133,24 +130,12 @@ def test_long_sentences_are_divided_between_words(tokenizer):
         ["un", "##want", "##ed"],
         [],
         ["mat"],
+        ["un", *["##want"] * 5],  # too long for any sequence
     ]
-    assert encoded.rows["example"].tolist() == [0, 1, 1, 1, 2, 3]
+    assert encoded.sequences["example"].tolist() == [0, 1, 1, 1, 2, 3, 3]
     first = encoded.tokens["tag_weight"] > 0
-    assert encoded.tokens["tags"][first].tolist() == [1, 2, 1, 2, 3, 4, 5, 6, 7, 9]
-    assert encoded.truncated == 1
-
-
-def test_a_word_longer_than_a_row_is_cut(tokenizer):
-    word = "un" + "want" * 9
-    examples = [TaggedExample("s", ("a", word, "b"), (1, 2, 3))]
-    encoded = encode_tags(examples, tokenizer, 8)
-    assert [pieces(encoded, row)[1:-1] for row in range(3)] == [
-        ["a"],
-        ["un", *["##want"] * 5],
-        ["b"],
-    ]
-    assert encoded.tokens["tag_weight"].sum() == 3
-    assert encoded.truncated == 1
+    assert encoded.tokens["tags"][first].tolist() == [1, 2, 1, 2, 3, 4, 5, 6, 7, 9, 8]
+    assert encoded.truncated == 2
 
 
 def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
@@ -173,7 +158,7 @@ def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
             row[0] += ids
             row[1] += [tag, *[0] * (len(ids) - 1)]
         rows.append((number, row))
-    assert encoded.rows["example"].tolist() == [number for number, _ in rows]
+    assert encoded.sequences["example"].tolist() == [number for number, _ in rows]
     assert len(rows) > len(examples)
     for i, (_, (ids, tags)) in enumerate(rows):
         assert column(encoded, "input_ids", i)[1:-1] == ids
@@ -200,28 +185,28 @@ def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
     parts = call(*arguments)
     assert parts.truncated == whole.truncated > 0
     np.testing.assert_array_equal(parts.row_splits, whole.row_splits)
-    for columns, expected in ((parts.tokens, whole.tokens), (parts.rows, whole.rows)):
+    for columns, expected in ((parts.tokens, whole.tokens), (parts.sequences, whole.sequences)):
         assert list(columns) == list(expected)
         for name, values in expected.items():
             assert columns[name].dtype == values.dtype
             np.testing.assert_array_equal(columns[name], values)
 
 
-def test_both_orders_keeps_labels():
-    examples = [text("a", "b", 1), text("c", "d", 0)]
-    doubled = both_orders(examples)
+def test_symmetric_pairs_are_trained_in_both_orders():
+    examples, kind = [text("a", "b", 1), text("c", "d", 0)], kinds.get("classification")
+    task = types.SimpleNamespace(symmetric=True)
+    doubled = kind.training_examples(task, examples, kind.hparams())
     expected = [("a", "b", 1), ("c", "d", 0), ("b", "a", 1), ("d", "c", 0)]
     assert [(x.text_a, x.text_b, x.label) for x in doubled] == expected
-    assert examples == doubled[:2]
 
 
 def test_each_kind_encodes_its_examples():
     def encode(kind, *examples):
         task = task_of(kind)
-        hparams = FinetuningHParams(max_seq_length=16)
+        hparams = task.plugin.hparams(max_seq_length=16)
         return task.plugin.encode(task, examples, VOCABULARY, hparams)
 
-    assert "label" in encode("classification", text("a")).rows
+    assert "label" in encode("classification", text("a")).sequences
     assert "tags" in encode("tagging", TaggedExample("s", ("a",), (1,))).tokens
     assert encode("regression").lengths.tolist() == []
     assert len(encode("tagging")) == 0

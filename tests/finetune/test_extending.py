@@ -7,18 +7,16 @@ import shutil
 import textwrap
 
 import pytest
-import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from finetune import declaration
 from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
 from finetune.kinds.tagging import TaggedExample
 from finetune.task import Task
 from finetune.task_data import load_task_data
-from model import build_encoder
+from settings import field_names
 from tests import command_support
-from tests.finetune.kinds_support import predicted
+from tests.finetune.kinds_support import model_directory, predicted, task_of
 from tests.model_support import TINY
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "tasks.md"
@@ -39,26 +37,16 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def model_dir(folder, tmp_path_factory):
-    """A model directory as pre-training leaves it, of an encoder that has learned nothing."""
-    model_dir = tmp_path_factory.mktemp("model")
+def model_dir(tmp_path_factory):
     words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
     vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(words)))
-    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1)
-    config.save(str(model_dir))
-    vocabulary.save(model_dir)
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
-    tf.train.CheckpointManager(saved, str(model_dir / "checkpoints"), 1).save()
-    hparams = {"model_size": "convbert-tiny", "max_seq_length": 32}
-    hparams["vocabulary"] = vocabulary.digest
-    (model_dir / "hparams.json").write_text(json.dumps({"hparams": hparams}))
-    return model_dir
+    return model_directory(tmp_path_factory.mktemp("extending") / "model", vocabulary)
 
 
 def test_every_field_of_a_declaration_has_a_row():
     rows = {name for row in re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
             for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
-    assert set(declaration._CHECKS) - rows == {"lenient", "folders"}  # of the built-in tasks
+    assert set(field_names(Task)) - rows == {"lenient", "folders"}  # of the built-in tasks
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -66,7 +54,8 @@ def test_the_declarations_are_read(folder, model_dir, name):
     task = load_task(str(folder / name / f"{name}.json"))
     assert task.name == name
     config = TINY.replace(vocab_size=1000)
-    hparams = resolve_hparams(LENGTHS, task, config)
+    lengths = {name: LENGTHS[name] for name in task.plugin.shaping}
+    hparams = resolve_hparams(lengths, task, config)
     vocabulary = Vocabulary.load(str(model_dir / "vocab.txt"))
     data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
     assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's
@@ -74,7 +63,7 @@ def test_the_declarations_are_read(folder, model_dir, name):
         assert data.task.labels == ("B-LOC", "B-PER", "I-PER", "O")
         assert data.train.tokens["tag_weight"].sum() == TASKS[name]
     else:
-        assert len(data.train.rows["example"]) == TASKS[name]
+        assert len(data.train.sequences["example"]) == TASKS[name]
     assert list(data.splits) == ["dev"]
     assert len(data.splits["dev"].examples) == 2
 
@@ -124,8 +113,7 @@ def test_entities_of_each_scheme(tags, entities):
     """One entity missing of n found: precision 1, recall (n - 1) / n."""
     tags = tags.split()
     labels = tuple(sorted({*tags, "O"}))
-    task = Task("own", "tagging", {"train": "a", "dev": "b"}, "conll", {"words": 0, "tags": 1},
-                ("f1",), test=(), labels=labels)  # fmt: skip
+    task = task_of("tagging", "f1", labels=labels)
     words = tuple("abcdef")
     gold = tuple(labels.index(tag) for tag in tags)
     found = [TaggedExample("0", words, gold)]

@@ -1,5 +1,6 @@
 """The recipes of fine-tuning say what their tables say; settings are checked and completed."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -9,8 +10,10 @@ from errors import InputError
 from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
-from finetune.hparams import check_model_names, resolve_hparams, split_hparams
-from model import named_size
+from finetune.hparams import resolve_hparams
+from finetune.settings import check_model_names, split_hparams
+from model import BackboneConfig, named_size
+from settings import field_names
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 SMALL, BASE = named_size("convbert-small"), named_size("convbert-base")
@@ -33,6 +36,8 @@ def resolved(name, task, config=SMALL):
     about = values.pop("about")
     per_task = {load_task(key).name: value for key, value in values.pop("tasks", {}).items()}
     hparams, _, _, _ = split_hparams({**values, **per_task.get(task, {})})
+    own = field_names(TASKS[task].plugin.hparams)
+    hparams = {name: value for name, value in hparams.items() if name in own}
     return resolve_hparams(hparams, TASKS[task], config), about
 
 
@@ -98,6 +103,8 @@ def test_the_longest_input_is_the_models():
         ({"warmup_proportion": 2}, "`warmup_proportion` should be in"),
         ({"num_train_epochs": 0}, "`num_train_epochs` should be greater than 0"),
         ({"doc_stride": 500}, "`doc_stride` should be at most 445"),
+        ({"beam_size": 0}, "`beam_size` should be"),
+        ({"double_unordered": False}, "`double_unordered`"),  # of another kind
         ({"max_query_length": 509}, "`max_query_length` should be below 509"),
     ],
 )
@@ -115,10 +122,26 @@ def test_names_of_the_original():
     assert ignored == ["use_tpu"]
 
 
-def test_keys_that_contradict_the_model_are_refused():
-    known = {"model_size": "convbert-small", "vocab_size": 30522, "head_ratio": 2}
-    check_model_names({"model_size": "small", "vocab_size": 30522}, known, "m")
-    check_model_names({"model_hparam_overrides": {"hidden_dropout_prob": 0.2}}, known, "m")
+def test_keys_that_contradict_the_model_are_rejected():
+    saved = {"model_size": "convbert-small"}
+    check_model_names({"model_size": "small", "vocab_size": 30522}, SMALL, saved, "m")
+    check_model_names({"model_hparam_overrides": {"hidden_dropout_prob": 0.2}}, SMALL, saved, "m")
     for given in ({"model_size": "base"}, {"model_hparam_overrides": {"head_ratio": 1}}):
         with pytest.raises(InputError, match="says the architecture"):
-            check_model_names(given, known, "m")
+            check_model_names(given, SMALL, saved, "m")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bag(BackboneConfig):
+    """A backbone with a field that the project's own has not."""
+
+    mean_of: int = 3
+
+
+def test_the_overrides_of_another_backbone_are_its_own_fields():
+    bag = Bag()
+    check_model_names({"model_hparam_overrides": {"mean_of": 3}}, bag, {}, "m")
+    with pytest.raises(InputError, match="`mean_of` is 3"):
+        check_model_names({"model_hparam_overrides": {"mean_of": 4}}, bag, {}, "m")
+    with pytest.raises(InputError, match="`head_ratio`"):
+        check_model_names({"model_hparam_overrides": {"head_ratio": 2}}, bag, {}, "m")

@@ -8,14 +8,13 @@ import pytest
 from errors import InputError
 from finetune import kinds
 from finetune.encoded import Encoded
-from finetune.hparams import FinetuningHParams
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
 from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 
 def answers(task, examples, encoded, outputs):
-    return task.plugin.answers(task, examples, encoded, outputs, FinetuningHParams())
+    return task.plugin.answers(task, examples, encoded, outputs, task.plugin.hparams())
 
 
 def score(task, examples, given, **hparams):
@@ -30,27 +29,25 @@ def collapsed(task, given, **hparams):
     return task.plugin.collapsed(predicted(task, [None] * len(given), given, **hparams))
 
 
-def rows(order):
+def sequences(order):
     return Encoded(np.arange(len(order) + 1), {}, {"example": np.array(order, np.int32)}, 0)
 
 
 # ---------------------------------------------------------------- answers
 
 
-def test_answers_of_classification_and_regression_are_in_the_order_of_the_examples():
+def test_answers_of_texts_are_in_the_order_of_the_examples():
     logits = np.array([[0.0, 1.0, 0.5], [3.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    given = answers(task_of("classification"), [], rows([0, 1, 2]), {"logits": logits})
-    assert given == [1, 0, 2]
-    given = answers(task_of("classification"), [], rows([2, 0, 1]), {"logits": logits})
+    given = answers(task_of("classification"), [], sequences([2, 0, 1]), {"logits": logits})
     assert given == [0, 2, 1]
     task = task_of("regression", label_range=(1.0, 5.0))
     scores = np.array([0.0, 0.25, 1.5], np.float32)
-    assert answers(task, [], rows([0, 1, 2]), {"score": scores}) == [1.0, 2.0, 7.0]
+    assert answers(task, [], sequences([1, 0, 2]), {"score": scores}) == [2.0, 1.0, 7.0]
 
 
-def test_answers_of_tagging_put_the_rows_of_a_sentence_together():
+def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
     examples = sentences([0, 0, 0], [], [0])
-    # Two rows of the first sentence, one of the second without words, one of the third.
+    # Two sequences of the first sentence, one of the second without words, one of the third.
     weight = np.array([0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0], np.float32)
     tags = np.array([9, 1, 9, 2, 9, 9, 3, 9, 9, 9, 9, 4, 9], np.int32)
     encoded = Encoded(
@@ -63,41 +60,46 @@ def test_answers_of_tagging_put_the_rows_of_a_sentence_together():
 # ---------------------------------------------------------------- scores
 
 
-def test_classification_scores_against_hand_counts():
-    gold, given = [1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0]  # 2 true positives, 2 true negatives
-    task = task_of("classification", "matthews_corrcoef", "accuracy", "f1", "macro_f1")
-    scores = score(task, texts(gold), given)
-    assert list(scores) == list(task.metrics)  # the main metric first
-    assert scores["accuracy"] == pytest.approx(100 * 4 / 6)
-    assert scores["f1"] == pytest.approx(100 * 2 / 3)
-    assert scores["macro_f1"] == pytest.approx(100 * 2 / 3)
-    assert scores["matthews_corrcoef"] == pytest.approx(100 * (2 * 2 - 1 * 1) / 9)
+TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
 
 
-def test_f1_is_of_the_second_label():
-    task = task_of("classification", "f1")
-    gold, given = [1, 0, 0, 0], [1, 1, 0, 0]
-    assert score(task, texts(gold), given)["f1"] == pytest.approx(100 * 2 / 3)
-    swapped = score(task, texts([1 - x for x in gold]), [1 - x for x in given])
-    assert swapped["f1"] == pytest.approx(100 * 4 / 5)
-
-
-def test_regression_scores_against_hand_counts():
-    task = task_of("regression", "pearson", "spearman")
-    scores = score(task, texts([0.0, 1.0, 2.0]), [0.0, 1.0, 8.0])
-    assert scores["spearman"] == pytest.approx(100)
-    assert scores["pearson"] == pytest.approx(100 * 8 / np.sqrt(2 * 38))
-    assert score(task, texts([0.0, 1.0]), [1.0, 0.0])["pearson"] == pytest.approx(-100)
-
-
-def test_entities_count_only_when_whole():
-    labels = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
-    task = task_of("tagging", "f1", "token_accuracy", labels=labels)
-    gold = sentences([1, 3, 4, 0], [4, 1])
-    given = [(1, 4, 4, 0), (4, 1)]  # of 3 entities, one too short; 3 predicted, 2 right
+@pytest.mark.parametrize(
+    ("task", "gold", "given", "expected"),
+    [
+        (  # 2 true positives, 2 true negatives
+            task_of("classification", "matthews_corrcoef", "accuracy", "f1", "macro_f1"),
+            texts([1, 1, 1, 0, 0, 0]),
+            [1, 1, 0, 1, 0, 0],
+            [(2 * 2 - 1 * 1) / 9, 4 / 6, 2 / 3, 2 / 3],
+        ),
+        (task_of("classification", "f1"), texts([1, 0, 0, 0]), [1, 1, 0, 0], [2 / 3]),
+        (task_of("classification", "f1"), texts([0, 1, 1, 1]), [0, 0, 1, 1], [4 / 5]),
+        (
+            task_of("regression", "pearson", "spearman"),
+            texts([0.0, 1.0, 2.0]),
+            [0.0, 1.0, 8.0],
+            [8 / np.sqrt(2 * 38), 1],
+        ),
+        (task_of("regression", "pearson"), texts([0.0, 1.0]), [1.0, 0.0], [-1]),
+        (  # of 3 entities, one too short; 3 predicted, 2 right; accuracy over words
+            task_of("tagging", "f1", "token_accuracy", labels=TAGS),
+            sentences([1, 3, 4, 0], [4, 1]),
+            [(1, 4, 4, 0), (4, 1)],
+            [2 / 3, 5 / 6],
+        ),
+        # What convention makes 0 is 0.
+        (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1], [0]),
+        (task_of("classification", "f1"), texts([0, 0]), [0, 0], [0]),
+        (task_of("tagging", "f1", labels=("O",)), sentences([0, 0]), [(0, 0)], [0]),
+        (task_of("regression", "pearson"), texts([0.0, 1.0] * 2), [0.0, 0.0, 1.0, 1.0], [0]),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_scores_against_hand_counts(task, gold, given, expected):
     scores = score(task, gold, given)
-    assert scores["f1"] == pytest.approx(100 * 2 / 3)
-    assert scores["token_accuracy"] == pytest.approx(100 * 5 / 6)  # over words, not sentences
+    assert list(scores) == list(task.metrics)  # the main metric first
+    assert list(scores.values()) == pytest.approx([100 * value for value in expected])
+    assert undefined(task, gold, given, scores) == {}
 
 
 @pytest.mark.parametrize(
@@ -118,26 +120,6 @@ def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason)
     assert undefined(task, texts(gold), given, scores) == {"spearman": reason, "pearson": reason}
 
 
-def test_a_correlation_of_zero_is_defined():
-    task, examples = task_of("regression", "pearson"), texts([0.0, 1.0, 0.0, 1.0])
-    scores = score(task, examples, [0.0, 0.0, 1.0, 1.0])
-    assert scores == {"pearson": 0.0}
-    assert undefined(task, examples, [0.0, 0.0, 1.0, 1.0], scores) == {}
-
-
-@pytest.mark.parametrize(
-    ("task", "gold", "given"),
-    [
-        (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1]),
-        (task_of("classification", "f1"), texts([0, 0]), [0, 0]),
-        (task_of("tagging", "f1", labels=("O",)), sentences([0, 0]), [(0, 0)]),
-    ],
-)
-@pytest.mark.filterwarnings("error")
-def test_what_convention_makes_zero_is_zero(task, gold, given):
-    assert score(task, gold, given) == {task.metrics[0]: 0.0}
-
-
 def test_unlabelled_examples_cannot_be_scored():
     with pytest.raises(ValueError, match="should have labels"):
         score(task_of("classification", "accuracy"), texts([0, None]), [0, 1])
@@ -153,7 +135,7 @@ def test_unlabelled_examples_cannot_be_scored():
         (task_of("tagging", "f1", labels=("ADJ", "NOUN")), "token_accuracy. Received: 'ADJ'"),
     ],
 )
-def test_metrics_that_do_not_apply_are_refused(task, message):
+def test_metrics_that_do_not_apply_are_rejected(task, message):
     with pytest.raises(InputError, match=message):
         task.plugin.check_metrics(task)
 
@@ -168,29 +150,38 @@ def test_every_kind_has_a_metric():
 # ---------------------------------------------------------------- collapsed runs
 
 
-def test_constant_predictions_are_named():
-    classification, regression = task_of("classification"), task_of("regression")
-    tagging = task_of("tagging", labels=("A", "O"))
-    assert collapsed(classification, [1, 1, 1]) == "every prediction is 'yes'"
-    assert collapsed(regression, [2.5, 2.5 + 1e-9]) == "every prediction is 2.5"
-    assert collapsed(regression, [2.5, np.nan]) == "a predicted score is not finite"
-    assert collapsed(tagging, [(1, 1), (), (1,)]) == "every prediction is 'O'"
-
-
 def spans(*pairs):
     return [SpanAnswer(text, 0, 0, 0.0, null, ()) for text, null in pairs]
 
 
-def test_constant_spans_are_named():
-    plain, unanswerable = task_of("span", version_2=False), task_of("span", version_2=True)
-    never = spans(("a", -1.0), ("b", 9.0))
-    assert collapsed(unanswerable, never) == "no question is answered"
-    assert collapsed(plain, never) is None
-    assert collapsed(unanswerable, never, qa_na_threshold=0.0) is None
-    assert collapsed(plain, spans(("a", 0.0), ("a", 1.0))) == "every prediction is 'a'"
-    always = spans(("a", -9.0), ("b", -8.0))
-    assert collapsed(unanswerable, always) is None
-    assert collapsed(unanswerable, always[:1]) is None
+PLAIN, UNANSWERABLE = task_of("span", version_2=False), task_of("span", version_2=True)
+NEVER, ALWAYS = spans(("a", -1.0), ("b", 9.0)), spans(("a", -9.0), ("b", -8.0))
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "named"),
+    [
+        (task_of("classification"), [1, 1, 1], "every prediction is 'yes'"),
+        (task_of("classification"), [1, 0], None),
+        (task_of("classification"), [1], None),
+        (task_of("regression"), [2.5, 2.5 + 1e-9], "every prediction is 2.5"),
+        (task_of("regression"), [2.5, 2.51], None),
+        (task_of("regression"), [2.5, np.nan], "a predicted score is not finite"),
+        (task_of("tagging", labels=("A", "O")), [(1, 1), (), (1,)], "every prediction is 'O'"),
+        (task_of("tagging"), [(1,), (1, 0)], None),
+        (UNANSWERABLE, NEVER, "no question is answered"),
+        (UNANSWERABLE, ALWAYS, None),
+        (UNANSWERABLE, ALWAYS[:1], None),
+        (PLAIN, NEVER, None),
+        (PLAIN, spans(("a", 0.0), ("a", 1.0)), "every prediction is 'a'"),
+    ],
+)
+def test_constant_predictions_are_named(task, given, named):
+    assert collapsed(task, given) == named
+
+
+def test_questions_are_unanswered_above_the_threshold_asked_for():
+    assert collapsed(UNANSWERABLE, NEVER, qa_na_threshold=0.0) is None
 
 
 def test_spans_are_scored_officially_at_the_threshold_asked_for():
@@ -207,10 +198,3 @@ def test_spans_are_scored_officially_at_the_threshold_asked_for():
     assert scores["NoAns_exact"] == 100.0
     lenient = score(task, examples, given, qa_na_threshold=9.0)
     assert lenient["exact_match"] == 0.0
-
-
-def test_other_predictions_are_not():
-    assert collapsed(task_of("classification"), [1, 0]) is None
-    assert collapsed(task_of("classification"), [1]) is None
-    assert collapsed(task_of("regression"), [2.5, 2.51]) is None
-    assert collapsed(task_of("tagging"), [(1,), (1, 0)]) is None

@@ -26,10 +26,11 @@ from training.loop import Trainer
 from training.optimizer import create_optimizer
 
 LONGEST = 40
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def rows(kind: str, n: int = 50, seed: int = 0) -> Encoded:
-    """Random rows whose label can be read off the first token."""
+def sequences(kind: str, n: int = 50, seed: int = 0) -> Encoded:
+    """Random sequences whose label can be read off the first token."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(3, LONGEST, n)
     ids = draw.integers(5, 31, lengths.sum()).astype(np.int32)
@@ -80,14 +81,14 @@ def train(objective, encoded, steps, *, strategy):
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_task_is_learned(kind):
     """The label is a function of the text; the loss must fall to a fraction."""
-    objective = objective_of(kind, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    losses = train(objective, rows(kind), 150, strategy=create_strategy("one_device"))
+    objective = objective_of(kind, **NO_DROPOUT)
+    losses = train(objective, sequences(kind), 150, strategy=create_strategy("one_device"))
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_padding_and_the_order_of_rows_change_no_prediction(kind):
-    objective, encoded = objective_of(kind), rows(kind)
+def test_padding_and_the_order_of_sequences_change_no_prediction(kind):
+    objective, encoded = objective_of(kind), sequences(kind)
     hparams = {"max_seq_length": LONGEST}
     task = task_of(kind)
     found = [
@@ -110,7 +111,7 @@ def test_padding_and_the_order_of_rows_change_no_prediction(kind):
     assert len(found[0][name]) == count
     for other in found[1:]:
         np.testing.assert_allclose(other[name], found[0][name], rtol=0, atol=1e-5)
-    # And they are the predictions of these rows: the last one, alone and without padding.
+    # And they are the predictions of these sequences: the last one, alone and without padding.
     start, stop = encoded.row_splits[-2:]
     alone = {"input_ids": encoded.tokens["input_ids"][None, start:stop]}
     alone |= {"input_mask": np.ones_like(alone["input_ids"]), "segment_ids": 0 * alone["input_ids"]}
@@ -119,8 +120,8 @@ def test_padding_and_the_order_of_rows_change_no_prediction(kind):
     np.testing.assert_allclose(last, expected, rtol=0, atol=1e-5)
 
 
-def test_rows_that_fill_a_batch_do_not_count():
-    encoded = rows("classification", 5)
+def test_sequences_that_fill_a_batch_do_not_count():
+    encoded = sequences("classification", 5)
     objective = objective_of("classification")
     batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
     short = {name: value[:5] for name, value in batch.items()}
@@ -134,7 +135,7 @@ def test_rows_that_fill_a_batch_do_not_count():
 
 def test_the_sum_and_the_mean_of_the_losses():
     """The original adds the losses up; what is reported is the mean."""
-    encoded = rows("tagging", 6)
+    encoded = sequences("tagging", 6)
     batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
     objective, found = objective_of("tagging"), {}
     for objective.reduction in ("sum", "mean"):
@@ -159,16 +160,11 @@ def test_scores_are_of_full_precision_under_mixed_bfloat16():
 
 def test_two_devices_learn_the_same(monkeypatch):
     monkeypatch.setattr(task_heads, "HEAD_DROPOUT", 0.0)  # each device draws its own
-    encoded, losses = rows("classification"), []
+    encoded, losses = sequences("classification"), []
     for name in ("one_device", "mirrored:2"):
         strategy = create_strategy(name)
         with strategy.scope():
-            objective = objective_of(
-                "classification",
-                num_hidden_layers=1,
-                hidden_dropout_prob=0.0,
-                attention_probs_dropout_prob=0.0,
-            )
+            objective = objective_of("classification", num_hidden_layers=1, **NO_DROPOUT)
         losses.append(train(objective, encoded, 10, strategy=strategy))
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
     assert losses[0][-1] != losses[0][0]
@@ -176,7 +172,7 @@ def test_two_devices_learn_the_same(monkeypatch):
 
 def test_kernels_are_compiled_for_each_length(monkeypatch):
     """Within one trace of the step; what is learned from batches of several lengths is the same."""
-    encoded, losses, trainers = rows("classification"), [], []
+    encoded, losses, trainers = sequences("classification"), [], []
     for smallest in (2**40, 1):
         monkeypatch.setattr(fusion, "SMALLEST_FUSED", smallest)
         objective = objective_of("classification", num_hidden_layers=1)
@@ -196,12 +192,8 @@ def test_kernels_are_compiled_for_each_length(monkeypatch):
 def test_the_original_scale_of_layerwise_decay():
     """Reference facts: layer l of n gets decay^(n + 2 - (l + 1)), embeddings decay^(n + 2)."""
     objective = objective_of("classification")
-    by_name = dict(
-        zip(
-            (variable.name for variable in objective.trainable_variables),
-            learning_rate_scales(objective, 0.8),
-        )
-    )
+    names = [variable.name for variable in objective.trainable_variables]
+    by_name = dict(zip(names, learning_rate_scales(objective, 0.8)))
     n = TINY.num_hidden_layers
     assert len(set(by_name.values())) == n + 2
     for name, scale in by_name.items():
@@ -217,16 +209,11 @@ def test_the_original_scale_of_layerwise_decay():
     assert learning_rate_scales(objective, 0.0) is None
 
 
-def test_shared_layers_have_the_rate_of_the_top_one():
-    objective = objective_of("classification", share_layers=True, num_hidden_layers=6)
-    assert set(np.round(learning_rate_scales(objective, 0.5), 9)) == {1, 0.5**2, round(0.5**8, 9)}
-
-
-def test_scales_reach_the_update():
+def test_scales_of_shared_layers_are_the_top_ones_and_reach_the_update():
     """One step of the optimizer without gradient noise: the first update is rate times scale."""
-    objective = objective_of("classification")
-    variables = objective.trainable_variables
-    scales = learning_rate_scales(objective, 0.5)
+    objective = objective_of("classification", share_layers=True, num_hidden_layers=6)
+    variables, scales = objective.trainable_variables, learning_rate_scales(objective, 0.5)
+    assert set(np.round(scales, 9)) == {1, 0.5**2, round(0.5**8, 9)}
     optimizer = create_optimizer("adam", 1e-3, 0.0, variables, scales)
     before = [variable.numpy() for variable in variables]
     optimizer.apply_gradients((tf.ones_like(variable), variable) for variable in variables)
@@ -238,7 +225,8 @@ def test_scales_reach_the_update():
 @pytest.mark.parametrize(("name", "kind"), [("squad", "span"), ("pos", "tagging"), ("sts", None)])
 def test_each_kind_has_its_head(name, kind):
     task = dataclasses.replace(TASKS[name], labels=("A", "B") if kind == "tagging" else ())
-    lengths = {"max_seq_length": 40, "max_query_length": 8, "doc_stride": 8}
+    lengths = {"max_seq_length": 40}
+    lengths |= {"max_query_length": 8, "doc_stride": 8} if kind == "span" else {}
     hparams = resolve_hparams(lengths, task, TINY)
     head = task.plugin.head(task, TINY, hparams)
     assert kind in (None, head.name)
@@ -249,18 +237,18 @@ def test_each_kind_has_its_head(name, kind):
 def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
     """Left to the end of the interpreter, TensorFlow would report FAILED_PRECONDITION."""
     ended = threading.Event()
-    rows_before = TrainingBatches.rows
+    numbers_before = TrainingBatches.numbers
 
     def noted(self, start_step=0):
         try:
-            yield from rows_before(self, start_step)
+            yield from numbers_before(self, start_step)
         finally:
             ended.set()
 
-    monkeypatch.setattr(TrainingBatches, "rows", noted)
+    monkeypatch.setattr(TrainingBatches, "numbers", noted)
     gc.disable()  # what the trainer refers to, and is referred to by, shall not decide
     try:
-        trainer = trainer_of(objective_of("classification"), rows("classification"))
+        trainer = trainer_of(objective_of("classification"), sequences("classification"))
         first = trainer.train(tf.constant(1))
         assert not ended.is_set()
         trainer.close()

@@ -2,14 +2,12 @@
 
 import json
 import pathlib
+import shlex
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
-import tensorflow_text  # noqa: F401  (its ops are in the exported graph)
 
 import plugins
 from data.vocabulary import Vocabulary
@@ -23,6 +21,7 @@ from finetune.task_data import load_task_data
 from model import build_encoder
 from tests import command_support
 from tests.command_support import Command
+from tests.finetune.kinds_support import model_directory
 from tests.model_support import TINY
 from training.randomness import step_seed
 
@@ -32,7 +31,7 @@ VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *RIGHT, *
 CHOICES = 3
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 8, "train_batch_size": 12}
 HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 2, "save_checkpoints_steps": 4}
-HPARAMS |= {"eval_batch_size": 12}
+HPARAMS |= {"eval_batch_size": 12, "label_smoothing": 0.6}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +62,7 @@ def task_path(tmp_path_factory):
 @pytest.fixture
 def plugin(monkeypatch):
     """The kind, registered for one test."""
-    monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
+    monkeypatch.setattr(kinds._REGISTRY, "_entries", dict(kinds._REGISTRY._entries))
     sys.modules.pop(str(PLUGIN.resolve()), None)  # a file is imported once per process
     plugins.load([str(PLUGIN)])
 
@@ -71,14 +70,6 @@ def plugin(monkeypatch):
 def test_a_kind_is_unknown_until_it_is_registered(task_path):
     with pytest.raises(InputError, match=r"stories\.json.*`kind`.*span.*'choice'"):
         load_task(str(task_path))
-
-
-def test_a_name_is_taken_once():
-    class Other(kinds.Kind):
-        name = "span"
-
-    with pytest.raises(ValueError, match="'span'"):
-        kinds.register(Other())
 
 
 def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugin):
@@ -105,34 +96,29 @@ def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugi
 
 @pytest.mark.slow  # needs a minute of two cores: three trainings and an export by real commands
 def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
-    model_dir = tmp_path / "model"
-    model_dir.mkdir()
-    config = TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1)
-    config.save(str(model_dir))
-    VOCABULARY.save(model_dir)
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
-    tf.train.CheckpointManager(saved, str(model_dir / "checkpoints"), 1).save()
-    record = {"hparams": {"max_seq_length": 24, "vocabulary": VOCABULARY.digest}}
-    (model_dir / "hparams.json").write_text(json.dumps(record))
+    model_dir = model_directory(tmp_path / "model", VOCABULARY)
 
-    def arguments(output_dir):
+    def arguments(output_dir, **changes):
         return [
             "run_finetuning.py",
             f"--plugins={PLUGIN}",
             f"--model_dir={model_dir}",
             f"--task={task_path}",
             f"--output_dir={tmp_path / output_dir}",
-            f"--hparams={json.dumps(HPARAMS)}",
+            f"--hparams={json.dumps({**HPARAMS, **changes})}",
         ]
 
+    for wrong, named in (({"label_smoothin": 0.6}, "`label_smoothing`"),
+                         ({"label_smoothing": 1.5}, "in [0, 1)")):  # fmt: skip
+        rejected = command_support.run(*arguments("wrong", **wrong))
+        assert rejected.returncode == 1
+        assert named in rejected.stderr
     whole = command_support.run(*arguments("whole"))
     assert whole.returncode == 0, whole.stderr
     stopped = Command(*arguments("stopped"))
-    deadline = time.monotonic() + 300
-    while not list((tmp_path / "stopped").glob("*/*/*/checkpoints/checkpoint")):
-        assert stopped.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    stopped.wait_until(
+        lambda: list((tmp_path / "stopped").glob("stories/*/*/checkpoints/checkpoint"))
+    )
     stopped.send(signal.SIGTERM)
     assert stopped.finish().returncode == 128 + signal.SIGTERM
     assert not list((tmp_path / "stopped").glob("*/*/*/result.json"))
@@ -142,21 +128,33 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     result, again = (json.loads((folder / "result.json").read_text()) for folder in folders)
     assert result["scores"] == again["scores"]
     assert result["kind"] == "choice"
+    assert result["hparams"]["label_smoothing"] == 0.6
+    losses = [json.loads(line)["loss"] for line in (folders[0] / "metrics.jsonl").open()]
+    assert min(losses) > 0.94  # the entropy of labels of 0.6, 0.2 and 0.2
     assert result["scores"]["dev"]["accuracy"] > 80  # one in three by chance
     rows = [predictions.read(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
     assert rows[0] == rows[1]
 
     exported = tmp_path / "exported"
     export = ["export_savedmodel.py", f"--model_dir={folders[0]}", f"--output_dir={exported}"]
-    refused = command_support.run(*export)
-    assert refused.returncode == 1
-    assert "choice" in refused.stderr
+    rejected = command_support.run(*export)
+    assert rejected.returncode == 1
+    assert "choice" in rejected.stderr
     done = command_support.run(*export, f"--plugins={PLUGIN}")
     assert done.returncode == 0, done.stderr
-    ask = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    examples = [json.loads(line) for line in (task_path.parent / "dev.jsonl").open()]
-    for example, row in zip(examples, rows[0], strict=True):
-        contexts = tf.constant([example["story"]] * CHOICES)
-        scores = ask(context=contexts, choice=tf.constant(example["ends"]))["score"].numpy()
-        assert str(scores.argmax()) == row["prediction"]
-        assert str(example["right"]) == row["label"]
+    asked = ["-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
+    asked = command_support.run(*asked, f"--input={task_path.parent / 'dev.jsonl'}")
+    assert asked.returncode == 0, asked.stderr
+    answers = [json.loads(line) for line in asked.stdout.splitlines()]
+    for answer, row in zip(answers, rows[0], strict=True):
+        assert answer["prediction"] == row["prediction"]
+        assert len(answer["scores"]) == CHOICES
+    # The question that the export printed can be asked, of a list of one choice.
+    question = json.loads(shlex.split(done.stdout.splitlines()[-1])[1])
+    assert question == {"context": "...", "choices": ["..."]}
+    wrong = json.dumps({"context": "a", "choices": "b"})
+    rejected = command_support.run(
+        "-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}", text=wrong
+    )
+    assert rejected.returncode == 1
+    assert "`choices`" in rejected.stderr

@@ -39,11 +39,11 @@ def encoded(examples):
 def spans_by_loop(index, example, encoded, predictions, settings):
     """Every possible (score, text) of a question, the best first."""
     found = []
-    for row in np.flatnonzero(encoded.rows["example"] == index):
-        offset, length = encoded.row_splits[row], encoded.lengths[row]
+    for window in np.flatnonzero(encoded.sequences["example"] == index):
+        offset, length = encoded.row_splits[window], encoded.lengths[window]
         column = {k: v[offset : offset + length] for k, v in encoded.tokens.items()}
-        for i, first in enumerate(predictions["start_index"][row]):
-            for j, last in enumerate(predictions["end_index"][row, i]):
+        for i, first in enumerate(predictions["start_index"][window]):
+            for j, last in enumerate(predictions["end_index"][window, i]):
                 if first >= length or last >= length or not column["max_context"][first]:
                     continue
                 if column["char_end"][last] == 0 or last < first:
@@ -51,8 +51,8 @@ def spans_by_loop(index, example, encoded, predictions, settings):
                 if last - first + 1 > settings.max_answer_length:
                     continue
                 text = example.context[column["char_start"][first] : column["char_end"][last]]
-                score = predictions["start_log_probs"][row, i]
-                found.append((score + predictions["end_log_probs"][row, i, j], text))
+                score = predictions["start_log_probs"][window, i]
+                found.append((score + predictions["end_log_probs"][window, i, j], text))
     return sorted(found, key=lambda item: -item[0])
 
 
@@ -71,8 +71,8 @@ def test_against_loops(examples, encoded, longest, n_best):
         assert [span.text for span in answer.nbest] == [text for text, _ in expected]
         found = [span.start_log_prob + span.end_log_prob for span in answer.nbest]
         np.testing.assert_allclose(found, [score for _, score in expected], 1e-6)
-        rows = encoded.rows["example"] == index
-        assert answer.null_score == predictions["answerable_logit"][rows].min()
+        windows = encoded.sequences["example"] == index
+        assert answer.null_score == predictions["answerable_logit"][windows].min()
         for span in answer.nbest:
             assert example.context[span.start : span.end] == span.text
         if answer.nbest:
@@ -103,30 +103,30 @@ def test_gold_answers_score_100(examples, encoded):
     answers = decode_answers(examples, encoded, predictions, hparams())
     for example, answer in zip(examples, answers):
         assert example.is_impossible or answer.text == example.answers[0]
-    scores = official_scores(examples, answers, version_2=True)
+    scores = official_scores(examples, answers, -2.75)
     perfect = ["exact_match", "f1", "best_exact", "best_f1"]
     perfect += ["HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"]
     assert {name: scores[name] for name in perfect} == dict.fromkeys(perfect, 100.0)
     assert list(scores)[:2] == ["exact_match", "f1"]
     answerable = [i for i, example in enumerate(examples) if not example.is_impossible]
     some = [examples[i] for i in answerable], [answers[i] for i in answerable]
-    assert official_scores(*some) == {"exact_match": 100.0, "f1": 100.0}
+    assert official_scores(*some, None) == {"exact_match": 100.0, "f1": 100.0}
 
 
 def half_right(examples, encoded):
     """Answers some of which are wrong, in part or altogether, or denied."""
     predictions = gold_predictions(encoded)
     noise = random_predictions(encoded, seed=3)
-    for row, example in enumerate(encoded.rows["example"]):
+    for window, example in enumerate(encoded.sequences["example"]):
         if example % 3:
             for name, values in noise.items():
-                predictions[name][row] = values[row]
+                predictions[name][window] = values[window]
     return decode_answers(examples, encoded, predictions, hparams())
 
 
 def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, encoded, tmp_path):
     answers = half_right(examples, encoded)
-    write_predictions(str(tmp_path), "dev", examples, answers, version_2=False)
+    write_predictions(str(tmp_path), "dev", examples, answers, None)
     texts = json.loads((tmp_path / "dev_predictions.json").read_text(encoding="utf-8"))
     with open(path) as file:
         articles = json.load(file)["data"]
@@ -135,7 +135,7 @@ def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, en
     official = squad_evaluate_v1_1.evaluate(articles, texts)
     answerable = [i for i, example in enumerate(examples) if example.answers]
     scores = official_scores(
-        [examples[i] for i in answerable], [answers[i] for i in answerable], version_2=False
+        [examples[i] for i in answerable], [answers[i] for i in answerable], None
     )
     assert scores["exact_match"] == 100 * official["exact_match"]
     assert scores["f1"] == 100 * official["final_f1"]
@@ -148,9 +148,8 @@ def test_version_2_by_the_official_scorer_on_the_written_files(
     path, examples, encoded, tmp_path, threshold
 ):
     answers = half_right(examples, encoded)
-    settings = {"version_2": True, "threshold": threshold}
-    write_predictions(str(tmp_path), "dev", examples, answers, **settings)
-    scores = official_scores(examples, answers, **settings)
+    write_predictions(str(tmp_path), "dev", examples, answers, threshold)
+    scores = official_scores(examples, answers, threshold)
 
     def read(name):
         return json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))
@@ -177,10 +176,3 @@ def test_version_2_by_the_official_scorer_on_the_written_files(
     assert set(nbest["l0"][0]) == {
         *("text", "start", "end", "start_log_prob", "end_log_prob", "probability")
     }
-
-
-def test_version_2_is_seen_from_the_questions(examples, encoded):
-    answers = half_right(examples, encoded)
-    explicit = official_scores(examples, answers, version_2=True)
-    assert official_scores(examples, answers) == explicit
-    assert "NoAns_f1" in explicit

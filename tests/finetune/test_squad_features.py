@@ -23,16 +23,16 @@ def example(context, *answers, start=None, text="What was it?", identifier="a"):
     return QuestionExample(identifier, text, context, answers, start, not answers)
 
 
-def row(encoded, index):
-    """Columns of one row."""
+def sequence(encoded, index):
+    """Columns of one sequence."""
     tokens = slice(encoded.row_splits[index], encoded.row_splits[index + 1])
     return {name: values[tokens] for name, values in encoded.tokens.items()}
 
 
 def labelled_text(encoded, index, context):
-    """The slice of the context that a row's label says."""
-    columns = row(encoded, index)
-    first, last = (encoded.rows[f"{name}_position"][index] for name in ("start", "end"))
+    """The slice of the context that a sequence's label says."""
+    columns = sequence(encoded, index)
+    first, last = (encoded.sequences[f"{name}_position"][index] for name in ("start", "end"))
     return context[columns["char_start"][first] : columns["char_end"][last]]
 
 
@@ -40,16 +40,16 @@ def labelled_text(encoded, index, context):
 def test_answers_come_back_to_the_letter(tmp_path, lower, strip):
     examples = read_squad(small_file(tmp_path / "s.json"), training=True)
     encoded = encode(examples, do_lower_case=lower, strip_accents=strip)
-    labelled = np.flatnonzero(encoded.rows["start_position"])
+    labelled = np.flatnonzero(encoded.sequences["start_position"])
     for index in labelled:
-        item = examples[encoded.rows["example"][index]]
+        item = examples[encoded.sequences["example"][index]]
         assert labelled_text(encoded, index, item.context) == item.answers[0]
     answerable = [i for i, item in enumerate(examples) if not item.is_impossible]
-    assert sorted(set(encoded.rows["example"][labelled])) == answerable
+    assert sorted(set(encoded.sequences["example"][labelled])) == answerable
     assert len(encoded) > len(examples)  # or windows would go untested
 
 
-def test_layout_of_a_row():
+def test_layout_of_a_sequence():
     words = vocabulary()
     encoded = encode([example("the city", "city", text="who was")])
     pieces = [words.tokens[i] for i in encoded.tokens["input_ids"]]
@@ -58,14 +58,14 @@ def test_layout_of_a_row():
     assert encoded.tokens["char_start"].tolist() == [0, 0, 0, 0, 0, 4, 0]
     assert encoded.tokens["char_end"].tolist() == [0, 0, 0, 0, 3, 8, 0]
     assert encoded.tokens["max_context"].tolist() == [0, 0, 0, 0, 1, 1, 0]
-    assert {name: values.tolist() for name, values in encoded.rows.items()} == {
+    assert {name: values.tolist() for name, values in encoded.sequences.items()} == {
         "example": [0],
         "start_position": [5],
         "end_position": [5],
         "is_impossible": [0],
     }
     assert encoded.truncated == 0
-    columns = [*encoded.tokens.values(), *encoded.rows.values()]
+    columns = [*encoded.tokens.values(), *encoded.sequences.values()]
     assert {column.dtype for column in columns} == {np.dtype(np.int32)}
     assert encoded.row_splits.dtype == np.int64
 
@@ -95,7 +95,7 @@ def test_windows_against_the_rule_of_bert(length, stride, S):
         ]
         best.append(scores.index(max(scores)))
     for index, (start, end) in enumerate(spans):
-        columns = row(encoded, index)
+        columns = sequence(encoded, index)
         assert columns["max_context"][4:-1].tolist() == [
             best[t] == index for t in range(start, end)
         ]
@@ -106,12 +106,12 @@ def test_windows_against_the_rule_of_bert(length, stride, S):
 
 def test_windows_without_the_answer_point_at_the_first_token():
     (first, *_), encoded = [example(LONG, "1939")], encode([example(LONG, "1939")], stride=20)
-    without = encoded.rows["start_position"] == 0
+    without = encoded.sequences["start_position"] == 0
     assert without.tolist() == [True] * (len(encoded) - 1) + [False]
-    assert (encoded.rows["end_position"][without] == 0).all()
-    assert (encoded.rows["is_impossible"] == 0).all()  # of the question, not of the window
+    assert (encoded.sequences["end_position"][without] == 0).all()
+    assert (encoded.sequences["is_impossible"] == 0).all()  # of the question, not of the window
     assert labelled_text(encoded, len(encoded) - 1, LONG) == first.answers[0]
-    impossible = encode([example(LONG)], stride=20).rows
+    impossible = encode([example(LONG)], stride=20).sequences
     assert (impossible["is_impossible"] == 1).all()
     assert not impossible["start_position"].any()
 
@@ -129,8 +129,8 @@ def test_windows_without_the_answer_point_at_the_first_token():
 )
 def test_an_answer_is_labelled_by_the_pieces_that_cover_it(context, answer, marked, found):
     encoded = encode([example(context, answer, start=marked)])
-    first, last = (encoded.rows[f"{name}_position"][0] for name in ("start", "end"))
-    columns = row(encoded, 0)
+    first, last = (encoded.sequences[f"{name}_position"][0] for name in ("start", "end"))
+    columns = sequence(encoded, 0)
     assert (columns["char_start"][first], columns["char_end"][last]) == found
 
 
@@ -143,7 +143,7 @@ def test_long_questions_are_cut_and_counted():
 
 def test_unlabelled_questions_have_no_labels():
     blind = dataclasses.replace(example("the city", "city"), answers=(), answer_start=None)
-    assert list(encode([blind, example("the city", "city")]).rows) == ["example"]
+    assert list(encode([blind, example("the city", "city")]).sequences) == ["example"]
 
 
 def test_empty_context():

@@ -57,8 +57,11 @@ def test_order_words_and_range(tmp_path):
     add_run(tmp_path, "rte", 60.0, rte[::-1])  # as a shuffled data set gives them
     add_run(tmp_path, "sts", 80.0, [(i, (i % 8 - 1) / 1.1) for i in range(1379)])
     add_run(tmp_path, "cola", 40.0, all_of(1063, "1"))
+    for split, lines in (("test_matched", 9796), ("test_mismatched", 9847), ("diagnostic", 1104)):
+        add_run(tmp_path, "mnli", 80.0, all_of(lines, "neutral"), split=split)
     contents = archive(write_glue_archive(str(tmp_path)))
-    assert sorted(contents) == ["CoLA.tsv", "RTE.tsv", "STS-B.tsv"]
+    assert " ".join(sorted(contents)) == "AX.tsv CoLA.tsv MNLI-m.tsv MNLI-mm.tsv RTE.tsv STS-B.tsv"
+    assert contents["AX.tsv"].splitlines()[-1] == "1103\tneutral"
     lines = contents["RTE.tsv"].splitlines()
     assert lines[:3] == ["index\tprediction", "0\tnot_entailment", "1\tentailment"]
     assert len(lines) == 3001
@@ -66,14 +69,6 @@ def test_order_words_and_range(tmp_path):
     assert scores[1:4] == ["0\t0.000", "1\t0.000", "2\t0.909"]
     assert scores[8] == "7\t5.000"
     assert contents["CoLA.tsv"].endswith("1062\t1\n")
-
-
-def test_mnli_gives_three_files(tmp_path):
-    for split, lines in (("test_matched", 9796), ("test_mismatched", 9847), ("diagnostic", 1104)):
-        add_run(tmp_path, "mnli", 80.0, all_of(lines, "neutral"), split=split)
-    contents = archive(write_glue_archive(str(tmp_path)))
-    assert sorted(contents) == ["AX.tsv", "MNLI-m.tsv", "MNLI-mm.tsv"]
-    assert contents["AX.tsv"].splitlines()[-1] == "1103\tneutral"
 
 
 def test_best_run_of_the_best_setting_that_predicted_the_test_set(tmp_path, capsys):
@@ -141,30 +136,19 @@ def test_equal_runs_give_equal_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("predicted", "message"),
+    ("runs", "message"),
     [
-        (all_of(1062, "1"), "should predict the 1,063 examples.*Received: 1,062 examples"),
-        ([(1, "1"), *all_of(1063, "1")[1:]], "with the ids 0 to 1062"),
-        (all_of(1063, "acceptable"), "should be among 0, 1. Received: 'acceptable'"),
+        ({"cola": all_of(1062, "1")}, "test.jsonl: .*1,063 examples.*Received: 1,062 examples"),
+        ({"cola": [(1, "1"), *all_of(1063, "1")[1:]]}, "test.jsonl: .*ids 0 to 1062"),
+        ({"cola": all_of(1063, "acceptable")}, "test.jsonl: .*among 0, 1. .*'acceptable'"),
+        ({"sts": all_of(1379, None)}, "test.jsonl: .*numbers"),
+        ({"cola": None}, "predictions/test.jsonl"),
+        ({"cola": None, "rte": None}, "of one model.*other, tiny"),
     ],
 )
-def test_refuses_what_the_server_would(tmp_path, predicted, message):
-    add_run(tmp_path, "cola", 40.0, predicted)
+def test_what_the_server_would_reject(tmp_path, runs, message):
+    for (task, predicted), model in zip(runs.items(), ("tiny", "other")):
+        add_run(tmp_path, task, 40.0, predicted, model=model)
     with pytest.raises(InputError, match=message):
         write_glue_archive(str(tmp_path))
     assert not (tmp_path / "submission.zip").exists()
-
-
-def test_refuses_scores_that_are_no_numbers(tmp_path):
-    add_run(tmp_path, "sts", 40.0, all_of(1379, None))
-    with pytest.raises(InputError, match="should be numbers"):
-        write_glue_archive(str(tmp_path))
-
-
-def test_refuses_runs_without_test_predictions_and_of_two_models(tmp_path):
-    add_run(tmp_path, "cola", 40.0)
-    with pytest.raises(InputError, match="should hold a run that predicted"):
-        write_glue_archive(str(tmp_path))
-    add_run(tmp_path, "rte", 40.0, model="other")
-    with pytest.raises(InputError, match=r"of one model.*other, tiny"):
-        write_glue_archive(str(tmp_path))

@@ -31,55 +31,55 @@ def write(path, *lines, end=b"\n"):
     path.write_bytes(text)
 
 
-def test_cola(tmp_path):
-    """No header in training and development, but in test; no line feed at the end."""
-    rows = [("gj04", "1", "", "One sentence."), ("r-67", "0", "*", f"{ODD} other.")]
-    write(tmp_path / "CoLA/train.tsv", *rows, end=b"")
-    write(tmp_path / "CoLA/test.tsv", ("index", "sentence"), ("7", "Which?"))
-    task = load_task("cola")
-    assert read_split(task, str(tmp_path), "train") == [
-        TextExample("0", "One sentence.", None, 1),
-        TextExample("1", f"{ODD} other.", None, 0),
-    ]
-    assert read_split(task, str(tmp_path), "test") == [TextExample("7", "Which?", None, None)]
+PAIR = ("sentence1", "sentence2")
+STS = (*("index", "genre", "filename", "year", "old_index", "source1", "source2"), *PAIR)
+STS_ROW = ("news", "f", "2012", "1", "none", "none", 'A "man', "A man.")
+MRPC = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+# Task, split, file, its lines, what is read.
+FILES = [
+    # No header in training and development, but in test.
+    ("cola", "train", "CoLA/train.tsv",
+     [("gj04", "1", "", "One sentence."), ("r-67", "0", "*", f"{ODD} other.")],
+     [TextExample("0", "One sentence.", None, 1), TextExample("1", f"{ODD} other.", None, 0)]),
+    ("cola", "test", "CoLA/test.tsv", [("index", "sentence"), ("7", "Which?")],
+     [TextExample("7", "Which?", None, None)]),
+    # Quotation marks that are not closed.
+    ("mrpc", "train", "MRPC/train.tsv",
+     [MRPC, ("1", "10", "20", '"He said so.', "She said "), ("0", "11", "21", "So", '"No.')],
+     [TextExample("0", '"He said so.', "She said ", 1), TextExample("1", "So", '"No.', 0)]),
+    ("mrpc", "test", "MRPC/test.tsv", [("index", *MRPC[1:]), ("3", "1", "2", 'a "', "b")],
+     [TextExample("3", 'a "', "b", None)]),
+    ("sts-b", "dev", "STS-B/dev.tsv", [(*STS, "score"), ("0", *STS_ROW, "3.800")],
+     [TextExample("0", 'A "man', "A man.", 3.8)]),
+    ("sts-b", "test", "STS-B/test.tsv", [STS, ("9", *STS_ROW)],
+     [TextExample("9", 'A "man', "A man.", None)]),
+    ("mnli", "train", "MNLI/train.tsv",
+     [("index", *PAIR, "label1", "gold_label"), ("0", "P", "H", "neutral", "contradiction")],
+     [TextExample("0", "P", "H", 0)]),
+    ("mnli", "test_mismatched", "MNLI/test_mismatched.tsv", [("index", *PAIR), ("20", "P", "H")],
+     [TextExample("20", "P", "H", None)]),
+    ("mnli", "diagnostic", "diagnostic/diagnostic.tsv", [("index", *PAIR), ("30", "P", "H")],
+     [TextExample("30", "P", "H", None)]),
+    ("sst", "dev", "SST-2/dev.tsv", [("sentence", "label"), ("a", "1")],
+     [TextExample("0", "a", None, 1)]),
+    ("qnli", "dev", "QNLI/dev.tsv",
+     [("question", "sentence", "label"), ("a", "b", "not_entailment")],
+     [TextExample("0", "a", "b", 1)]),
+    ("rte", "dev", "RTE/dev.tsv", [(*PAIR, "label"), ("a", "b", "entailment")],
+     [TextExample("0", "a", "b", 0)]),
+    ("wnli", "test", "WNLI/test.tsv", [("index", *PAIR), ("42", "a", "b")],
+     [TextExample("42", "a", "b", None)]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("line_end", ["", "\r"])
-def test_mrpc(tmp_path, line_end):
-    """A byte order mark, quotation marks that are not closed, line ends of Windows."""
-    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String" + line_end)
-    rows = [
-        ("1", "10", "20", '"He said so.', "She said " + line_end),
-        ("0", "11", "21", 'So, "he" said', '"No.' + line_end),
-    ]
-    write(tmp_path / "MRPC/train.tsv", header, *rows)
-    path = tmp_path / "MRPC/train.tsv"
-    path.write_bytes(BOM + path.read_bytes())
-    write(
-        tmp_path / "MRPC/test.tsv", ("index", *header[1:]), ("3", "1", "2", 'a "', "b" + line_end)
-    )
-    task = load_task("mrpc")
-    assert read_split(task, str(tmp_path), "train") == [
-        TextExample("0", '"He said so.', "She said ", 1),
-        TextExample("1", 'So, "he" said', '"No.', 0),
-    ]
-    assert read_split(task, str(tmp_path), "test") == [TextExample("3", 'a "', "b", None)]
-
-
-def test_sts(tmp_path):
-    header = (
-        *("index", "genre", "filename", "year", "old_index", "source1", "source2"),
-        *("sentence1", "sentence2"),
-    )
-    row = ("0", "news", "f", "2012", "1", "none", "none", 'A "man', "A man.")
-    write(tmp_path / "STS-B/dev.tsv", (*header, "score"), (*row, "3.800"))
-    write(tmp_path / "STS-B/test.tsv", header, ("9", *row[1:]))
-    task = load_task("sts-b")
-    assert read_split(task, str(tmp_path), "dev") == [TextExample("0", 'A "man', "A man.", 3.8)]
-    assert read_split(task, str(tmp_path), "test") == [TextExample("9", 'A "man', "A man.", None)]
-    write(tmp_path / "STS-B/dev.tsv", (*header, "score"), (*row, "3.8"), (*row, "5.5"))
-    with pytest.raises(InputError, match=r"dev.tsv, line 3: .*from 0 to 5.*Received: '5.5'"):
-        read_split(task, str(tmp_path), "dev")
+@pytest.mark.parametrize("damage", ["", "line ends of Windows", "a byte order mark, an open end"])
+@pytest.mark.parametrize(("name", "split", "file", "lines", "expected"), FILES)
+def test_glue(tmp_path, name, split, file, lines, expected, damage):
+    write(tmp_path / file, *lines, end=b"\n" if "open" not in damage else b"")
+    content = (tmp_path / file).read_bytes()
+    content = content.replace(b"\n", b"\r\n") if "Windows" in damage else content
+    (tmp_path / file).write_bytes(BOM + content if "mark" in damage else content)
+    assert read_split(load_task(name), str(tmp_path), split) == expected
 
 
 def test_qqp(tmp_path, caplog):
@@ -108,37 +108,6 @@ def test_qqp(tmp_path, caplog):
         read_split(task, str(tmp_path), "test")  # each number must get a prediction
 
 
-def test_mnli_and_ax(tmp_path):
-    texts = ("sentence1", "sentence2")
-    write(tmp_path / "MNLI/train.tsv", ("index", *texts, "label1", "gold_label"),
-          ("0", "P", "H", "neutral", "contradiction"))  # fmt: skip
-    write(tmp_path / "MNLI/test_mismatched.tsv", ("index", *texts), ("20", "P", "H"))
-    write(tmp_path / "diagnostic/diagnostic.tsv", ("index", *texts), ("30", "P", "H"))
-    task, folder = load_task("mnli"), str(tmp_path)
-    assert task.labels == ("contradiction", "entailment", "neutral")
-    assert read_split(task, folder, "train") == [TextExample("0", "P", "H", 0)]
-    assert read_split(task, folder, "test_mismatched") == [TextExample("20", "P", "H", None)]
-    assert read_split(task, folder, "diagnostic") == [TextExample("30", "P", "H", None)]
-
-
-@pytest.mark.parametrize(
-    ("name", "folder", "texts", "label", "index"),
-    [
-        ("sst", "SST-2", ("sentence",), "1", 1),
-        ("qnli", "QNLI", ("question", "sentence"), "not_entailment", 1),
-        ("rte", "RTE", ("sentence1", "sentence2"), "entailment", 0),
-        ("wnli", "WNLI", ("sentence1", "sentence2"), "0", 0),
-    ],
-)
-def test_the_other_tasks(tmp_path, name, folder, texts, label, index):
-    write(tmp_path / folder / "dev.tsv", (*texts, "label"), (*texts, label))
-    write(tmp_path / folder / "test.tsv", ("index", *texts), ("42", *texts))
-    pair = texts if len(texts) == 2 else (*texts, None)
-    task = load_task(name)
-    assert read_split(task, str(tmp_path), "dev") == [TextExample("0", *pair, index)]
-    assert read_split(task, str(tmp_path), "test") == [TextExample("42", *pair, None)]
-
-
 def test_part_of_speech(tmp_path):
     """Multiword tokens and empty nodes are no words; a test file may lack the tags."""
 
@@ -164,11 +133,11 @@ def test_part_of_speech(tmp_path):
     ]
     assert read_split(task, folder, "test") == [TaggedExample("0", ("Hi",), None)]
     write(tmp_path / "en-ud-train.conllu", *sentence, row("4", "!", "PUNKT"))
-    with pytest.raises(InputError, match=r"line 8: .*did you mean PUNCT\?\). Received: 'PUNKT'"):
+    with pytest.raises(InputError, match=r"line 8: .*Received: 'PUNKT'.*`PUNCT`"):
         read_split(task, folder, "train")
 
 
-def test_squad_of_the_other_version_is_refused(tmp_path):
+def test_squad_of_the_other_version_is_rejected(tmp_path):
     question = '{"id": "q1", "question": "Who?", "is_impossible": true, "answers": []}'
     text = f'{{"data": [{{"paragraphs": [{{"context": "A text.", "qas": [{question}]}}]}}]}}'
     (tmp_path / "dev.json").write_text(text)
@@ -245,11 +214,10 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     ]
     assert told.count(False) == inside_a_piece
     kept = [i for i, whole in enumerate(told) if whole]
-    scores = official_scores(
-        [examples[i] for i in kept], [answers[i] for i in kept], version_2=version_2
-    )
+    threshold = -2.75 if version_2 else None
+    scores = official_scores([examples[i] for i in kept], [answers[i] for i in kept], threshold)
     assert scores["exact_match"] == scores["f1"] == 100.0
-    everything = official_scores(examples, answers, version_2=version_2)["exact_match"]
+    everything = official_scores(examples, answers, threshold)["exact_match"]
     assert everything == pytest.approx(100 * len(kept) / len(examples))
 
 
@@ -261,14 +229,14 @@ def gold_outputs(encoded) -> dict[str, np.ndarray]:
     end = (rng.random((rows, beam, beam)) * lengths[:, None, None]).astype(np.int32)
     start_score = -5 - 10 * rng.random((rows, beam)).astype(np.float32)
     end_score = -5 - 10 * rng.random((rows, beam, beam)).astype(np.float32)
-    known = encoded.rows["start_position"] > 0
-    start[known, 0] = encoded.rows["start_position"][known]
-    end[known, 0, 0] = encoded.rows["end_position"][known]
+    known = encoded.sequences["start_position"] > 0
+    start[known, 0] = encoded.sequences["start_position"][known]
+    end[known, 0, 0] = encoded.sequences["end_position"][known]
     start_score[known, 0] = end_score[known, 0, 0] = -0.1
     return {
         "start_index": start,
         "end_index": end,
         "start_log_probs": start_score,
         "end_log_probs": end_score,
-        "answerable_logit": np.where(encoded.rows["is_impossible"] == 1, 0.0, -6.0),
+        "answerable_logit": np.where(encoded.sequences["is_impossible"] == 1, 0.0, -6.0),
     }

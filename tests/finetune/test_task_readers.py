@@ -80,9 +80,6 @@ CONLL = task_of(
     "tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"),
     metrics=("token_accuracy",),
 )  # fmt: skip
-CONLLU = task_of(
-    "tagging", "conllu", {"tags": "xpos"}, labels=(), metrics=("token_accuracy",)
-)  # fmt: skip
 
 
 def test_conll_columns(tmp_path):
@@ -107,10 +104,6 @@ def test_tags_of_json_lines(tmp_path):
         read(tmp_path, task, '{"tokens": ["a", "b"], "ner": [1]}')
     with pytest.raises(InputError, match="line 1: `words` should be a list of words"):
         read(tmp_path, task, '{"tokens": "a b", "ner": [1]}')
-    with pytest.raises(InputError, match=r"line 1: `words` .*surrogate.* Received: '\\ud83d'"):
-        read(tmp_path, task, '{"tokens": ["a", "\\ud83d"], "ner": [1, 0]}')
-    (example,) = read(tmp_path, task, '{"tokens": ["\\ud83d\\ude00"], "ner": [1]}')
-    assert example.words == ("\U0001f600",)  # a whole pair is a character
 
 
 @pytest.mark.parametrize("tags", ["null", "3", '"AB"', "{}"])
@@ -136,84 +129,32 @@ def test_tags_that_are_no_labels(tmp_path):
 def test_collected_tags(tmp_path):
     rows = "1\ta\t_\tX\tNN\t_\t_\t_\t_\t_\n2\tb\t_\tX\t,\t_\t_\t_\t_\t_\n"
     (tmp_path / "train.conllu").write_text(rows, encoding="utf-8")
-    task = resolve_labels(CONLLU, str(tmp_path))
+    conllu = {"tags": "xpos"}
+    task = task_of("tagging", "conllu", conllu, labels=(), metrics=("token_accuracy",))
+    task = resolve_labels(task, str(tmp_path))
     assert task.labels == (",", "NN")
     assert read_split(task, str(tmp_path), "train")[0].tags == (1, 0)
-
-
-TEN = "\t_" * 8
 
 
 @pytest.mark.parametrize(
     ("task", "content", "message"),
     [
-        (CSV, "", "train.csv: the train split should hold examples. Received: none"),
-        (CSV, "stars,review\n", "train.csv: the train split should hold examples"),
-        (CSV, "stars,reviews\n", r"line 1: .*'review' for `text_a` \(did you mean 'reviews'\?\)"),
-        (CSV, "stars,x\n", "line 1: .*'review' for `text_a`. Received: stars, x"),
-        (CSV, "review,review,stars\n", "line 1: there should be one column 'review'"),
-        (CSV, "stars,review\ngood,a,b\n", "line 2: should have 2 fields.*Received: 3"),
-        (CSV, 'stars,review\ngood,"a\nb"\nbad\n', r"line 4: .*Received: 1 .*separated by commas\?"),
-        (TSV, "stars\treview\ngood fine\n", r"line 2: .*Received: 1 .*separated by tabs\?"),
-        (CSV, 'stars,review\ngood,a\nbad,"never closed\n\n', "line 3: the row that begins here"),
-        (CSV, 'stars,review\ngood,"a" b\n', "line 2: the row that begins here .* Received"),
-        (CSV, "stars,review\ngood, \n", "line 2: `text_a` should be .* not empty. Received: ' '"),
-        (CSV, "stars,review\ngod,a\n", r"line 2: .*bad, good \(did you mean good\?\).*: 'god'"),
-        (CSV, "stars,review\n,a\n", "line 2: the label should be one of bad, good. Received: ''"),
-        (CSV, b"stars,review\ngood,caf\xe9\n", r"line 2: the file should be UTF-8.*xe9' at byte 9"),
-        (NUMBERED, "text\n", "train.tsv, line 1: the label should have a column of its own"),
-        (NUMBERED, "text\tg\n", "train.tsv, line 1: the label should be one of"),
-        (SCORED, "stars,review\nfive,a\n", "line 2: .*from 1 to 5 .*own.*Received: 'five'"),
-        (SCORED, "stars,review\n0.5,a\n", "line 2: .*from 1 to 5.*Received: '0.5'"),
-        (SCORED, "stars,review\nnan,a\n", "line 2: .*from 1 to 5.*Received: 'nan'"),
-        (JSONL, '{"review": "a", "stars": "good"}\n{"revi', "line 2: should be one JSON object"),
-        (JSONL, "[1]\n", r"line 1: should be one JSON object. Received: '\[1\]'"),
-        (JSONL, '{"review": "a", "star": 1}', r"'stars' for `label` \(did you mean 'star'\?\)"),
-        (JSONL, '{"review": 3, "stars": "bad"}', "line 1: `text_a` should be a text. Received: 3"),
-        (JSONL, '{"review": "a", "stars": null}', "line 1: the label .* Received: None"),
-        (JSONL, '{"review": "a \\ud83d b", "stars": "bad"}', r"line 1: `text_a` .*: '\\ud83d'"),
-        (JSONL, '{"review": "a", "stars": "\\ude00"}', r"line 1: `label` .*: '\\ude00'"),
-        (CONLL, "a O\nb X O\n", "line 2: should have 2 columns.*Received: 3"),
-        (CONLL, "a O\n\nb Y\n", "line 3: the label should be one of B-X, I-X, O. Received: 'Y'"),
-        (CONLL, "", "train.conll: the train split should hold examples"),
+        (CSV, "stars,review\n", ": the train split should hold examples"),
+        (CSV, "stars,review\ngood, \n", ", line 2: `text_a` .*empty. Received: ' '"),
+        (CSV, "stars,review\ngod,a\n", ", line 2: .*bad, good.*: 'god'.*`good`"),
+        (CSV, "stars,review\n,a\n", ", line 2: the label .* bad, good. Received: ''"),
+        (NUMBERED, "text\n", ", line 1: the label should have a column of its own"),
+        (SCORED, "stars,review\nfive,a\n", ", line 2: .*from 1 to 5 .*own.*Received: 'five'"),
+        (SCORED, "stars,review\n0.5,a\n", ", line 2: .*from 1 to 5.*Received: '0.5'"),
+        (SCORED, "stars,review\nnan,a\n", ", line 2: .*from 1 to 5.*Received: 'nan'"),
+        (JSONL, '{"review": 3, "stars": "bad"}', ", line 1: `text_a` .*Received: 3"),
+        (JSONL, '{"review": "a", "stars": null}', ", line 1: the label .* Received: None"),
+        (CONLL, "a O\n\nb Y\n", ", line 3: the label .*B-X, I-X, O. Received: 'Y'"),
     ],
 )
 def test_mistakes_in_files(tmp_path, task, content, message):
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=f"^{tmp_path}/train.{task.format}{message}"):
         read(tmp_path, task, content)
-    assert str(caught.value).startswith(str(tmp_path / "train."))
-
-
-@pytest.mark.parametrize(
-    ("columns", "content", "message"),
-    [
-        ({"tags": "upos"}, "1 a b\n", "line 1: should have the ten columns.*Received: 1"),
-        ({"tags": "upos"}, f"x\ta{TEN}\n", "line 1: the id should be a number.*Received: 'x'"),
-        ({"tags": "upos"}, f"1\t{TEN}\n", "line 1: `words` should not be empty"),
-        ({"tags": "feats"}, f"1\ta{TEN}\n", "one of upos, xpos, deprel. Received: 'feats'"),
-    ],
-)
-def test_mistakes_in_conllu(tmp_path, columns, content, message):
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, task_of("tagging", "conllu", columns), content)
-
-
-def test_conll_columns_have_numbers(tmp_path):
-    task = task_of("tagging", "conll", {"words": 0, "tags": "ner"})
-    with pytest.raises(InputError, match=r"that of `tags` should be one\. Received: 'ner'"):
-        read(tmp_path, task, "a O\n")
-    task = task_of("tagging", "conll", {"words": 0, "tags": 3})
-    with pytest.raises(InputError, match="line 1: should have a column 3 for `tags`"):
-        read(tmp_path, task, "a O\n")
-
-
-def test_a_name_for_a_column_without_a_header(tmp_path):
-    task = task_of("classification", "tsv", COLUMNS, header=False)
-    with pytest.raises(InputError, match="needs the number of the column of `text_a`"):
-        read(tmp_path, task, "a\tgood\n")
-    task = task_of("classification", "tsv", {"text_a": 0, "label": 2}, header=False)
-    with pytest.raises(InputError, match=r"one column 2 for `label`\. Received: 2 columns"):
-        read(tmp_path, task, "a\tgood\n")
 
 
 def test_ids_are_distinct(tmp_path):

@@ -10,6 +10,7 @@ from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from finetune.squad.examples import QuestionExample
 from finetune.task_files import has_split, read_split, resolve_labels, source_of
+from tests.tfds_support import prepare
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -40,42 +41,17 @@ TAGS = {
 }
 
 
-def prepare(folder, name, features, splits, config=None, version="2.0.0"):
-    """Prepares a dataset of this name in `folder`, as if it had been downloaded."""
-    with tfds.core.registered.skip_registration():
-
-        class Small(tfds.core.GeneratorBasedBuilder):
-            """Rows that the test gives."""
-
-            # As if defined in a script: for classes of a package, tfds 4.9.10 needs
-            # importlib_resources, which it does not declare.
-            __module__ = "__main__"
-            VERSION = tfds.core.Version(version)
-            BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config)] if config else []
-
-            def _info(self):
-                return tfds.core.DatasetInfo(
-                    builder=self, features=tfds.features.FeaturesDict(features)
-                )
-
-            def _split_generators(self, dl_manager):
-                return {split: enumerate(rows) for split, rows in splits.items()}
-
-            def _generate_examples(self):
-                raise NotImplementedError
-
-    Small.name = name
-    Small(data_dir=folder, **({"config": config} if config else {})).download_and_prepare()
-
-
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("tfds"))
     rows = [{"sentence": f"s {i}", "label": i % 2, "idx": i} for i in range(4)]
     hidden = [{"sentence": "?", "label": -1, "idx": 7}]
-    prepare(folder, "glue", COLA, {"train": rows, "validation": rows, "test": hidden}, "cola")
+    splits = {"train": rows, "validation": rows, "test": hidden}
+    prepare(folder, "glue", COLA, splits, "cola", "2.0.0")
     row = {"sentence1": "a", "sentence2": "b", "label": 2.5, "idx": 0}
-    prepare(folder, "glue", STS, {"train": [row], "test": [{**row, "label": -1.0}]}, "stsb")
+    prepare(
+        folder, "glue", STS, {"train": [row], "test": [{**row, "label": -1.0}]}, "stsb", "2.0.0"
+    )
     answers = [{"text": "text", "answer_start": 2}, {"text": "A text", "answer_start": 0}]
     question = {
         "id": "q1", "title": "T", "context": "A text.", "question": "Ü?", "answers": answers,
@@ -86,7 +62,7 @@ def datasets(tmp_path_factory):
     splits = {"train": [question, impossible], "validation": [question, unlabelled]}
     prepare(folder, "squad", SQUAD, splits, "v2.0", "3.0.0")
     sentence = {"words": ["Jean", "sat"], "tags": ["B-X", "O"]}
-    prepare(folder, "tiny_tags", TAGS, {"train": [sentence], "dev": [sentence]})
+    prepare(folder, "tiny_tags", TAGS, {"train": [sentence], "dev": [sentence]}, None, "2.0.0")
     return folder
 
 

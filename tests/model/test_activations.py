@@ -27,6 +27,14 @@ FORMULAS = {
 PLACES = np.linspace(-5, 5, 201, dtype=np.float32)  # where gelu and gelu_new differ by up to 5e-4
 
 
+def dense_of_places(name):
+    """A layer that applies an activation to `PLACES`, whatever comes in."""
+    layer = dense(TINY, len(PLACES), "dense", activation=name)
+    layer.build([None, None, 4])
+    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
+    return layer
+
+
 def in_graph(layer, inputs, training, known):
     """Of a graph, where products and activations may be fused."""
     spec = tf.TensorSpec(inputs.shape if known else [None] * inputs.ndim)
@@ -39,9 +47,7 @@ def in_graph(layer, inputs, training, known):
 @pytest.mark.parametrize("groups", [1, 2])
 def test_formula(name, training, known, groups):
     if groups == 1:
-        layer = dense(TINY, len(PLACES), "dense", activation=name)
-        layer.build([None, None, 4])
-        layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
+        layer = dense_of_places(name)
     else:
         layer = GroupedDense(TINY, len(PLACES) - 1, 2, activation=name)
         layer(tf.zeros([1, 1, 4]))
@@ -55,9 +61,7 @@ def test_formula(name, training, known, groups):
 
 @pytest.mark.parametrize("name", ["gelu_new", "silu"])
 def test_gradient(name):
-    layer = dense(TINY, len(PLACES), "dense", activation=name)
-    layer.build([None, None, 4])
-    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
+    layer = dense_of_places(name)
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(layer(tf.zeros([1, 1, 4])))
     x, step = PLACES.astype(np.float64), 1e-5
@@ -68,10 +72,7 @@ def test_gradient(name):
 @pytest.mark.parametrize("name", ["gelu_new", "silu"])
 def test_in_bfloat16_the_activation_is_rounded_once(name):
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    layer = dense(TINY, len(PLACES), "dense", activation=name)
-    layer.build([None, None, 4])
-    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
-    outputs = layer(tf.zeros([1, 1, 4]), training=True)
+    outputs = dense_of_places(name)(tf.zeros([1, 1, 4]), training=True)
     assert outputs.dtype == tf.bfloat16
     rounded = tf.cast(tf.cast(PLACES, tf.bfloat16), tf.float32).numpy()
     expected = FORMULAS[name](rounded.astype(np.float64))

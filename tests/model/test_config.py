@@ -1,4 +1,4 @@
-"""The encoder's configuration: what it refuses, and its file."""
+"""The encoder's configuration: what it rejects, and its file."""
 
 from __future__ import annotations
 
@@ -15,27 +15,23 @@ from tests.model_support import TINY
 @pytest.mark.parametrize(
     "changes",
     [
-        {"token_mixer": "attn"},
-        {"convolution": "sdconv"},
-        {"hidden_act": "geluu"},
-        {"conv_kernel_size": 4},
-        {"conv_kernel_size": 0},
-        {"hidden_size": 18},  # 4 heads
-        {"head_ratio": 3},  # 4 heads
-        {"head_ratio": 0},
-        {"head_ratio": 2.0},
+        *({"token_mixer": "attn"}, {"convolution": "sdconv"}, {"hidden_act": "geluu"}),
+        *({"conv_kernel_size": 4}, {"conv_kernel_size": 0}, {"num_hidden_layers": 0}),
+        *(
+            {"head_ratio": 3},
+            {"head_ratio": 0},
+            {"head_ratio": 2.0},
+            {"hidden_size": 18},
+        ),  # 4 heads
         {"intermediate_size": 31, "linear_groups": 2},
         {"hidden_size": 20, "linear_groups": 8, "intermediate_size": 32},
-        {"num_hidden_layers": 0},
-        {"vocab_size": "31"},
-        {"vocab_size": True},
-        {"share_layers": 1},
-        {"hidden_dropout_prob": 1.0},
-        {"attention_probs_dropout_prob": -0.1},
+        *({"vocab_size": "31"}, {"vocab_size": True}, {"share_layers": 1}),
+        *({"hidden_dropout_prob": 1.0}, {"attention_probs_dropout_prob": -0.1}),
         {"initializer_range": "0.02"},
     ],
+    ids=str,
 )
-def test_refuses(changes):
+def test_rejected(changes):
     """The sentence begins with the field at fault and ends with what it was."""
     name, value = next(iter(changes.items()))
     with pytest.raises(InputError) as error:

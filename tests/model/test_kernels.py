@@ -34,6 +34,10 @@ def tensors(*shapes, dtype=tf.float32):
     return [tf.cast(normal(*shape, seed=i), dtype) for i, shape in enumerate(shapes)]
 
 
+def token_ids():
+    return tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
+
+
 def arguments(name, dtype=tf.float32):
     """What each fused function is called with."""
     hidden = [B, S, D]
@@ -53,8 +57,7 @@ def arguments(name, dtype=tf.float32):
     if name == "_cross_entropy_gradient":
         blocks = vocabulary_softmax.unnormalized_softmax(logits)
         total = tf.reduce_sum(blocks, [2, 3])
-        ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
-        return blocks, total, ids, *tensors([B, S]), 50
+        return blocks, total, token_ids(), *tensors([B, S]), 50
     inputs, upstream = tensors(hidden, hidden, dtype=dtype)
     return {
         "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
@@ -89,15 +92,12 @@ def test_compiled_equals_plain(name, dtype):
 
 
 def readable_cross_entropy(logits):
-    ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(token_ids(), logits)
 
 
 def fast_cross_entropy(logits):
-    ids = tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
-    return vocabulary_softmax.cross_entropy(
-        logits, vocabulary_softmax.unnormalized_softmax(logits), ids
-    )
+    softmax = vocabulary_softmax.unnormalized_softmax(logits)
+    return vocabulary_softmax.cross_entropy(logits, softmax, token_ids())
 
 
 def of_both(name, module, *given):
@@ -232,18 +232,27 @@ def test_a_norm_stores_nothing_in_between():
 
 
 def test_what_is_compiled():
-    def calls(shape):
+    def compiles(shape):
         function = tf.function(activations.gelu, input_signature=[tf.TensorSpec(shape, tf.float32)])
-        return [op.type for op in function.get_concrete_function().graph.get_operations()]
+        operations = function.get_concrete_function().graph.get_operations()
+        return any("PartitionedCall" in op.type for op in operations)
 
-    assert any("PartitionedCall" in kind for kind in calls([64, 64, 64]))
-    assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
-    assert not any("PartitionedCall" in kind for kind in calls([8, 8, 8]))
+    assert compiles([64, 64, 64])
+    assert not compiles([64, None, 128])
+    assert not compiles([8, 8, 8])
     with compiled_for_each_length():
-        compiles = any("PartitionedCall" in kind for kind in calls([64, None, 128]))
-        assert compiles == fusion.running_on_cpu_only()
-        assert not any("PartitionedCall" in kind for kind in calls([8, None, 8]))
-    assert not any("PartitionedCall" in kind for kind in calls([64, None, 128]))
+        assert compiles([64, None, 128]) == fusion.running_on_cpu_only()
+        assert not compiles([8, None, 8])
+    assert not compiles([64, None, 128])
+
+
+def optimized_nodes(function, *given):
+    """The nodes of what runs when a function is called, and its result."""
+    with context.collect_graphs(optimized=True) as graphs:
+        output = function(*given)
+    nodes = [node for graph in graphs for node in graph.node]
+    bodies = [body for graph in graphs for body in graph.library.function]
+    return nodes + [node for body in bodies for node in body.node_def], output
 
 
 @pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
@@ -258,10 +267,7 @@ def test_gelu_is_part_of_the_product_in_inference(precision, groups):
     def encode(ids):
         return encoder({"input_ids": ids}).sequence
 
-    with context.collect_graphs(optimized=True) as graphs:
-        encode(tf.ones([2, 5], tf.int32))
-    nodes = [node for graph in graphs for node in graph.node]
-    nodes += [node for graph in graphs for part in graph.library.function for node in part.node_def]
+    nodes, _ = optimized_nodes(encode, tf.ones([2, 5], tf.int32))
     fused = [node for node in nodes if b"GeluExact" in node.attr["fused_ops"].list.s]
     assert len(fused) == groups * TINY.num_hidden_layers
     assert not [node.name for node in nodes if node.op == "Erf"]
@@ -276,9 +282,7 @@ def test_the_bias_is_part_of_the_product(function, dtype, length):
     given = tensors([4, length or 2**11, 16], [16, 32], [32], dtype=dtype)
     specs = [tf.TensorSpec([4, length, 16], dtype), *map(tf.TensorSpec.from_tensor, given[1:])]
     apply = tf.function(function, input_signature=specs)
-    with context.collect_graphs(optimized=True) as graphs:
-        output = apply(*given)
-    nodes = [node for graph in graphs for node in graph.node]
+    nodes, output = optimized_nodes(apply, *given)
     fused = [node for node in nodes if b"BiasAdd" in node.attr["fused_ops"].list.s]
     assert len(fused) == (dtype == tf.float32 or length != 2**11)
     assert output.dtype == dtype

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from model.encoder import Convolution
 from model.kernels import lightweight_conv
-from model.mixed_attention import Convolution, TokenMixer
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16
@@ -106,15 +106,6 @@ def test_masked_layer_follows_the_equations(convolution):
     np.testing.assert_allclose(output * mask, expected * mask, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("K", KERNEL_SIZES)
-def test_lightweight_conv(K):
-    N, H = 3, 4
-    values, logits = normal(B, S, N * H), normal(B, S, N, K, seed=2)
-    expected = lightweight_convolution(values, lambda b, i, c: softmax(logits[b, i, c // H]))
-    output = lightweight_conv(tf.constant(values), tf.constant(logits))
-    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_lightweight_conv_shorter_than_its_kernel():
     values, logits = normal(1, 2, 1), normal(1, 2, 1, 9, seed=2)
     output = lightweight_conv(tf.constant(values), tf.constant(logits)).numpy()
@@ -135,38 +126,6 @@ def test_kernels_sum_to_one(convolution):
     np.testing.assert_allclose(output[:, 2:-2], 1.0, atol=1e-6)
     assert (output[:, [0, 1, -2, -1]] < 1.0 - 1e-4).all()
     assert (output > 0.0).all()
-
-
-@pytest.mark.parametrize("convolution", CONVOLUTIONS)
-def test_kernel_of_one_is_pointwise(convolution):
-    layer = build(config_of(convolution, 1, 2))
-    hidden, query = normal(B, S, D), normal(B, S, layer.config.mixer_size, seed=2)
-    values = layer.value(hidden).numpy()
-    # A softmax over a single tap is 1; a static tap is whatever it has learned.
-    taps = layer.depthwise.get_weights()[0][0, :, 0] if convolution == "static" else 1.0
-    np.testing.assert_allclose(convolve(layer, hidden, query), taps * values, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("K", KERNEL_SIZES)
-@pytest.mark.parametrize("convolution", CONVOLUTIONS)
-def test_reach_of_a_token(convolution, K):
-    """A token reaches (K - 1) / 2 positions to either side, and exactly those.
-
-    The span kernel too: at i it is made of the tokens within (K - 1) / 2 of i, and it weighs the
-    values within (K - 1) / 2 of i. Both windows are centred at i, so they do not add up.
-    """
-    length, position = 25, 12
-    mixer = TokenMixer(config_of(convolution, K, 2).replace(token_mixer="convolution"))
-    hidden = normal(1, length, D)
-    bias = tf.zeros([1, 1, 1, length])
-    mixer(hidden, bias, NO_PADDING)
-    randomize(mixer)
-    changed = hidden.copy()
-    changed[0, position] += 1.0
-    difference = mixer(changed, bias, NO_PADDING)[0] - mixer(hidden, bias, NO_PADDING)[0]
-    reached = np.flatnonzero(np.abs(difference.numpy()).max(axis=(0, 2)))
-    reach = (K - 1) // 2
-    assert reached.tolist() == list(range(position - reach, position + reach + 1))
 
 
 def test_span_kernel_sees_the_span_and_dynamic_the_token_alone():

@@ -11,24 +11,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import build
-from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import EncoderConfig, architectures, build_backbone, load_config, named_size, sizes
 from model.task_heads import ClassificationHead
 from tests import command_support
 from tests.model_support import TINY, random_features
+from tests.pretraining_support import build_data
 
 PLUGIN = pathlib.Path(__file__).parents[1] / "plugin_backbone.py"
-WORDS = [f"w{i}" for i in range(60)]
 TEXTS = [("w1 w2 w3", "low"), ("w4 w2 w1", "low"), ("w50 w51", "high"), ("w52 w50 w53", "high")]
 
 
 @pytest.fixture
 def plugin(monkeypatch):
     """The registered module, which is forgotten after the test."""
-    monkeypatch.setattr(architectures, "_ARCHITECTURES", dict(architectures._ARCHITECTURES))
+    registry = architectures._REGISTRY
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setitem(sizes.SIZES, "bag-tiny", None)
     del sizes.SIZES["bag-tiny"]
     return runpy.run_path(str(PLUGIN), run_name="plugin")
@@ -62,10 +61,13 @@ def test_an_unknown_architecture_is_an_error(tmp_path, name):
 
 
 def test_a_name_is_registered_once(plugin):
-    for config_class, taken in ((plugin["BagConfig"], None), (type("Other", (), {}), "bag-tiny")):
-        config_class.architecture = "bag" if taken is None else "other"
-        with pytest.raises(ValueError, match=taken or "bag"):
-            architectures.register_architecture(config_class, "", {taken: None} if taken else {})
+    """By its own file again, too."""
+    again = runpy.run_path(str(PLUGIN), run_name="plugin")
+    assert type(named_size("bag-tiny")) is again["BagConfig"]
+    for architecture, sizes_by_name in (("bag", {}), ("other", {"bag-tiny": None})):
+        other = type("Other", (), {"architecture": architecture})
+        with pytest.raises(InputError, match="bag"):
+            architectures.register_architecture(other, "", sizes_by_name)
 
 
 def test_heads_and_rates_of_a_backbone(plugin):
@@ -82,6 +84,38 @@ def test_heads_and_rates_of_a_backbone(plugin):
     assert "word_embeddings" in names[rates.index(0.125)]
 
 
+def counted(*plugins, **hparams):
+    """What the command that counts says of a run: FLOPs in both conventions."""
+    line = ["--hparams", json.dumps({"num_train_steps": 10, "train_batch_size": 4, **hparams})]
+    done = command_support.run("-m", "analysis.flops", *line, f"--plugins={','.join(plugins)}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split(maxsplit=2)
+
+
+def test_its_operations_are_counted_where_it_says_them(tmp_path):
+    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
+    *named, flops = counted(str(PLUGIN), **hparams)
+    assert named == ["bag-tiny", "masked_lm"]
+    forward = 2 * (2 * 32 * 16 + 16) + 4 * 16  # two layers, dropout
+    head = (2 * 16 * 16 + 16) + (8 + 5) * 16 + (2 * 16 * 100 + 100) + 5 * 100
+    executed = forward + 3 / 20 * head  # a token of a sequence of which 3 are predicted
+    tokens = 10 * 4 * 20
+    electra = (executed + 2 * 16 * 100) * 2 * tokens
+    assert flops.split() == [f"{electra:.2e}", f"{executed * 3 * tokens:.2e}"]
+
+
+def test_operations_that_nobody_says_are_not_counted(tmp_path):
+    """Of a backbone, and of an objective."""
+    silent = tmp_path / "silent.py"
+    silent.write_text(PLUGIN.read_text().replace("def operations", "def unused"))
+    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
+    assert counted(str(silent), **hparams)[-1].split() == ["not", "counted"] * 2
+    outside = PLUGIN.parent / "outside" / "shuffled_token_detection.py"
+    silent.write_text(outside.read_text().replace("def operations", "def unused"))
+    found = counted(str(silent), objective="shuffled_token_detection")
+    assert found[-1].split() == ["not", "counted"] * 2
+
+
 def start(script, **flags):
     """A command of the project that imports the backbone's file first."""
     flags = [f"--{name}={value}" for name, value in {**flags, "plugins": PLUGIN}.items()]
@@ -96,20 +130,8 @@ def run(script, **flags):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Data to pre-train on and a task, as `data` and `task.json`."""
-    folder, draw = tmp_path_factory.mktemp("plugin"), np.random.default_rng(0)
-    documents = ["\n".join(" ".join(draw.choice(WORDS, 12)) for _ in range(6)) for _ in range(40)]
-    (folder / "corpus.txt").write_text("\n\n".join(documents))
-    Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)).save(folder / "vocabulary")
-    options = build.BuildOptions(
-        corpus=str(folder / "corpus.txt"),
-        corpus_format="text",
-        output_dir=str(folder / "data"),
-        vocab=str(folder / "vocabulary"),
-        max_seq_length=32,
-        heldout_fraction=0.1,
-        num_shards=1,
-    )
-    build.build(options)
+    folder = tmp_path_factory.mktemp("plugin")
+    build_data(folder, count=40, num_shards=1)
     lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
     for name in ("train", "dev"):
         (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")

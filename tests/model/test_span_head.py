@@ -1,5 +1,6 @@
 """The span head against loops over starts and tokens, and under the ways it is run."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -8,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import erf, log_softmax, softmax
 
-from model import EncoderOutput
+from model import EncoderConfig, EncoderOutput
 from model.span_head import SpanHead
 from tests.model_support import TINY, normal
 
@@ -27,8 +28,8 @@ def settings(**changes):
     return types.SimpleNamespace(**{**values, **changes})
 
 
-def make_head(version_2=True, **changes):
-    head = SpanHead(TINY, settings(**changes), version_2=version_2)
+def make_head(version_2=True, config=TINY, **changes):
+    head = SpanHead(config, settings(**changes), version_2=version_2)
     draw = np.random.default_rng(0)
     for variable in head.trainable_variables:  # as initialised, biases would go unseen
         variable.assign(draw.normal(0, 0.5, variable.shape))
@@ -50,6 +51,15 @@ def output_of(sequence):
     return EncoderOutput(sequence, sequence[:, 0])
 
 
+def predict(head, sequence, batch):
+    found = head.predict(output_of(sequence), batch)
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def loss(head, sequence, batch):
+    return head.loss(output_of(sequence), batch, training=True).numpy()
+
+
 def gelu(x):
     return 0.5 * x * (1 + erf(x / np.sqrt(2)))
 
@@ -63,13 +73,8 @@ class Oracle:
             for variable in head.trainable_variables
         }
         self.sequence = sequence[row].astype(float)
-        positions = range(len(self.sequence))
-        self.allowed = np.array(
-            [
-                t == 0 or (batch["input_mask"][row, t] and batch["segment_ids"][row, t])
-                for t in positions
-            ]
-        )
+        self.allowed = (batch["input_mask"] * batch["segment_ids"])[row] > 0
+        self.allowed[0] = True
 
     def dense(self, name, x):
         return x @ self.weights[f"{name}/kernel"] + self.weights[f"{name}/bias"]
@@ -93,9 +98,7 @@ class Oracle:
 
 def test_predictions_are_those_of_the_concatenation():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
-    predictions = {
-        name: value.numpy() for name, value in head.predict(output_of(sequence), batch).items()
-    }
+    predictions = predict(head, sequence, batch)
     for row in range(B):
         oracle = Oracle(head, sequence, batch, row)
         starts = log_softmax(oracle.start_logits())
@@ -115,7 +118,7 @@ def test_predictions_are_those_of_the_concatenation():
 
 def test_loss():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
-    losses = head.loss(output_of(sequence), batch, training=True).numpy()
+    losses = loss(head, sequence, batch)
     for row in range(B):
         oracle = Oracle(head, sequence, batch, row)
         start, end = batch["start_position"][row], batch["end_position"][row]
@@ -129,8 +132,8 @@ def test_loss():
 def test_every_weight_is_trained():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(head.loss(output_of(tf.constant(sequence)), batch, training=True))
-    gradients = tape.gradient(loss, head.trainable_variables)
+        total = tf.reduce_sum(head.loss(output_of(tf.constant(sequence)), batch, training=True))
+    gradients = tape.gradient(total, head.trainable_variables)
     assert len(gradients) == 10
     for variable, gradient in zip(head.trainable_variables, gradients):
         # A bias of all tokens' logits does not change their softmax.
@@ -142,32 +145,27 @@ def test_padding_changes_nothing():
     head, sequence = make_head(), normal(B, S, D)
     longer = np.concatenate([sequence, normal(B, 6, D, seed=5)], axis=1)
     short, long = make_batch(), make_batch(S + 6)
-    for name, value in head.predict(output_of(sequence), short).items():
-        np.testing.assert_allclose(value, head.predict(output_of(longer), long)[name], 1e-5, 1e-5)
-    np.testing.assert_allclose(
-        head.loss(output_of(sequence), short, training=True),
-        head.loss(output_of(longer), long, training=True),
-        1e-5,
-    )
+    expected = predict(head, longer, long)
+    for name, value in predict(head, sequence, short).items():
+        np.testing.assert_allclose(value, expected[name], 1e-5, 1e-5)
+    np.testing.assert_allclose(loss(head, sequence, short), loss(head, longer, long), 1e-5)
 
 
 def test_beam_longer_than_the_row():
     head, sequence, batch = make_head(beam_size=20), normal(B, S, D), make_batch()
-    few = head.predict(output_of(sequence), batch)
+    few = predict(head, sequence, batch)
     assert few["start_index"].shape == (B, 20)
     assert few["end_index"].shape == (B, 20, 20)
-    assert sorted(few["start_index"].numpy()[0, :S]) == list(range(S))
-    np.testing.assert_array_equal(few["start_index"].numpy()[:, S:], 0)
-    np.testing.assert_array_equal(few["end_log_probs"].numpy()[:, :, S:], -10000.0)
+    assert sorted(few["start_index"][0, :S]) == list(range(S))
+    np.testing.assert_array_equal(few["start_index"][:, S:], 0)
+    np.testing.assert_array_equal(few["end_log_probs"][:, :, S:], -10000.0)
 
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
     head = make_head(answerable_classifier=False, joint_prediction=joint, beam_size=S)
     sequence, batch = normal(B, S, D), make_batch()
-    found = {
-        name: value.numpy() for name, value in head.predict(output_of(sequence), batch).items()
-    }
+    found = predict(head, sequence, batch)
     assert len(head.trainable_variables) == (6 if joint else 4)
     for row in range(B):
         beam = found["start_index"][row].tolist().index(0)
@@ -178,22 +176,52 @@ def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
     assert ends_differ == joint
 
 
+class LastTokenConfig(EncoderConfig):
+    """A backbone whose summary token is the last one."""
+
+    summary_token = -1
+
+
+@pytest.mark.parametrize("classifier", [True, False])
+def test_the_summary_token_may_be_the_last_one(classifier):
+    """Moved from the first place of each sequence to the last, all else is the same."""
+    lengths = np.array([11, 8, 9])
+    batch, sequence = make_batch(lengths=lengths), normal(B, S, D)
+    place = np.array([np.r_[1:n, 0, n:S] for n in lengths])  # where a token was
+    at_last = np.take_along_axis(sequence, place[..., None], axis=1)
+    moved = {"input_mask": batch["input_mask"], "is_impossible": batch["is_impossible"]}
+    moved["segment_ids"] = batch["input_mask"] * (np.arange(S) >= QUESTION - 1)
+    for name in ("start_position", "end_position"):
+        moved[name] = np.maximum(batch[name] - 1, 0)
+    options = {"answerable_classifier": classifier, "beam_size": 3}
+    first = make_head(**options)
+    last = make_head(config=LastTokenConfig(**dataclasses.asdict(TINY)), **options)
+    outputs = output_of(sequence), EncoderOutput(at_last, sequence[:, 0])
+    losses = [
+        head.loss(output, features, training=True)
+        for head, output, features in zip((first, last), outputs, (batch, moved))
+    ]
+    np.testing.assert_allclose(losses[0], losses[1], 1e-5)
+    expected, found = first.predict(outputs[0], batch), last.predict(outputs[1], moved)
+    for name in ("start_log_probs", "end_log_probs", "answerable_logit"):
+        np.testing.assert_allclose(found[name], expected[name], 1e-5, 1e-5)
+    row = np.arange(B)[:, None]
+    np.testing.assert_array_equal(place[row, found["start_index"]], expected["start_index"])
+
+
 def test_version_1_has_no_classifier():
     head, sequence, batch = make_head(version_2=False), normal(B, S, D), make_batch()
     del batch["is_impossible"]
     assert len(head.trainable_variables) == 6
-    assert np.isfinite(head.loss(output_of(sequence), batch, training=True)).all()
+    assert np.isfinite(loss(head, sequence, batch)).all()
 
 
 def test_classifier_on_the_first_token_alone():
-    head, sequence, batch = (
-        make_head(answerable_uses_start_logits=False),
-        normal(B, S, D),
-        make_batch(),
-    )
+    head = make_head(answerable_uses_start_logits=False)
+    sequence, batch = normal(B, S, D), make_batch()
     oracle = Oracle(head, sequence, batch, 1)
     expected = oracle.dense("answerable", oracle.sequence[0])[0]
-    found = head.predict(output_of(sequence), batch)["answerable_logit"][1]
+    found = predict(head, sequence, batch)["answerable_logit"][1]
     np.testing.assert_allclose(found, expected, 1e-4)
 
 
@@ -206,17 +234,16 @@ def test_in_a_function(jit):
 
     @tf.function(input_signature=[tf.TensorSpec([*shape, D]), specs], jit_compile=jit)
     def run(sequence, batch):
-        return head.predict(output_of(sequence), batch), head.loss(
-            output_of(sequence), batch, training=True
-        )
+        output = output_of(sequence)
+        return head.predict(output, batch), head.loss(output, batch, training=True)
 
     lengths = [S] if jit else [S, 7]
     for length in lengths:
         sequence = normal(B, length, D)
         batch = make_batch(length, (length, 5, 6))
-        predictions, loss = run(sequence, {name: tf.constant(v) for name, v in batch.items()})
-        np.testing.assert_allclose(loss, head.loss(output_of(sequence), batch, training=True), 1e-4)
-        for name, value in head.predict(output_of(sequence), batch).items():
+        predictions, losses = run(sequence, {name: tf.constant(v) for name, v in batch.items()})
+        np.testing.assert_allclose(losses, loss(head, sequence, batch), 1e-4)
+        for name, value in predict(head, sequence, batch).items():
             np.testing.assert_allclose(predictions[name], value, 1e-4, 1e-4)
 
 
@@ -231,10 +258,5 @@ def test_mixed_precision():
     assert {value.dtype for value in predictions.values()} == {tf.float32, tf.int32}
     assert head.loss(output_of(half), batch, training=True).dtype == tf.float32
     # The rounding of the hidden states moves losses of about ten by some hundredths.
-    np.testing.assert_allclose(
-        head.loss(output_of(half), batch, training=True),
-        exact.loss(output_of(sequence), batch, training=True),
-        0.03,
-        0.1,
-    )
+    np.testing.assert_allclose(loss(head, half, batch), loss(exact, sequence, batch), 0.03, 0.1)
     assert all(variable.dtype == tf.float32 for variable in head.trainable_variables)

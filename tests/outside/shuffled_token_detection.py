@@ -39,8 +39,8 @@ class ShuffledTokenDetectionSettings(ObjectiveSettings):
         return "encoder", "head"
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        passes = count.encoder(encoder, max_seq_length, dense_lookup)
-        return passes + count.discriminator_head(encoder)
+        forward = encoder.operations(max_seq_length, dense_lookup)
+        return None if forward is None else forward + count.discriminator_head(encoder)
 
     def build(self, hparams, config, special_ids):
         return ShuffledTokenDetection(self, config, special_ids)

@@ -6,7 +6,6 @@ from errors import InputError
 from pretrain import objectives
 from pretrain.hparams import (
     ADDED_LATER,
-    PretrainingHParams,
     RunSettings,
     encoder_config,
     resolve_hparams,
@@ -109,7 +108,7 @@ def test_attention_only():
         ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
         ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
         ({"debug": True}, "`debug` is not supported"),
-        ({"seed": -1}, "`seed` should be at least 0"),
+        ({"seed": -1}, "`seed` should be in [0, "),
         (
             {"schedule_from_step": 10, "num_train_steps": 10},
             "`schedule_from_step` should be at least 0 and less than num_train_steps (10)",
@@ -146,7 +145,7 @@ def test_inner_width_of_the_generator():
 
 def test_settings_that_came_later_are_as_before_by_default():
     """A run whose record lacks them is resumed."""
-    for name in objectives.registered():
+    for name in objectives.names():
         now = resolve_hparams({"objective": name}, 30522).as_json()
         assert {**ADDED_LATER, **objectives.get(name).added_later}.items() <= now.items()
 
@@ -171,16 +170,6 @@ def test_differences_name_what_changed():
         "b: 2 there, 3 now",
         "c: 'not set' there, 4 now",
     ]
-
-
-def test_annotations_cover_every_field():
-    """A field whose type the checker does not know would accept anything."""
-    import typing
-
-    settings = [objectives.get(name) for name in objectives.registered()]
-    for cls in (PretrainingHParams, RunSettings, *settings):
-        for name, hint in typing.get_type_hints(cls).items():
-            assert typing.get_origin(hint) is not typing.Literal, name
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import plugins
-from data import build
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from checkpoints.formats import to_elsewhere
+from data.vocabulary import Vocabulary
 from errors import InputError
 from model import DiscriminatorHead, EncoderConfig
 from pretrain import objectives
@@ -19,32 +19,18 @@ from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
 from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
-from serving.export import export
 from serving.load import load
 from tests import command_support
-from training.monitoring import read_metrics
+from tests.pretraining_support import HPARAMS as SMALL
+from tests.pretraining_support import build_data, metrics
 
 FILE = pathlib.Path(__file__).parents[1] / "outside" / "shuffled_token_detection.py"
 NAME = "shuffled_token_detection"
 HPARAMS = {
-    "objective": NAME,
-    "shuffle_prob": 0.3,
-    "model_size": "convbert-tiny",
-    "model_hparam_overrides": {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "embedding_size": 16,
-        "max_position_embeddings": 32,
-    },
-    "train_batch_size": 8,
-    "max_seq_length": 32,
-    "num_train_steps": 6,
-    "num_warmup_steps": 2,
-    "iterations_per_loop": 1,
-    "save_checkpoints_steps": 3,
-    "num_eval_steps": 2,
+    **{name: SMALL[name] for name in ("model_size", "model_hparam_overrides")},
+    **{"objective": NAME, "shuffle_prob": 0.3, "train_batch_size": 8, "max_seq_length": 32},
+    **{"num_train_steps": 6, "num_warmup_steps": 2, "iterations_per_loop": 1},
+    **{"save_checkpoints_steps": 3, "num_eval_steps": 2},
 }
 
 
@@ -57,21 +43,7 @@ def registered():
 def trained(tmp_path_factory):
     """Data, and a run on it, evaluated at steps 3 and 6."""
     folder = tmp_path_factory.mktemp("outside")
-    words = [f"w{i}" for i in range(30)]
-    rng = np.random.default_rng(0)
-    documents = ["\n".join(" ".join(rng.choice(words, 12)) for _ in range(6)) for _ in range(60)]
-    (folder / "corpus.txt").write_text("\n\n".join(documents))
-    Vocabulary((*SPECIAL_TOKENS, *words)).save(folder / "vocabulary")
-    options = {"corpus_format": "text", "max_seq_length": 32, "heldout_fraction": 0.2}
-    build.build(
-        build.BuildOptions(
-            corpus=str(folder / "corpus.txt"),
-            output_dir=str(folder / "data"),
-            vocab=str(folder / "vocabulary"),
-            num_shards=2,
-            **options,
-        )
-    )
+    build_data(folder, words=[f"w{i}" for i in range(30)], count=60, heldout_fraction=0.2)
     pretrain(folder, folder / "model", "--do_eval")
     return folder
 
@@ -83,13 +55,6 @@ def pretrain(folder, model_dir, *flags):
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
-
-
-def rows(model_dir):
-    return [
-        {name: value for name, value in row.items() if name != "time"}
-        for row in read_metrics(str(model_dir))
-    ]
 
 
 def test_its_settings_are_read_beside_the_others():
@@ -108,14 +73,12 @@ def test_its_settings_are_read_beside_the_others():
 
 def test_what_cannot_be_an_objective_is_rejected():
     base = objectives.get(NAME)
-    with pytest.raises(InputError, match=NAME):
-        objectives.register(base)
     for changes in ({"name": 3}, {"name": "other", "networks": ("head", "encoder")}):
         with pytest.raises(InputError):
             objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
     with pytest.raises(InputError, match="frozen"):
         objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
-    assert set(objectives.registered()) == {"masked_lm", "replaced_token_detection", NAME}
+    assert set(objectives.names()) == {"masked_lm", "replaced_token_detection", NAME}
 
 
 def test_tokens_swap_places_within_their_sequence():
@@ -151,21 +114,21 @@ def test_it_trains_and_resumes(trained, tmp_path):
     assert record["shuffle_prob"] == 0.3
     assert "mask_prob" not in record
     assert (model / "curves.png").exists()
-    whole = rows(model)
+    whole = metrics(model)
     assert [(row["step"], row["split"]) for row in whole][-2:] == [(6, "train"), (6, "heldout")]
     shutil.copytree(model, tmp_path / "model")
     for path in (tmp_path / "model" / "checkpoints").glob("model.ckpt-6.*"):
         path.unlink()
     assert "resuming from step 3 of 6" in pretrain(trained, tmp_path / "model", "--do_eval")
-    assert rows(tmp_path / "model") == whole
+    assert metrics(tmp_path / "model") == whole
 
 
 def test_it_is_evaluated_and_loaded(trained, tmp_path):
     shutil.copytree(trained / "model", tmp_path / "model")
-    before = rows(tmp_path / "model")
+    before = metrics(tmp_path / "model")
     said = pretrain(trained, tmp_path / "model", "--nodo_train", "--do_eval")
     assert said.splitlines()[-1].startswith("heldout: ")
-    after = rows(tmp_path / "model")
+    after = metrics(tmp_path / "model")
     assert len(after) == len(before)
     for found, expected in zip(after, before, strict=True):
         assert found.pop("split") == expected.pop("split")
@@ -184,14 +147,31 @@ def test_it_is_served(trained):
     assert model.hparams == hparams
 
 
-@pytest.mark.slow  # needs half a minute: a SavedModel is written and asked
-def test_it_is_exported(trained, tmp_path):
-    export(load(str(trained / "model")), str(tmp_path / "exported"), str(trained / "model"))
-    text = json.dumps({"text": "w1 w2 w3", "text_pair": "w4"}) + "\n"
-    done = command_support.run(
-        *("-m", "serving.predict", f"--model={tmp_path / 'exported'}"),
-        *("--signature=replaced_tokens",),
-        text=text,
-    )
+def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
+    with open(trained / "model" / "hparams.json") as file:
+        assert not objectives.get(json.load(file)["hparams"]["objective"]).convertible
+    notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
+    assert any(NAME in note for note in notes)
+    assert (tmp_path / "theirs" / "model.safetensors").exists()
+
+
+@pytest.mark.slow  # needs half a minute: two commands
+def test_it_is_exported_and_asked(trained, tmp_path):
+    export = [f"--model_dir={trained / 'model'}", f"--output_dir={tmp_path / 'exported'}"]
+    rejected = command_support.run("export_savedmodel.py", *export)
+    assert rejected.returncode == 1
+    assert NAME in rejected.stderr
+    done = command_support.run("export_savedmodel.py", *export, f"--plugins={FILE}")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
+    asked = ["-m", "serving.predict", f"--model={tmp_path / 'exported'}"]
+    done = command_support.run(*asked, "--signature=replaced_tokens", text="w1 w2 w3\n")
+    assert done.returncode == 0, done.stderr
+    (answer,) = map(json.loads, done.stdout.splitlines())
+    assert answer["pieces"] == ["[CLS]", "w1", "w2", "w3", "[SEP]"]
+    objective = load_objective(str(trained / "model"))
+    ids = Vocabulary.load(trained / "model").ids
+    features = {"input_ids": tf.constant([[ids[piece] for piece in answer["pieces"]]])}
+    features["input_mask"] = tf.ones_like(features["input_ids"])
+    features["segment_ids"] = tf.zeros_like(features["input_ids"])
+    logits = objective.head(objective.encoder(features).sequence)[0]
+    np.testing.assert_allclose(answer["probabilities"], tf.sigmoid(logits), atol=1e-5)

@@ -12,13 +12,15 @@ from data.vocabulary import Vocabulary
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
 from finetune.task import Task
-from finetune.trial import WEIGHTS_NAME
+from finetune.task_data import Split
+from finetune.trial import WEIGHTS_NAME, predict
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
 from pretrain.build import build_objective
 from pretrain.saved_settings import special_ids
 from tests.finetune.squad_support import vocabulary
 from tests.model_support import TINY, random_features, randomize
+from training.distribution import create_strategy
 from training.model_directory import TASK_FILE
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
@@ -55,7 +57,8 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
         (objective, hparams, vocabulary).
     """
     config = TINY.replace(vocab_size=words.size, **config)
-    length = {"max_seq_length": 24, "max_query_length": 8, "doc_stride": 6}
+    length = {"max_seq_length": 24}
+    length |= {"max_query_length": 8, "doc_stride": 6} if own.kind == "span" else {}
     hparams = resolve_hparams({**length, **(hparams or {})}, own, config)
     encoder = build_encoder(config)
     objective = FineTuning(encoder, own.plugin.head(own, config, hparams))
@@ -90,8 +93,16 @@ def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
     manager.save(7)
 
 
-def rows_of(encoded, numbers, S):
-    """Rows of encoded examples as features, int32 [B, S]."""
+def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
+    """What run_finetuning.py makes of examples: sequences, outputs of the head, answers."""
+    encoded = own.plugin.encode(own, examples, words, hparams)
+    strategy, split = create_strategy("one_device"), Split(examples, encoded)
+    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
+    return encoded, outputs, own.plugin.answers(own, examples, encoded, outputs, hparams)
+
+
+def sequences_of(encoded, numbers, S):
+    """Sequences of encoded examples as features, int32 [B, S]."""
     ids, mask, segments = (np.zeros([len(numbers), S], np.int32) for _ in range(3))
     for place, number in enumerate(numbers):
         tokens = slice(*encoded.row_splits[number : number + 2])

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import subprocess
+import sys
 import venv
 
 import numpy as np
@@ -48,81 +49,70 @@ for kind, (folder, signature, inputs) in json.load(open(sys.argv[1])).items():
         name: decode(value.numpy().tolist()) if value.dtype == tf.string else value.numpy().tolist()
         for name, value in outputs.items()
     }
+assert not {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
 json.dump(answers, open(sys.argv[2], "w"))
 """
 
 
-def write_tasks(folder):
-    """A declaration and files of each kind; labels depend on the words."""
-    draw = np.random.default_rng(0)
-
-    def words(most=14):
-        return draw.choice(PLACES, draw.integers(1, most)).tolist()
-
-    rows = {}
-    for split, count in (("train", 64), ("dev", 50)):
-        texts = [(words(), words()) for _ in range(count)]
-        rows["classification", split] = [
-            {"text": " ".join(a), "verdict": "yes" if "city" in a else "no"} for a, _ in texts
-        ]
-        rows["regression", split] = [
-            {"a": " ".join(a), "b": " ".join(b), "score": 5 * min(1, len(a) / (len(b) + 9))}
-            for a, b in texts
-        ]
-        rows["tagging", split] = [
-            {"tokens": a + b, "tags": ["X" if word.isdigit() else word[0] for word in a + b]}
-            for a, b in texts
-        ]
-    labels = sorted({word[0] for word in PLACES if not word.isdigit()} | {"X"})
-    declarations = {
-        "classification": {
-            "columns": {"text_a": "text", "label": "verdict"},
-            "labels": ["no", "yes"],
-        },
-        "regression": {
-            "columns": {"text_a": "a", "text_b": "b", "label": "score"},
-            "label_range": [0, 5],
-        },
-        "tagging": {"columns": {"words": "tokens", "tags": "tags"}, "labels": labels},
-        "span": {"format": "squad", "version_2": True},
-    }
-    for kind, declaration in declarations.items():
-        own = folder / kind
-        own.mkdir()
-        extension = {"classification": "csv", "span": "json"}.get(kind, "jsonl")
-        files = {split: f"{split}.{extension}" for split in ("train", "dev")}
-        (own / "task.json").write_text(
-            json.dumps({"name": kind, "kind": kind, "files": files, **declaration})
-        )
-        for split, name in files.items():
-            if kind == "span":
-                small_file(own / name)
-            elif extension == "csv":
-                with open(own / name, "w", newline="", encoding="utf-8") as file:
-                    writer = csv.DictWriter(file, list(rows[kind, split][0]))
-                    writer.writeheader()
-                    writer.writerows(rows[kind, split])
-            else:
-                lines = (json.dumps(row) + "\n" for row in rows[kind, split])
-                (own / name).write_text("".join(lines))
+DECLARATIONS = {
+    "classification": {
+        "columns": {"text_a": "text", "label": "verdict"},
+        "labels": ["no", "yes"],
+        "format": "csv",
+    },
+    "regression": {
+        "columns": {"text_a": "text", "text_b": "text_pair", "label": "score"},
+        "label_range": [0, 5],
+    },
+    "tagging": {
+        "columns": {"words": "words", "tags": "tags"},
+        "labels": sorted({word[0] for word in PLACES if not word.isdigit()} | {"X"}),
+    },
+    "span": {"format": "squad", "version_2": True},
+}
 
 
-def inputs_of(kind, folder):
-    """The dev set as inputs of a signature: [{input: value}]."""
+def rows_of(kind, path):
+    """Writes rows whose labels depend on the words; returns the inputs of each."""
     if kind == "span":
-        paragraphs = json.loads((folder / "dev.json").read_text())["data"][0]["paragraphs"]
+        small_file(path)
+        paragraphs = json.loads(path.read_text())["data"][0]["paragraphs"]
         return [
             {"question": item["question"], "context": paragraph["context"]}
             for paragraph in paragraphs
             for item in paragraph["qas"]
         ]
-    if kind == "classification":
-        with open(folder / "dev.csv", newline="", encoding="utf-8") as file:
-            return [{"text": row["text"]} for row in csv.DictReader(file)]
-    rows = [json.loads(line) for line in (folder / "dev.jsonl").read_text().splitlines()]
-    if kind == "tagging":
-        return [{"words": row["tokens"]} for row in rows]
-    return [{"text": row["a"], "text_pair": row["b"]} for row in rows]
+    draw, rows = np.random.default_rng(len(path.name)), []
+    for _ in range(60):
+        a, b = (draw.choice(PLACES, draw.integers(1, 14)).tolist() for _ in range(2))
+        if kind == "classification":
+            row = {"text": " ".join(a)}, {"verdict": "yes" if "city" in a else "no"}
+        elif kind == "regression":
+            score = 5 * min(1, len(a) / (len(b) + 9))
+            row = {"text": " ".join(a), "text_pair": " ".join(b)}, {"score": score}
+        else:
+            tags = ["X" if word.isdigit() else word[0] for word in a + b]
+            row = {"words": a + b}, {"tags": tags}
+        rows.append(row)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        if path.suffix == ".csv":
+            writer = csv.DictWriter(file, ["text", "verdict"])
+            writer.writeheader()
+            writer.writerows(inputs | gold for inputs, gold in rows)
+        else:
+            file.writelines(json.dumps(inputs | gold) + "\n" for inputs, gold in rows)
+    return [inputs for inputs, _ in rows]
+
+
+def write_task(kind, folder):
+    """A declaration and its files; returns the inputs of its dev set."""
+    declaration = DECLARATIONS[kind]
+    extension = {"csv": "csv", "squad": "json"}.get(declaration.get("format"), "jsonl")
+    files = {split: f"{split}.{extension}" for split in ("train", "dev")}
+    folder.mkdir()
+    declaration = {"name": kind, "kind": kind, "files": files, **declaration}
+    (folder / "task.json").write_text(json.dumps(declaration))
+    return [rows_of(kind, folder / name) for name in files.values()][-1]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +125,7 @@ def answered(tmp_path_factory):
     encoder = build_encoder(config)
     describe(model, config, WORDS, {})
     save(model, tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), "model.ckpt")
-    write_tasks(folder)
+    inputs = {kind: write_task(kind, folder / kind) for kind in KINDS}
     commands = [
         [
             f"--model_dir={model}",
@@ -156,7 +146,7 @@ def answered(tmp_path_factory):
         export(load(str(folder / "runs" / kind)), saved, "run")
         (run,) = (folder / "runs" / kind).glob("*/trial_0")
         predicted = predictions.read(str(run / "predictions" / "dev.jsonl"))
-        found[kind] = (saved, inputs_of(kind, folder / kind), predicted)
+        found[kind] = (saved, inputs[kind], predicted)
     return found
 
 
@@ -180,14 +170,17 @@ def test_the_client_answers_as_the_run_did(answered, kind):
     assert len({json.dumps(row["prediction"]) for row in found}) > 1
 
 
-def test_in_a_fresh_environment(answered, tmp_path):
-    """Nothing but TensorFlow and TensorFlow Text is installed: downloads 600 MB, takes minutes."""
-    environment = tmp_path / "environment"
-    venv.create(environment, with_pip=True)
-    python = str(environment / "bin" / "python")
-    wanted = ("tensorflow", "tensorflow-text")
-    pins = [f"{name}=={importlib.metadata.version(name)}" for name in wanted]
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_without_this_repository(fresh, answered, tmp_path):
+    """Fresh: nothing but TensorFlow and TensorFlow Text is installed, which is 600 MB, minutes."""
+    python = sys.executable
+    if fresh:
+        environment = tmp_path / "environment"
+        venv.create(environment, with_pip=True)
+        python = str(environment / "bin" / "python")
+        wanted = ("tensorflow", "tensorflow-text")
+        pins = [f"{name}=={importlib.metadata.version(name)}" for name in wanted]
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
     (tmp_path / "asked.json").write_text(json.dumps(questions(answered)))
     (tmp_path / "empty").mkdir()
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")

@@ -23,7 +23,6 @@ from tensorflow.core.framework import (
 from tensorflow.core.protobuf import saved_model_pb2
 
 from errors import InputError
-from finetune.choice import choose_run
 from finetune.encoded import Encoded
 from finetune.load import load_fine_tuned
 from finetune.trial import WEIGHTS_NAME
@@ -32,24 +31,12 @@ from serving.export import export, size_on_disk
 from serving.load import load
 from signatures.tensors import Tensor, tensors_of
 from tests import command_support
-from tests.serving.support import WORDS, fine_tuned, pretrained, save, task
+from tests.serving.support import WORDS, fine_tuned, save, task
 
 pytestmark = pytest.mark.bfloat16  # most read the exports of both precisions
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCUMENTATION = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 TEXTS = ["the city was born in 1995", "", "who? " * 40, "Café in 北京"]
-# Prints what a SavedModel answers, with nothing but these imports.
-ASK = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-texts = tf.constant(json.loads(sys.argv[2]))
-answers = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](text=texts)
-ours = {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
-answers = {name: value.numpy().tolist() for name, value in answers.items()}
-answers["label"] = [label.decode() for label in answers["label"]]
-print(json.dumps([answers, sorted(ours)]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -69,26 +56,6 @@ def exported(tmp_path_factory):
 def ask(folder, texts=TEXTS):
     answers = tf.saved_model.load(str(folder)).signatures["serving_default"](tf.constant(texts))
     return {name: value.numpy() for name, value in answers.items()}
-
-
-@pytest.mark.slow  # needs a process that imports TensorFlow
-def test_it_answers_without_this_repository(exported, tmp_path):
-    folder, _ = exported
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, str(folder / "float32"), json.dumps(TEXTS)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    answers, ours = json.loads(done.stdout)
-    assert ours == []
-    expected = ask(folder / "float32")
-    assert answers["label"] == [label.decode() for label in expected["label"]]
-    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-6)
-    assert answers["truncated"] == [False, False, True, False]
 
 
 def test_the_documented_python_runs(exported):
@@ -174,16 +141,6 @@ def test_bfloat16_is_what_the_network_computes_at_half_the_size(exported):
     np.testing.assert_allclose(half["probabilities"], full["probabilities"], atol=0.03)
 
 
-def test_loading_a_run_gives_its_network_back(tmp_path):
-    own = task("regression", True, label_range=(1.0, 5.0))
-    objective, hparams, words = fine_tuned(tmp_path, own)
-    loaded = load_fine_tuned(str(tmp_path))
-    assert (loaded.task, loaded.hparams, loaded.vocabulary) == (own, hparams, words)
-    for ours, theirs in zip(loaded.objective.variables, objective.variables):
-        np.testing.assert_array_equal(ours, theirs)
-    assert load_fine_tuned(str(tmp_path), max_seq_length=40).hparams.max_seq_length == 40
-
-
 @pytest.mark.slow  # needs an export
 def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
     """As predictions/ has it and as it is scored: not clipped."""
@@ -200,178 +157,8 @@ def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
     assert own.plugin.answers(own, [], encoded, shares, None) == [37.0]
 
 
-def write_result(folder, score, setting, trial, init="pretrained", **more):
-    (folder / "checkpoints").mkdir(parents=True)
-    result = {"task": "own", "setting": {"learning_rate": setting}, "trial": trial, "init": init}
-    result |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}, **more}
-    (folder / "result.json").write_text(json.dumps(result))
-
-
-def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path):
-    """Of all runs: of any setting, from random weights, too."""
-    for trial, score in enumerate([70, 72, 71]):
-        write_result(tmp_path / f"a/lr1/trial_{trial}", score, 1e-3, trial)
-    for trial, score in enumerate([50, 74, 60]):
-        write_result(tmp_path / f"a/lr2/trial_{trial}", score, 1e-2, trial)
-    (tmp_path / "a/lr2/trial_3").mkdir()
-    choice = choose_run(str(tmp_path))
-    assert choice.run["folder"] == str(tmp_path / "a/lr2/trial_1")
-    write_result(tmp_path / "a/random/trial_0", 74.2, 1e-3, 0, init="random")
-    choice = choose_run(str(tmp_path))
-    assert choice.run["folder"] == str(tmp_path / "a/random/trial_0")
-    assert len(choice.considered) == 7
-    assert choice.left_out == {str(tmp_path / "a/lr2/trial_3"): "unfinished"}
-    said = choice.lines()
-    assert said[0] == f"best run: {tmp_path / 'a/random/trial_0'}, 74.2, from random weights"
-    assert "dev accuracy of 7 considered, 1 left out" in said[1]
-    assert "  not chosen: a/lr2/trial_1, 74.0" in said
-    assert "  left out: a/lr2/trial_3, unfinished" in said
-    assert choice.warnings() == []
-    record = choice.record()
-    assert (record["init"], record["score"], record["metric"]) == ("random", 74.2, "accuracy")
-    assert record["chosen_from"]["others"]["a/lr1/trial_1"] == 72
-    assert record["chosen_from"]["left_out"] == {"a/lr2/trial_3": "unfinished"}
-
-
-def test_equal_undefined_and_weightless_runs(tmp_path):
-    collapsed = {"collapsed": {"dev": "every prediction is 'a'"}}
-    write_result(tmp_path / "a/x/trial_0", None, 1e-3, 0)
-    write_result(tmp_path / "a/x/trial_1", 60, 1e-3, 1, **collapsed)
-    assert choose_run(str(tmp_path)).run["trial"] == 1
-    assert "every prediction is 'a'" in " ".join(choose_run(str(tmp_path)).warnings())
-    write_result(tmp_path / "a/x/trial_2", 60, 1e-3, 2, init="random")
-    assert choose_run(str(tmp_path)).run["trial"] == 2
-    write_result(tmp_path / "a/x/trial_3", 60, 1e-3, 3)
-    assert choose_run(str(tmp_path)).run["trial"] == 3
-    for trial in (1, 2, 3):
-        (tmp_path / f"a/x/trial_{trial}/checkpoints").rmdir()
-    choice = choose_run(str(tmp_path))
-    assert choice.run["trial"] == 0
-    assert json.loads(json.dumps(choice.record()))["score"] is None
-    assert "defined" in choice.warnings()[0]
-    assert "weights were removed, 60.0" in choice.left_out[str(tmp_path / "a/x/trial_3")]
-    (tmp_path / "a/x/trial_0/checkpoints").rmdir()
-    with pytest.raises(InputError, match="with its weights"):
-        choose_run(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"task": "other"},
-        {"model": "other"},
-        {"main_metric": "f1", "scores": {"dev": {"f1": 50}}},
-        {"scores": {"dev_b": {"accuracy": 50}}},
-    ],
-)
-def test_runs_that_do_not_compare_are_named(tmp_path, other):
-    write_result(tmp_path / "a/x/trial_0", 99, 1e-3, 0)
-    write_result(tmp_path / "a/y/trial_0", 98, 1e-3, 0, **other)
-    with pytest.raises(InputError, match=r"one task and one model.* own, -, dev accuracy"):
-        choose_run(str(tmp_path))
-
-
-def test_an_export_names_its_run(tmp_path):
-    for trial, (score, init) in enumerate([(71.9, "pretrained"), (74.2, "random")]):
-        folder = tmp_path / f"runs/own/x/trial_{trial}"
-        fine_tuned(folder, task("classification"), num_hidden_layers=1, seed=trial)
-        result = {"task": "own", "setting": {}, "trial": trial, "init": init}
-        result |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}}
-        (folder / "result.json").write_text(json.dumps(result))
-    description = export(load(str(tmp_path / "runs")), str(tmp_path / "saved"), "runs")
-    run = description["run"]
-    assert (run["score"], run["trial"], run["init"]) == (74.2, 1, "random")
-    assert run["folder"] == str(tmp_path / "runs/own/x/trial_1")
-    assert run["chosen_from"]["others"] == {"own/x/trial_0": 71.9}
-    assert json.loads((tmp_path / "saved/assets.extra/model.json").read_text())["run"] == run
-    own = load(str(tmp_path / "runs/own/x/trial_0")).run
-    assert (own["score"], "chosen_from" in own) == (71.9, False)
-
-
-def spoiled(folder, change):
-    """The folder of a run in which something has been changed."""
-    fine_tuned(folder, task("classification"), num_hidden_layers=1)
-    change(folder)
-    return str(folder)
-
-
-def shorten_vocabulary(folder):
-    path = folder / "vocab.txt"
-    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
-
-
-def change_casing(folder):
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-
-
-def remove(pattern):
-    def change(folder):
-        for path in folder.glob(pattern):
-            path.unlink()
-
-    return change
-
-
-def cut_data(folder):
-    (path,) = folder.glob("checkpoints/*.data*")
-    path.write_bytes(path.read_bytes()[:100])
-
-
-def widen(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (shorten_vocabulary, "should have the 230 tokens"),
-        (change_casing, "is not what the model was trained with"),
-        (remove("checkpoints/*"), "there is no checkpoint"),
-        (remove("checkpoints/*.data*"), "data-00000-of-00001 is missing"),
-        (cut_data, "data-00000-of-00001 cannot be read"),
-        (widen, "does not hold the networks"),
-        (remove("hparams.json"), "hparams.json"),
-        (lambda folder: (folder / "task.json").write_text("{"), "task.json, line 1"),
-    ],
-)
-def test_model_directories_that_cannot_be_served(tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
-        load(spoiled(tmp_path, change))
-
-
-def test_what_else_is_refused(tmp_path):
-    run = spoiled(tmp_path / "run", lambda folder: None)
-    for arguments, message in (
-        ((str(tmp_path / "nothing"), {}), "there is no such folder"),
-        ((str(tmp_path / "run" / "checkpoints"), {}), "should hold finished runs"),
-        ((run, {"max_seq_length": 65}), "at most 64"),
-        ((run, {"max_seq_length": 7}), "at least 8"),
-    ):
-        with pytest.raises(InputError, match=message):
-            load(arguments[0], **arguments[1])
-    pretrained(tmp_path / "electra")
-    with pytest.raises(InputError, match="at most 64"):
-        load(str(tmp_path / "electra"), max_seq_length=65)
-    assert load(str(tmp_path / "electra"), max_seq_length=64).max_seq_length == 64
-    assert load(str(tmp_path / "electra")).max_seq_length == 24
-    (index,) = (tmp_path / "electra").glob("checkpoints/*.index")
-    index.write_bytes(index.read_bytes()[:50])
-    with pytest.raises(InputError, match="index cannot be read"):
-        load(str(tmp_path / "electra"))
-
-
-def test_weights_that_are_not_finite(tmp_path):
-    objective, *_ = fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
-    bias = objective.head.dense.bias
-    bias.assign(tf.constant([0.0, np.nan, np.inf]))
-    save(tmp_path, tf.train.Checkpoint(objective=objective), "weights")
-    with pytest.raises(InputError, match=r"bias.* should have finite values. Received: 2 of 3"):
-        load(str(tmp_path))
-
-
-def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
-    model = load(spoiled(tmp_path / "run", lambda folder: None))
+def test_nothing_is_left_of_an_export_that_fails(exported, tmp_path, monkeypatch):
+    model = load(str(exported[0] / "run"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
     with pytest.raises(InputError, match="should not exist yet"):
@@ -397,8 +184,8 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
     assert (tmp_path / "empty" / "saved_model.pb").exists()
 
 
-def test_bfloat16_warns_where_the_cpu_has_none(tmp_path, monkeypatch, capsys):
-    run = spoiled(tmp_path / "run", lambda folder: None)
+def test_bfloat16_warns_where_the_cpu_has_none(exported, tmp_path, monkeypatch, capsys):
+    run = str(exported[0] / "run")
     for precision, flags, warned in (
         ("mixed_bfloat16", "fpu avx2 avx512f", True),
         ("mixed_bfloat16", "fpu avx2 avx512_bf16", False),
@@ -462,15 +249,13 @@ def test_warm_up_requests(saved, kind):
     assert sorted(asked) == sorted(signatures)
 
 
-def test_an_answer_that_changed_in_saving_is_noticed(tmp_path):
-    model = load(spoiled(tmp_path / "run", lambda folder: None))
-    export(model, str(tmp_path / "saved"), "run")
-    sample = {"text": tf.constant(["the city"])}
-    answers = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](**sample)
-    exporting._check(str(tmp_path / "saved"), sample, answers)
+def test_an_answer_that_changed_in_saving_is_noticed(exported):
+    saved, sample = str(exported[0] / "float32"), {"text": tf.constant(["the city"])}
+    answers = tf.saved_model.load(saved).signatures["serving_default"](**sample)
+    exporting._check(saved, sample, answers)
     for name, value in (("scores", answers["scores"] + 1e-3), ("label", tf.constant(["?"]))):
         with pytest.raises(RuntimeError, match=f"`{name}`"):
-            exporting._check(str(tmp_path / "saved"), sample, {**answers, name: value})
+            exporting._check(saved, sample, {**answers, name: value})
 
 
 def test_the_command(tmp_path):

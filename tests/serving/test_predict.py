@@ -14,7 +14,7 @@ import tensorflow as tf
 from errors import InputError
 from finetune import predictions
 from serving.client import Client
-from serving.description import signature_for
+from serving.description import read_description, signature_for
 from serving.records import Record, read_records
 from tests import command_support
 
@@ -74,12 +74,18 @@ def test_the_forms_of_answers(saved, tmp_path):
     assert [row["id"] for row in predictions.read(str(path))] == ["0", "1"]
 
 
-def test_lists_of_words_are_meant_for_their_signature(saved):
-    assert signature_for(saved["tagging"], b'{"tokens": ["a"]}') == "words"
-    assert signature_for(saved["tagging"], b'{"words": ["a"]}') == "words"
-    assert signature_for(saved["tagging"], b'{"text": "a"}') == "serving_default"
-    assert signature_for(saved["tagging"], b"a word") == "serving_default"
-    assert signature_for(saved["span"], b'{"words": ["a"]}') == "serving_default"
+@pytest.mark.parametrize(
+    ("kind", "line", "signature"),
+    [
+        ("tagging", b'{"tokens": ["a"]}', "words"),
+        ("tagging", b'{"words": ["a"]}', "words"),
+        ("tagging", b'{"text": "a"}', "serving_default"),
+        ("tagging", b"a word", "serving_default"),
+        ("span", b'{"words": ["a"]}', "serving_default"),
+    ],
+)
+def test_lists_of_words_are_meant_for_their_signature(saved, kind, line, signature):
+    assert signature_for(read_description(saved[kind]), line) == signature
 
 
 def test_what_is_no_model(saved, tmp_path):
@@ -181,18 +187,6 @@ def test_rows_that_cannot_be_read(saved, tmp_path):
     assert rows[4]["prediction"] == expected["prediction"]
 
 
-def test_json_after_a_first_line_that_is_none(saved):
-    """Is refused where lines of text were guessed, and asked of the right signature where not."""
-    text = 'oops\n{"words": ["the", "city"]}\n'
-    guessed = run(f"--model={saved['tagging']}", text=text)
-    assert guessed.returncode == 1
-    assert "line 2: should be a text, as the first line is one, but is a JSON" in guessed.stderr
-    known = run(f"--model={saved['tagging']}", "--format=jsonl", "--skip_errors", text=text)
-    rows = [json.loads(line) for line in known.stdout.splitlines()]
-    assert "one JSON object" in rows[0]["error"]
-    assert rows[1]["words"] == ["the", "city"]
-
-
 def test_the_input_is_never_the_output(saved, tmp_path):
     source = tmp_path / "rows.txt"
     source.write_text("the city\n")
@@ -232,9 +226,6 @@ def test_arrays_and_conll_files(saved, tmp_path):
     assert answers[0].stdout == answers[1].stdout
     rows = [json.loads(line) for line in answers[0].stdout.splitlines()]
     assert [row["words"] for row in rows] == [["the", "city"], ["who?"]]
-    found = run(f"--model={saved['tagging']}", text="the\tDT\ncity\tNN\n")
-    assert (found.returncode, found.stdout) == (1, "")
-    assert "standard input: the first line looks like a word of a CoNLL file" in found.stderr
 
 
 def test_the_command(saved, tmp_path):
@@ -256,12 +247,3 @@ def test_the_command(saved, tmp_path):
         shares = answer.pop("probabilities")
         assert shares == pytest.approx(row.pop("probabilities"), abs=1e-5)
         assert answer == row
-    # A wrong row: a sentence, and no file.
-    source.write_text("review\nfine\n\tno\n")
-    wrong = run(model, f"--input={source}", f"--output={tmp_path / 'none.jsonl'}")
-    assert wrong.returncode == 1
-    last = wrong.stderr.strip().splitlines()[-1]
-    assert last.endswith(
-        f"error: {source}, line 3: should have 1 fields, as the first line has. Received: 2"
-    )
-    assert sorted(os.listdir(tmp_path)) == ["answers.jsonl", "rows.tsv"]

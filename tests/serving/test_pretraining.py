@@ -48,7 +48,7 @@ def tokenized(text: str) -> list[int]:
         (None, None, 24, "as in training"),
         ({"max_seq_length": 16}, None, 24, "as in training"),
         ({"max_seq_length": None}, None, 64, "all positions it has, as"),
-        ({"max_seq_length": None}, 20, 20, "as told"),
+        ({"max_seq_length": None}, 20, 20, "from --max_seq_length"),
         ({}, None, 64, "all positions it has, as"),
     ],
 )
@@ -100,20 +100,6 @@ def test_masked_tokens(electra):
             assert best == WORDS.tokens[int(tf.argmax(logits))]
         assert not any(found["candidates"][index, len(places) :].numpy().ravel())
         assert not found["probabilities"][index, len(places) :].numpy().any()
-
-
-def test_answers_do_not_depend_on_the_batch(electra):
-    _, asked = electra
-    for name in ("serving_default", "replaced_tokens", "masked_tokens"):
-        together = asked[name](tf.constant(TEXTS))
-        for index, text in enumerate(TEXTS):
-            for key, value in asked[name](tf.constant([text])).items():
-                expected = together[key][index]
-                inner = [slice(0, size) for size in value.shape[1:]]
-                if value.dtype == tf.float32:
-                    np.testing.assert_allclose(value[0], expected[inner], rtol=0, atol=1e-5)
-                else:
-                    np.testing.assert_array_equal(value[0].numpy(), expected[inner].numpy())
 
 
 def test_token_ids(electra):

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from errors import InputError
-from serving.records import Inputs, infer_format, read_records
+from serving.records import Inputs, infer_format, peek, read_records
 from tests.serving.support import task
 
 PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
 SINGLE = Inputs(["text"], task("classification").to_json())
-WORDS = Inputs(["words"], task("tagging").to_json())
+WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
 PRETRAINED = Inputs(["text"], None)
 TAGGED = Inputs(["text"], task("tagging").to_json())
 NUMBERED = Inputs(["text"], {"columns": {"text_a": -1, "label": 0}, "header": False})
@@ -83,6 +83,18 @@ def test_word_lists():
     assert values(WORDS, content) == [(["the", "city"],), (["who?"],)]
 
 
+def test_inputs_are_the_columns_of_their_role():
+    """As of a kind from outside, one of whose inputs is a list of texts."""
+    columns = {"context": "story", "choices": "ends", "label": "right"}
+    inputs = Inputs(["context", "choices"], {"columns": columns, "header": True}, ["choices"])
+    content = '{"story": "a", "ends": ["b", "c"], "right": 1}\n'
+    assert values(inputs, content) == [("a", ["b", "c"])]
+    untagged = {"columns": {"words": "tokens"}, "header": True}
+    assert values(Inputs(["text"], untagged), "the city\n") == [("the city",)]
+    with pytest.raises(InputError, match=r"my\.file, line 1: `choices`"):
+        read(inputs, '{"story": "a", "ends": "b"}\n')
+
+
 def test_bytes_that_are_not_utf8_are_replaced():
     """As the graph does it: see test_predict.py."""
     assert values(SINGLE, b"a\n\xffb\xe4\xb8\n") == [("a",), ("\ufffdb\ufffd",)]
@@ -106,15 +118,15 @@ def test_bytes_that_are_not_utf8_are_replaced():
     ],
 )
 def test_wrong_rows_may_be_left_out(file_format, content, expected):
-    """Ids of all rows in their order; of those refused, as numbers."""
+    """Ids of all rows in their order; of those rejected, as numbers."""
     found = []
 
-    def refused(identity, error):
+    def rejected(identity, error):
         assert "my.file, line" in str(error)
         found.append(int(identity))
 
     lines = content.splitlines(keepends=True)
-    for record in read_records("my.file", lines, SINGLE, file_format, None, refused):
+    for record in read_records("my.file", lines, SINGLE, file_format, None, rejected):
         found.append(record.id)
     assert found == expected
 
@@ -184,9 +196,9 @@ def test_other_encodings_are_named(path, encoding, file_format):
 def test_sentences_of_words_contradict_a_guess_of_lines():
     content = "The city\nwho was born?\n \nA\n"
     lines = content.encode().splitlines(keepends=True)
-    for refused in (None, lambda *_: None):  # which --skip_errors does not answer
+    for rejected in (None, lambda *_: None):  # which --skip_errors does not answer
         with pytest.raises(InputError, match=r"my\.txt, line 3: .*--format"):
-            list(read_records("my.txt", lines, TAGGED, refused=refused))
+            list(read_records("my.txt", lines, TAGGED, rejected=rejected))
     expected = [(text,) for text in content.splitlines()]
     assert values(TAGGED, content, "lines") == values(SINGLE, content) == expected
 
@@ -211,7 +223,8 @@ def test_conll_files_are_read_as_words():
     content = "-DOCSTART- O\n\nThe DT O\ncity NN A\n\nwho? WP O\n"
     expected = [(["The", "city"],), (["who?"],)]
     assert values(WORDS, content, path="test.conll") == values(WORDS, content, "conll") == expected
-    third = Inputs(["words"], {**task("tagging").to_json(), "columns": {"words": 2, "tags": -1}})
+    own = {**task("tagging").to_json(), "columns": {"words": 2, "tags": -1}}
+    third = Inputs(["words"], own, ["words"])
     assert values(third, "1 x The A\n", "conll") == [(["The"],)]
     lines = ["# sent_id = s1", "1-2\tdont" + "\t_" * 8, "1\tdo\tdo\tAUX" + "\t_" * 6, ""]
     (record,) = read(WORDS, "\n".join(lines), "conllu")
@@ -224,7 +237,7 @@ def test_conll_files_are_read_as_words():
         (PAIR, "lines", b"a\n", "", "text, text_pair"),
         (SINGLE, "conll", b"a b\n", "", "text"),
         (WORDS, "conll", b"a b\na\n", ", line 2", "columns"),
-        (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "'text' or 'review' .*'reviw'"),
+        (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "'text' or 'review' .*`reviw`"),
         (PRETRAINED, "tsv", b"id\treviw\na\tb\n", ", line 1", "`text`. Received: id"),
         (PAIR, "tsv", b"text\ttext\ttext_pair\n", ", line 1", "'text'"),
         (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", ", line 3", "2 fields"),
@@ -252,3 +265,24 @@ def test_conll_files_are_read_as_words():
 def test_wrong_rows_are_named(inputs, file_format, content, place, named):
     with pytest.raises(InputError, match=f"^my.file{place}: .*{named}"):
         read(inputs, content, file_format)
+
+
+@pytest.mark.parametrize(
+    ("content", "file_format", "read", "sample"),
+    [
+        (b"\n\na\nb\n", None, 3, b"a\n"),
+        (b'oops\n{"words": ["a"]}\n{}\n', "jsonl", 2, b'{"words": ["a"]}\n'),
+        (b"oops\n" * 9, "jsonl", 5, b"oops\n"),
+        (b'[\n {"words": ["a"]},\n {}]\n', None, 3, b'{"words": ["a"]}'),
+        (b"[{]\n", "json", 1, b"[{]\n"),
+        (b"", None, 0, b""),
+    ],
+)
+def test_the_row_to_choose_a_signature_by(content, file_format, read, sample):
+    """No more is read than it takes, and all lines are still there."""
+    lines = content.splitlines(keepends=True)
+    left = iter(lines)
+    found, row = peek(left, file_format, 5)
+    assert row == sample
+    assert len(lines) - read == len(rest := list(left))
+    assert [*found, *rest] == lines

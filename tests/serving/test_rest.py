@@ -60,13 +60,13 @@ def tensors(request, specs):
         values = request["inputs"]
     else:
         rows = request["instances"]
-        assert rows, "the server refuses an empty list"
+        assert rows, "the server rejects an empty list"
         if not isinstance(rows[0], dict):
             (name,) = specs
             rows = [{name: row} for row in rows]
         assert all(set(row) == set(specs) for row in rows)
         values = {name: [row[name] for row in rows] for name in specs}
-    # A list whose items differ in shape raises here, as it is refused there.
+    # A list whose items differ in shape raises here, as it is rejected there.
     return {name: tf.constant(values[name], spec.dtype) for name, spec in specs.items()}
 
 

@@ -7,13 +7,10 @@ import pytest
 import tensorflow as tf
 
 from finetune.squad.examples import QuestionExample, read_squad
-from finetune.task_data import Split
-from finetune.trial import predict
 from serving.load import load
 from serving.signatures import signatures
 from tests.finetune.squad_support import CONTEXT, LONG, small_file
-from tests.serving.support import fine_tuned, rows_of, task
-from training.distribution import create_strategy
+from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 
 LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
 VARIANTS = {  # thresholds near the median: some questions are answered, some are not
@@ -60,10 +57,7 @@ def models(tmp_path_factory):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     objective, loaded, own, hparams, words = models[name]
-    encoded = own.plugin.encode(own, examples, words, hparams)
-    strategy, split = create_strategy("one_device"), Split(examples, encoded)
-    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
-    expected = own.plugin.answers(own, examples, encoded, outputs, hparams)
+    encoded, _, expected = evaluated(objective, own, examples, words, hparams)
     found = ask(loaded("serving_default"), examples)
     answered = 0
     for index, (example, answer) in enumerate(zip(examples, expected)):
@@ -81,20 +75,6 @@ def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     assert found["truncated"].sum() == encoded.truncated
     assert answered == 23 if name == "version 1" else 5 < answered < 23
     assert len(set(found["answer"].tolist())) > 2
-
-
-@pytest.mark.parametrize("name", ["joint", "without a classifier"])
-def test_answers_do_not_depend_on_the_batch(models, examples, name):
-    _, loaded, *_ = models[name]
-    signature = loaded("serving_default")
-    together = ask(signature, examples)
-    for index in range(0, len(examples), 3):
-        for key, values in ask(signature, examples[index : index + 1]).items():
-            expected = together[key][index]
-            if values.dtype == np.float32:
-                np.testing.assert_allclose(values[0], expected, rtol=0, atol=1e-5)
-            else:
-                assert values[0] == expected, (key, index)
 
 
 def test_no_input_is_too_bad(models):
@@ -127,7 +107,7 @@ def test_no_input_is_too_bad(models):
 def test_token_ids_answer_with_the_heads_predictions(models, examples):
     objective, loaded, own, hparams, words = models["joint"]
     encoded = own.plugin.encode(own, examples[:4], words, hparams)
-    features = rows_of(encoded, range(len(encoded)), hparams.max_seq_length)
+    features = sequences_of(encoded, range(len(encoded)), hparams.max_seq_length)
     found = loaded("token_ids")(*features.values())
     for name, expected in objective.predict(features).items():
         np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-5)

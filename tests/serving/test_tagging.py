@@ -7,12 +7,9 @@ import pytest
 import tensorflow as tf
 
 from finetune.kinds.tagging import TaggedExample
-from finetune.task_data import Split
-from finetune.trial import predict
 from serving.load import load
 from serving.signatures import signatures
-from tests.serving.support import fine_tuned, task
-from training.distribution import create_strategy
+from tests.serving.support import evaluated, fine_tuned, task
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +32,6 @@ def sentences():
     return [TaggedExample(str(i), words, None) for i, words in enumerate(found)]
 
 
-def expected_tags(model, sentences):
-    objective, _, own, hparams, words = model
-    encoded = own.plugin.encode(own, sentences, words, hparams)
-    strategy, split = create_strategy("one_device"), Split(sentences, encoded)
-    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
-    tags = own.plugin.answers(own, sentences, encoded, outputs, hparams)
-    return [[own.labels[tag] for tag in row] for row in tags], encoded.truncated
-
-
 def rows_of_answer(answer):
     """(words, tags) of each sentence, without the padding."""
     words, tags = (
@@ -59,8 +47,9 @@ def rows_of_answer(answer):
 
 
 def test_the_tags_are_those_of_fine_tuning(model, sentences):
-    expected, truncated = expected_tags(model, sentences)
-    asked = model[1]
+    objective, asked, own, hparams, words = model
+    encoded, _, tags = evaluated(objective, own, sentences, words, hparams)
+    expected = [[own.labels[tag] for tag in row] for row in tags]
     text = asked["serving_default"](tf.constant([" ".join(item.words) for item in sentences]))
     longest = max(len(item.words) for item in sentences)
     padded = [[*item.words, *[""] * (longest + 2 - len(item.words))] for item in sentences]
@@ -70,18 +59,10 @@ def test_the_tags_are_those_of_fine_tuning(model, sentences):
         for (words, tags), item, tagged in zip(rows_of_answer(answer), sentences, expected):
             assert words == list(item.words)
             assert tags == tagged
-        assert answer["truncated"].numpy().sum() == truncated > 10
+        assert answer["truncated"].numpy().sum() == encoded.truncated > 10
     counts = collections.Counter(tag for tags in expected for tag in tags)
     assert len(counts) > 1
     assert min(counts.values()) > 30
-
-
-def test_tags_do_not_depend_on_the_batch(model, sentences):
-    asked = model[1]["serving_default"]
-    texts = [" ".join(item.words) for item in sentences]
-    together = rows_of_answer(asked(tf.constant(texts)))
-    for index in range(0, len(texts), 4):
-        assert rows_of_answer(asked(tf.constant([texts[index]])))[0] == together[index]
 
 
 def test_no_input_is_too_bad(model):

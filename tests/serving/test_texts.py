@@ -6,12 +6,9 @@ import tensorflow as tf
 
 from finetune.kinds.classification import probabilities as softmax
 from finetune.kinds.texts import TextExample
-from finetune.task_data import Split
-from finetune.trial import predict
 from serving.export import export
 from serving.load import load
-from tests.serving.support import fine_tuned, rows_of, task
-from training.distribution import create_strategy
+from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 
 # ruff: noqa: RUF001  (odd characters are what is tested)
 TEXTS = (
@@ -64,16 +61,7 @@ def asked(signature, rows):
 def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
     objective, loaded, own, hparams, words = models[kind, pair]
     rows = examples(pair)
-    encoded = own.plugin.encode(own, rows, words, hparams)
-    outputs = predict(
-        objective,
-        own,
-        Split(rows, encoded),
-        batch_size=8,
-        hparams=hparams,
-        strategy=create_strategy("one_device"),
-    )
-    expected = own.plugin.answers(own, rows, encoded, outputs, hparams)
+    encoded, outputs, expected = evaluated(objective, own, rows, words, hparams)
     found = asked(loaded.signatures["serving_default"], rows)
     if kind == "classification":
         labels = [own.labels[answer] for answer in expected]
@@ -86,31 +74,6 @@ def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
         np.testing.assert_allclose(found["score"], expected, rtol=0, atol=1e-5)
         assert np.ptp(expected) > 0.1
     assert found["truncated"].sum() == encoded.truncated >= 2
-
-
-@pytest.mark.parametrize(("kind", "pair"), KINDS)
-def test_answers_do_not_depend_on_the_batch(models, kind, pair):
-    """Every text alone, and beside one that pads it to each length up to the limit."""
-    _, loaded, *_ = models[kind, pair]
-    signature, rows = loaded.signatures["serving_default"], examples(pair)[:12]
-    together = asked(signature, rows)
-    for index, row in enumerate(rows):
-        alone = asked(signature, [row])
-        for name, values in alone.items():
-            assert_same(values[0], together[name][index])
-    for filler in range(22):
-        longer = TextExample("", "a " * filler, "a" if pair else None, None)
-        padded = asked(signature, [rows[0], longer])
-        for name, values in padded.items():
-            assert_same(values[0], together[name][0])
-
-
-def assert_same(found, expected):
-    """Equal, or within 1e-5 where they are floats."""
-    if isinstance(expected, np.ndarray) or np.issubdtype(type(expected), np.floating):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-    else:
-        assert found == expected
 
 
 @pytest.mark.parametrize(("kind", "pair"), KINDS)
@@ -146,7 +109,7 @@ def test_token_ids_answer_as_text_does(models):
     encoded = own.plugin.encode(own, rows, words, hparams)
     expected = asked(loaded.signatures["serving_default"], rows)
     for S in (24, 30, 64):
-        features = rows_of(encoded, range(len(rows)), S)
+        features = sequences_of(encoded, range(len(rows)), S)
         found = loaded.signatures["token_ids"](**features)
         np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=1e-5)
         assert found["label"].numpy().tolist() == expected["label"].tolist()
@@ -162,7 +125,7 @@ def test_token_ids_that_cannot_be(models):
         ({"input_mask": tf.ones([2, 4], tf.int32)}, "should have the shape of"),
         ({"input_mask": tf.fill([2, 5], 2)}, r"`input_mask` should be in \[0, 2\)"),
         ({"segment_ids": tf.fill([2, 5], 7)}, r"`segment_ids` should be in \[0, 2\)"),
-        ({name: tf.ones([2, 65], tf.int32) for name in good}, "rows should be at most 64 tokens"),
+        ({name: tf.ones([2, 65], tf.int32) for name in good}, "should be at most 64 tokens"),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             signature(**{**good, **wrong})
@@ -185,7 +148,7 @@ def test_embeddings(models):
     encoded = own.plugin.encode(own, rows, words, hparams)
     assert found["num_pieces"].tolist() == encoded.lengths.tolist()
     for index, length in enumerate(encoded.lengths):
-        features = rows_of(encoded, [index], length)
+        features = sequences_of(encoded, [index], length)
         expected = objective.encoder(features).sequence[0].numpy()
         pieces = found["pieces"][index].tolist()
         ids = features["input_ids"][0].numpy()
@@ -214,25 +177,25 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     rows = examples(False)
-    encoded = own.plugin.encode(own, rows, words, hparams)
-    split, strategy = Split(rows, encoded), create_strategy("one_device")
-    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
+    encoded, outputs, _ = evaluated(objective, own, rows, words, hparams)
     for row, logits in zip(rows, outputs["logits"]):
         found = asked(loaded.signatures["serving_default"], [row])
         np.testing.assert_allclose(found["scores"][0], logits, rtol=0, atol=1e-5)
     # So are token ids, whatever their own padding, and the padding is cut off again.
-    raw = loaded.signatures["token_ids"](**rows_of(encoded, range(6), encoded.lengths[:6].max()))
+    raw = loaded.signatures["token_ids"](
+        **sequences_of(encoded, range(6), encoded.lengths[:6].max())
+    )
     np.testing.assert_allclose(raw["scores"], outputs["logits"][:6], rtol=0, atol=1e-5)
-    longer = rows_of(encoded, range(6), hparams.max_seq_length + 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="rows should be at most"):
+    longer = sequences_of(encoded, range(6), hparams.max_seq_length + 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sequences should be at most"):
         loaded.signatures["token_ids"](**longer)
     for index in (0, 1, 5):
         vectors = asked(loaded.signatures["embeddings"], rows[index : index + 1])
         n = int(encoded.lengths[index])
         assert vectors["tokens"].shape[1] == min(n + 4, hparams.max_seq_length)
-        states = objective.encoder(rows_of(encoded, [index], hparams.max_seq_length)).sequence
+        states = objective.encoder(sequences_of(encoded, [index], hparams.max_seq_length)).sequence
         np.testing.assert_allclose(vectors["tokens"][0, :n], states[0, :n], rtol=0, atol=1e-5)
         # It is not the same without padding.
-        bare = objective.encoder(rows_of(encoded, [index], n)).sequence
+        bare = objective.encoder(sequences_of(encoded, [index], n)).sequence
         if n < hparams.max_seq_length:
             assert np.abs(vectors["tokens"][0, :n] - bare[0]).max() > 1e-3

@@ -11,6 +11,7 @@ import tensorflow as tf
 from checkpoints.tf1_file import find_checkpoint
 from errors import InputError
 from pretrain.load import restore
+from tests.build_support import content
 from training.checkpointing import create_manager, has_checkpoint, latest_checkpoint
 
 STEPS = (5, 10, 15)
@@ -102,43 +103,37 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken(damage, name, model_dir
     assert int(Run(model_dir).step) == 15
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        None,
-        b"",
-        b"\x00\xff" * 40,
-        b"model_checkpoint_path: ",
-        b'model_checkpoint_path: "model.ckpt-0"\n',
-    ],
-    ids=["missing", "empty", "bytes", "cut", "names none"],
-)
+def lines(count):
+    """As many lines of the list; each checkpoint has one for its name and one for its time."""
+
+    def cut_after(path):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:count]))
+
+    return cut_after
+
+
+STATES = {
+    "missing": delete,
+    "empty": empty,
+    "bytes": lambda path: path.write_bytes(b"\x00\xff" * 40),
+    "cut": lambda path: path.write_text("model_checkpoint_path: "),
+    "names none": lambda path: path.write_text('model_checkpoint_path: "model.ckpt-0"\n'),
+    **{f"{count} lines": lines(count) for count in (1, 2, 5)},
+}
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_checkpoints_are_found_by_their_files(state, model_dir, capsys):
-    path = path_of(model_dir, "checkpoint")
-    path.unlink() if state is None else path.write_bytes(state)
+    """All of them, lest one stay for ever; for conversion, too."""
+    STATES[state](path_of(model_dir, "checkpoint"))
     assert has_checkpoint(str(model_dir))
+    assert find_checkpoint(str(model_dir / "checkpoints"))[0].endswith("model.ckpt-15")
     assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-15")
-    assert "model.ckpt-" in capsys.readouterr().err
+    assert ("model.ckpt-" in capsys.readouterr().err) == ("lines" not in state)
     run = Run(model_dir, max_to_keep=2)
     assert int(run.step) == 15
     run.train_to(20)  # all of them are known to the manager
     assert kept(model_dir) == ["model.ckpt-15.index", "model.ckpt-20.index"]
-    assert find_checkpoint(str(model_dir / "checkpoints"))[0].endswith("model.ckpt-20")
-
-
-@pytest.mark.parametrize("lines", [1, 2, 5])
-def test_a_list_that_was_cut_forgets_no_checkpoint(lines, model_dir):
-    """Which would stay for ever; each has a line for its name and one for its time."""
-    path = path_of(model_dir, "checkpoint")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:lines]))
-    Run(model_dir, max_to_keep=2).train_to(20)
-    assert kept(model_dir) == ["model.ckpt-15.index", "model.ckpt-20.index"]
-
-
-@pytest.mark.parametrize("state", [b"", b"\x00\xff" * 40])
-def test_a_folder_to_convert_is_searched_by_its_files(state, model_dir):
-    path_of(model_dir, "checkpoint").write_bytes(state)
-    assert find_checkpoint(str(model_dir / "checkpoints"))[0].endswith("model.ckpt-15")
 
 
 def test_a_copy_leaves_the_original_alone(model_dir, tmp_path):
@@ -168,9 +163,10 @@ def test_what_the_list_names_comes_first(model_dir):
 def test_without_a_good_checkpoint_nothing_begins(model_dir):
     for step in STEPS:
         flip(path_of(model_dir, f"model.ckpt-{step}.data-00000-of-00001"))
-    before = contents(model_dir)
+    before = content(model_dir)
     with pytest.raises(InputError) as error:
         Run(model_dir)
+    assert content(model_dir) == before
     for step in STEPS:
         assert f"model.ckpt-{step}.data-00000-of-00001" in str(error.value)
     for path in (model_dir / "checkpoints").glob("model.ckpt-*"):
@@ -180,33 +176,21 @@ def test_without_a_good_checkpoint_nothing_begins(model_dir):
     path_of(model_dir, "checkpoint").write_bytes(b"")
     with pytest.raises(InputError, match="checkpoint"):
         Run(model_dir)
-    assert before  # and nothing was written
     assert [path.name for path in (model_dir / "checkpoints").iterdir()] == ["checkpoint"]
 
 
-def contents(model_dir):
-    return {str(p): p.read_bytes() for p in sorted(model_dir.rglob("*")) if p.is_file()}
-
-
 def test_a_checkpoint_of_something_else_is_not_half_restored(model_dir):
-    class Larger(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.weights = tf.Variable(tf.zeros([40, 30]))
-            self.more = tf.Variable(1.0)
-
-    before = contents(model_dir)
-    step = tf.Variable(0, dtype=tf.int64)
-    larger = Larger()
+    before = content(model_dir)
+    step, more = tf.Variable(0, dtype=tf.int64), tf.Variable(1.0)
     with pytest.raises(InputError, match=r"model\.ckpt-15|checkpoint does not hold"):
         create_manager(
-            tf.train.Checkpoint(step=step, weights=larger.weights, more=larger.more),
+            tf.train.Checkpoint(step=step, weights=tf.Variable(tf.zeros([40, 30])), more=more),
             str(model_dir),
             step=step,
             interval=5,
             max_to_keep=2,
         ).restore_or_initialize()
-    assert contents(model_dir) == before
+    assert content(model_dir) == before
 
 
 def leave(model_dir, *names):

@@ -165,7 +165,7 @@ def test_the_graph_of_a_loop_holds_one_step(in_loops):
 
 def test_a_checkpoint_in_the_middle_does_not_matter(one_by_one):
     trainer = make(dropout=0.1)
-    assert_goes_on(trainer, one_by_one["checkpoint"], one_by_one["weights"][6])
+    assert_resumes(trainer, one_by_one["checkpoint"], one_by_one["weights"][6])
 
 
 @pytest.mark.slow  # needs half a minute
@@ -174,10 +174,10 @@ def test_a_checkpoint_in_the_middle_does_not_matter_to_lamb(tmp_path):
     whole.train(tf.constant(3))
     path = checkpoint(whole).write(str(tmp_path / "c"))
     whole.train(tf.constant(4))
-    assert_goes_on(make(dropout=0.1, optimizer="lamb"), path, weights(whole))
+    assert_resumes(make(dropout=0.1, optimizer="lamb"), path, weights(whole))
 
 
-def assert_goes_on(trainer, path, expected):
+def assert_resumes(trainer, path, expected):
     """Four steps from a checkpoint, which gives all that training depends on."""
     for variable in trainer.objective.trainable_variables:
         variable.assign(variable * 0.0)

@@ -21,6 +21,15 @@ from training.optimizer import (
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "optimizer"
 
 
+def layers():
+    """The variables of a dense layer and of a norm, the kernel first."""
+    layer = tf_keras.layers.Dense(3, name="dense")
+    layer.build([None, 3])
+    norm = tf_keras.layers.LayerNormalization(name="norm")
+    norm.build([None, 3])
+    return [*layer.trainable_variables, *norm.trainable_variables]
+
+
 def layerwise_scale(name: str, settings: dict) -> float:
     """The original's layer-wise decay: even the top layer is scaled by decay ** 2."""
     decay, layers = settings["layerwise_lr_decay_power"], settings["n_transformer_layers"]
@@ -99,11 +108,7 @@ def test_a_schedule_may_begin_later():
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])
 def test_weight_decay_spares_layer_norms_and_biases(name):
-    layer = tf_keras.layers.Dense(3, name="dense")
-    layer.build([None, 3])
-    norm = tf_keras.layers.LayerNormalization(name="norm")
-    norm.build([None, 3])
-    variables = [*layer.trainable_variables, *norm.trainable_variables]
+    variables = layers()
     for variable in variables:
         variable.assign(tf.ones_like(variable))
     optimizer = create_optimizer(name, 0.1, 0.5, variables)
@@ -122,7 +127,7 @@ def test_gradients_are_clipped_to_global_norm_one():
     np.testing.assert_allclose(small[0], [0.3])
 
 
-def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_a_restored_optimizer_resumes_as_if_nothing_had_happened(tmp_path):
     def run(steps, restore=None, save=None):
         variable = tf.Variable([1.0, 2.0])
         optimizer = create_optimizer("lamb", 0.1, 0.01, [variable])
@@ -169,11 +174,7 @@ def test_replicas_stay_equal(name):
     """LAMB knows variables by name, and every replica's copy has another."""
     strategy = create_strategy("mirrored:2")
     with strategy.scope():
-        norm = tf_keras.layers.LayerNormalization(name="norm")
-        dense = tf_keras.layers.Dense(3, name="dense")
-        norm.build([None, 3])
-        dense.build([None, 3])
-        variables = [*norm.trainable_variables, *dense.trainable_variables]
+        variables = layers()
         optimizer = create_optimizer(name, 0.1, 0.5, variables)
 
     @tf.function

@@ -13,12 +13,12 @@ from checkpoints.huggingface.tensors import write_tensors
 from checkpoints.model_directory import Options
 from errors import InputError
 from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     PLAIN,
     SPAN,
     WEIGHTS,
+    added_entry,
     change_json,
     change_tensors,
     conversion,
@@ -70,11 +70,6 @@ def test_config(changes, field, tmp_path):
     assert_rejected(folder, str(folder), field)
 
 
-def entry(content, **flags):
-    default = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
-    return {"content": content, **default, "special": False, **flags}
-
-
 def tokens(*entries, first=V):
     return {str(number): token for number, token in enumerate(entries, first)}
 
@@ -99,21 +94,21 @@ def tokens(*entries, first=V):
         ({"added_tokens_decoder": [1]}, "added_tokens_decoder"),
         ({"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder"),
         ({"added_tokens_decoder": {"137": 1}}, "content"),
-        ({"added_tokens_decoder": tokens(entry("<Z>"), first=140)}, "<Z>"),
-        ({"added_tokens_decoder": tokens(entry("[of]"), first=20)}, "[of]"),
-        ({"added_tokens_decoder": tokens(entry("the"))}, "the"),
-        ({"added_tokens_decoder": tokens(entry("<X>", single_word=True))}, "single_word"),
-        ({"added_tokens_decoder": tokens(entry("<X>", special=1))}, "special"),
-        ({"added_tokens_decoder": tokens(entry(""))}, "content"),
-        ({"added_tokens_decoder": tokens(entry("a b"))}, "a b"),
-        ({"added_tokens_decoder": tokens(entry("##ings"))}, "##ings"),
-        ({"added_tokens_decoder": tokens(entry("word", normalized=False))}, "normalized"),
-        ({"added_tokens_decoder": tokens(entry("<a<"), entry("<b>"))}, "<a<"),
+        ({"added_tokens_decoder": tokens(added_entry("<Z>"), first=140)}, "<Z>"),
+        ({"added_tokens_decoder": tokens(added_entry("[of]"), first=20)}, "[of]"),
+        ({"added_tokens_decoder": tokens(added_entry("the"))}, "the"),
+        ({"added_tokens_decoder": tokens(added_entry("<X>", single_word=True))}, "single_word"),
+        ({"added_tokens_decoder": tokens(added_entry("<X>", special=1))}, "special"),
+        ({"added_tokens_decoder": tokens(added_entry(""))}, "content"),
+        ({"added_tokens_decoder": tokens(added_entry("a b"))}, "a b"),
+        ({"added_tokens_decoder": tokens(added_entry("##ings"))}, "##ings"),
+        ({"added_tokens_decoder": tokens(added_entry("word", normalized=False))}, "normalized"),
+        ({"added_tokens_decoder": tokens(added_entry("<a<"), added_entry("<b>"))}, "<a<"),
         ({"extra_special_tokens": ["<Q>"]}, "<Q>"),
         (
             {
                 "split_special_tokens": True,
-                "added_tokens_decoder": tokens(entry("<X>", special=True, normalized=False)),
+                "added_tokens_decoder": tokens(added_entry("<X>", special=True, normalized=False)),
             },
             "split_special_tokens",
         ),
@@ -297,14 +292,6 @@ def test_architectures_that_hugging_face_lacks(config, field, tmp_path):
     ours = conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config)
     with pytest.raises(InputError, match=f"`{field}`"):
         huggingface.write(ours, str(tmp_path))
-
-
-def test_other_activation_leaves_the_generator_out(tmp_path):
-    config = PLAIN.replace(hidden_act="relu")
-    hparams = hparams_of(config, generator_hidden_size=0.5)
-    notes = huggingface.write(conversion(ReplacedTokenDetection, hparams, config), str(tmp_path))
-    assert any(n.startswith("left out: the generator") and "hidden_act" in n for n in notes)
-    assert not (tmp_path / "generator").exists()
 
 
 def test_what_cannot_be_written(tmp_path):

@@ -101,7 +101,7 @@ def test_a_config_that_contradicts_the_tensors_is_rejected(tmp_path, changes, na
         (["resnet/conv1"], "another model"),
         # Parts of a discriminator with its generator.
         (["generator_predictions/dense/kernel"], "another model"),
-        (["generator/encoder/layer_0/x"], "no embeddings"),
+        (["generator/encoder/layer_0/x"], WORDS),
         (["generator/encoder/layer_0/x", "discriminator_predictions/dense/bias"], "discriminator"),
         ([WORDS], "layer_0/attention/self/query/kernel"),
     ],

@@ -86,7 +86,7 @@ def test_undecodable_bytes(given, tmp_path):
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_strict_refuses_what_was_built_without(given, tmp_path, monkeypatch, finished):
+def test_strict_rejects_what_was_built_without(given, tmp_path, monkeypatch, finished):
     (tmp_path / "corpus").mkdir()
     for i in range(3):
         text = b"good text here\n\nbad \xff\xfe byte\n\nthe end of it\n"
@@ -113,7 +113,7 @@ def test_strict_refuses_what_was_built_without(given, tmp_path, monkeypatch, fin
     build.build(replace(clean, strict=True))
 
 
-def test_what_is_hardly_text_is_refused_unless_told(given, tmp_path):
+def test_what_is_hardly_text_is_rejected_unless_told(given, tmp_path):
     """300 kB of random bytes; and 5 % of undecodable bytes, as of a Latin-1 file among others."""
     (tmp_path / "noise.bin").write_bytes(random.Random(0).randbytes(300_000))
     noise = replace(given, corpus=str(tmp_path / "noise.bin"), output_dir=str(tmp_path / "noise"))
@@ -128,7 +128,7 @@ def test_what_is_hardly_text_is_refused_unless_told(given, tmp_path):
 
 
 @pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
-def test_a_file_that_is_hardly_text_is_refused_among_good_ones(
+def test_a_file_that_is_hardly_text_is_rejected_among_good_ones(
     given, tmp_path, capsys, corpus_format
 ):
     corpus = tmp_path / "corpus"

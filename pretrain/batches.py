@@ -1,0 +1,62 @@
+"""The batches of a data folder, for training and for evaluation."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from data.input_pipeline import count_records, pretraining_dataset, record_files
+from errors import InputError
+from pretrain.hparams import PretrainingHParams
+
+
+class Batches:
+    """Creates datasets of the batches of a split. Reads of its files at once, for early errors.
+
+    Args:
+        split: "train", whose batches are shuffled and have no end, or "heldout", one pass in order.
+        batch_size: over all devices.
+
+    Attributes:
+        files: the record files.
+
+    Raises:
+        InputError: there are no records, or of another length or vocabulary; or the devices cannot
+            share a batch evenly.
+    """
+
+    def __init__(
+        self,
+        data_dir: str,
+        split: str,
+        hparams: PretrainingHParams,
+        batch_size: int,
+        strategy: tf.distribute.Strategy,
+    ):
+        devices = strategy.num_replicas_in_sync
+        if batch_size % devices:
+            raise InputError(
+                f"the {split} batch should be divisible by the {devices} devices."
+                f" Received: {batch_size}"
+            )
+        self.files = record_files(data_dir, split)
+        self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
+        self()
+
+    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
+        """The batches from a step on."""
+        return pretraining_dataset(
+            self.files,
+            batch_size=self._batch_size,
+            max_seq_length=self._hparams.max_seq_length,
+            vocab_size=self._hparams.vocab_size,
+            seed=self._hparams.seed if self._training else 0,
+            start_step=start_step,
+            shuffle=self._training,
+            repeat=self._training,
+            drop_remainder=self._training,
+        )
+
+    def examples(self, num_steps: int) -> int:
+        """How many examples the first `num_steps` batches hold; -1: all batches."""
+        total = sum(count_records(self.files).values())
+        return total if num_steps < 0 else min(total, num_steps * self._batch_size)

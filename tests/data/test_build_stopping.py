@@ -1,0 +1,165 @@
+"""Builds that are stopped and resumed give the same bytes, and two do not work in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data import build, shards
+from errors import InputError
+from tests.build_support import content, stopped_after
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monkeypatch, capsys):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    whole, calls = shards.build_shard, []
+
+    def stopping(index, *arguments):
+        calls.append(index)
+        if index == 2:
+            (tmp_path / "data/unfinished_build/pretrain_tfrecords/x.tmp-1").mkdir()
+            raise KeyboardInterrupt
+        return whole(index, *arguments)
+
+    monkeypatch.setattr(shards, "build_shard", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    assert not (tmp_path / "data/pretrain_tfrecords").exists()
+    with pytest.raises(InputError, match=r"other settings .*seed: 5 there, 9 now"):
+        build.build(replace(options, seed=9))
+
+    monkeypatch.setattr(shards, "build_shard", lambda i, *rest: calls.append(i) or whole(i, *rest))
+    build.build(options)
+    assert calls == [0, 1, 2, 2]
+    assert "2 of 3 shards are there already" in capsys.readouterr().out
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp_path, monkeypatch):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    real = build.files.write_json
+
+    def killed(path, value):
+        if path.endswith("manifest.json"):
+            raise KeyboardInterrupt
+        real(path, value)
+
+    monkeypatch.setattr(build.files, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    monkeypatch.setattr(shards, "build_shard", None)  # nothing is built again
+    build.build(options)
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_a_complete_folder_is_left_alone(built, given, capsys):
+    before = content(built)
+    options = replace(given, output_dir=str(built))
+    build.build(options)
+    assert "is complete" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"max_seq_length: 32 there, 64 now"):
+        build.build(replace(options, max_seq_length=64))
+    assert content(built) == before
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_unfinished_build_can_be_removed_to_start_over(given, tmp_path, monkeypatch, learned):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    if learned:
+        options = replace(options, vocab=None, vocab_size=120)
+    stopped_after(1, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"or remove (.*unfinished_build) to start over") as error:
+        build.build(replace(options, seed=9))
+    shutil.rmtree(str(error.value).split("or remove ")[1].removesuffix(" to start over"))
+    assert build.build(replace(options, seed=9))["settings"]["seed"] == 9
+
+
+def test_two_builds_in_one_folder(built, given, tmp_path, monkeypatch):
+    """The second is rejected, while the first is at work only."""
+    options = replace(given, output_dir=str(tmp_path / "data"))
+    whole, calls = shards.build_shard, []
+
+    def building(index, *arguments):
+        calls.append(index)
+        with pytest.raises(InputError, match="another command is at work here"):
+            build.build(options)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(index, *arguments)
+
+    monkeypatch.setattr(shards, "build_shard", building)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    build.build(options)
+    assert calls == [0, 1, 1, 2]
+    assert content(tmp_path / "data") == content(built)
+
+
+@pytest.mark.slow  # needs a minute: four builds, three with processes that import TensorFlow
+def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
+    """As `timeout` and schedulers send it: one message, nothing half-done, resumed to the bit."""
+
+    def start(name):
+        line = ["--corpus", tmp_path / "corpus", "--vocab", given.vocab, "--num_processes=2"]
+        line += ["--max_seq_length=32", f"--output_dir={tmp_path / name}", "--num_shards=12"]
+        return subprocess.Popen(
+            [sys.executable, "build_pretraining_data.py", *map(str, line)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    shutil.copytree(given.corpus, tmp_path / "corpus")
+    for path in (tmp_path / "corpus").iterdir():
+        path.write_text("\n\n".join([path.read_text()] * 400))
+    whole, stopped = start("whole"), start("stopped")
+    work = tmp_path / "stopped" / "unfinished_build"
+    while not list(work.glob("shard-*.json")):
+        assert stopped.poll() is None
+        time.sleep(0.005)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # of a build, then of workers that start
+        os.killpg(stopped.pid, number)
+        errors = stopped.communicate(timeout=60)[1]
+        assert stopped.returncode == 128 + number
+        assert errors.count(f"stopped by {number.name}") == 1
+        assert "error" not in errors
+        assert not (tmp_path / "stopped" / ".lock").exists()
+        deadline = time.monotonic() + 10
+        while members(stopped.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        stopped = start("stopped")
+        while number == signal.SIGTERM and len(members(stopped.pid)) < 4:
+            assert stopped.poll() is None
+            time.sleep(0.005)
+    for process in (whole, stopped):
+        assert process.wait(timeout=120) == 0, process.stderr.read()
+        process.stderr.close()
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+def members(group: int) -> list[str]:
+    """Numbers of the running processes of a process group."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            state, _, of_group = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            found += [path.parent.name] if of_group == str(group) and state not in "ZX" else []
+    return found

@@ -1,0 +1,99 @@
+"""What tests of run_pretraining.py share: data and models in small, the command in this process."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+import run_pretraining
+from data import build
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.monitoring import read_metrics
+
+WORDS = [f"w{i}" for i in range(60)]
+HPARAMS = {
+    "model_size": "convbert-tiny",
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "embedding_size": 16,
+        "max_position_embeddings": 64,
+    },
+    "generator_hidden_size": 0.5,
+    "train_batch_size": 4,
+    "max_seq_length": 32,
+    "num_train_steps": 12,
+    "num_warmup_steps": 2,
+    "learning_rate": 1e-3,
+    "iterations_per_loop": 2,
+    "save_checkpoints_steps": 5,
+    "num_eval_steps": 2,
+}
+
+
+def build_data(folder, name="data", *, words=WORDS, count=80, seed=0, vocab=None, **options) -> str:
+    """A data folder of random sentences, made by the real builder; by default of these words."""
+    draw = np.random.default_rng(seed)
+    documents = [
+        "\n".join(" ".join(draw.choice(words, 12)) for _ in range(6)) for _ in range(count)
+    ]
+    (folder / f"{name}.txt").write_text("\n\n".join(documents))
+    if vocab is None:
+        vocab = folder / f"{name}_vocabulary"
+        Vocabulary((*SPECIAL_TOKENS, *words)).save(vocab)
+    options = {"max_seq_length": 32, "heldout_fraction": 0.1, "num_shards": 2, **options}
+    build.build(
+        build.BuildOptions(
+            corpus=str(folder / f"{name}.txt"),
+            corpus_format="text",
+            output_dir=str(folder / name),
+            vocab=str(vocab),
+            **options,
+        )
+    )
+    return str(folder / name)
+
+
+def arguments(data_dir, model_dir, hparams=None, *, defaults=HPARAMS, **options) -> list[str]:
+    """Flags of the command; hyper-parameters are the defaults and what is changed of them."""
+    hparams = json.dumps({**defaults, **(hparams or {})})
+    named = {"data_dir": data_dir, "model_name": "m", "model_dir": model_dir, "hparams": hparams}
+    return [f"--{name}={value}" for name, value in {**named, **options}.items()]
+
+
+def run(*given, **options) -> None:
+    """`main` in this process, with the flags as a command line would set them; see `arguments`."""
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        flags.FLAGS(["run_pretraining.py", *arguments(*given, **options)])
+        run_pretraining.main(["run_pretraining.py"])
+
+
+def metrics(model_dir) -> list[dict]:
+    """The rows of metrics.jsonl without their times."""
+    return [{k: v for k, v in row.items() if k != "time"} for row in read_metrics(str(model_dir))]
+
+
+def checkpoint_tensors(model_dir, step) -> dict[str, np.ndarray]:
+    """What a checkpoint holds, but for how often something was saved."""
+    path = pathlib.Path(model_dir) / "checkpoints" / f"model.ckpt-{step}"
+    reader = tf.train.load_checkpoint(str(path))
+    skipped = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/.ATTRIBUTES/VARIABLE_VALUE")
+    names = set(reader.get_variable_to_shape_map()) - set(skipped)
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_same_run(found, expected, step) -> None:
+    """Weights, state of the optimizer and measurements are equal to the bit."""
+    found_tensors, tensors = checkpoint_tensors(found, step), checkpoint_tensors(expected, step)
+    assert set(found_tensors) == set(tensors)
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(found_tensors[name], value, err_msg=name)
+    assert metrics(found) == metrics(expected)

@@ -1,0 +1,183 @@
+"""Which run of a folder is served, and model directories that cannot be."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from errors import InputError
+from finetune.choice import choose_run
+from finetune.load import load_fine_tuned
+from serving.export import export
+from serving.load import load
+from tests.serving.support import fine_tuned, pretrained, save, task
+
+
+def write_result(folder, score, trial, init="pretrained", **more):
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    result = {"task": "own", "setting": {}, "trial": trial, "init": init, **more}
+    result = {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}, **result}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path):
+    """Of all runs: of any setting, from random weights, too."""
+    for setting, scores in (("lr1", [70, 72, 71]), ("lr2", [50, 74, 60])):
+        for trial, score in enumerate(scores):
+            write_result(tmp_path / f"a/{setting}/trial_{trial}", score, trial)
+    (tmp_path / "a/lr2/trial_3").mkdir()
+    assert choose_run(str(tmp_path)).run["folder"] == str(tmp_path / "a/lr2/trial_1")
+    write_result(tmp_path / "a/random/trial_0", 74.2, 0, "random")
+    choice = choose_run(str(tmp_path))
+    assert choice.run["folder"] == str(tmp_path / "a/random/trial_0")
+    assert len(choice.considered) == 7
+    said = choice.lines()
+    assert said[0] == f"best run: {tmp_path / 'a/random/trial_0'}, 74.2, from random weights"
+    assert "dev accuracy of 7 considered, 1 left out" in said[1]
+    assert {"  not chosen: a/lr2/trial_1, 74.0", "  left out: a/lr2/trial_3, unfinished"} < {*said}
+    assert choice.warnings() == []
+    record = choice.record()
+    assert (record["init"], record["score"], record["metric"]) == ("random", 74.2, "accuracy")
+    assert record["chosen_from"]["others"]["a/lr1/trial_1"] == 72
+    assert record["chosen_from"]["left_out"] == {"a/lr2/trial_3": "unfinished"}
+
+
+def test_equal_undefined_and_weightless_runs(tmp_path):
+    collapsed = {"collapsed": {"dev": "every prediction is 'a'"}}
+    write_result(tmp_path / "a/x/trial_0", None, 0)
+    runs = [("pretrained", collapsed), ("random", {}), ("pretrained", {})]
+    for trial, (init, more) in enumerate(runs, start=1):  # each better than those before
+        write_result(tmp_path / f"a/x/trial_{trial}", 60, trial, init, **more)
+        choice = choose_run(str(tmp_path))
+        assert choice.run["trial"] == trial
+        assert ("every prediction is 'a'" in " ".join(choice.warnings())) == (more == collapsed)
+    for trial in (1, 2, 3):
+        (tmp_path / f"a/x/trial_{trial}/checkpoints").rmdir()
+    choice = choose_run(str(tmp_path))
+    assert choice.run["trial"] == 0
+    assert json.loads(json.dumps(choice.record()))["score"] is None
+    assert "defined" in choice.warnings()[0]
+    assert "weights were removed, 60.0" in choice.left_out[str(tmp_path / "a/x/trial_3")]
+    (tmp_path / "a/x/trial_0/checkpoints").rmdir()
+    with pytest.raises(InputError, match="with its weights"):
+        choose_run(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": "other"},
+        {"model": "other"},
+        {"main_metric": "f1", "scores": {"dev": {"f1": 50}}},
+        {"scores": {"dev_b": {"accuracy": 50}}},
+    ],
+)
+def test_runs_that_do_not_compare_are_named(tmp_path, other):
+    write_result(tmp_path / "a/x/trial_0", 99, 0)
+    write_result(tmp_path / "a/y/trial_0", 98, 0, **other)
+    with pytest.raises(InputError, match=r"one task and one model.* own, -, dev accuracy"):
+        choose_run(str(tmp_path))
+
+
+def test_an_export_names_its_run(tmp_path):
+    for trial, (score, init) in enumerate([(71.9, "pretrained"), (74.2, "random")]):
+        folder = tmp_path / f"runs/own/x/trial_{trial}"
+        fine_tuned(folder, task("classification"), num_hidden_layers=1, seed=trial)
+        write_result(folder, score, trial, init)
+    run = export(load(str(tmp_path / "runs")), str(tmp_path / "saved"), "runs")["run"]
+    assert (run["score"], run["trial"], run["init"]) == (74.2, 1, "random")
+    assert run["folder"] == str(tmp_path / "runs/own/x/trial_1")
+    assert run["chosen_from"]["others"] == {"own/x/trial_0": 71.9}
+    assert json.loads((tmp_path / "saved/assets.extra/model.json").read_text())["run"] == run
+    own = load(str(tmp_path / "runs/own/x/trial_0")).run
+    assert (own["score"], "chosen_from" in own) == (71.9, False)
+
+
+def test_loading_a_run_gives_its_network_back(tmp_path):
+    own = task("regression", True, label_range=(1.0, 5.0))
+    objective, hparams, words = fine_tuned(tmp_path, own)
+    loaded = load_fine_tuned(str(tmp_path))
+    assert (loaded.task, loaded.hparams, loaded.vocabulary) == (own, hparams, words)
+    for ours, theirs in zip(loaded.objective.variables, objective.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert load_fine_tuned(str(tmp_path), max_seq_length=40).hparams.max_seq_length == 40
+
+
+def shorten_vocabulary(folder):
+    path = folder / "vocab.txt"
+    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
+
+
+def change_casing(folder):
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+
+
+def remove(pattern):
+    def change(folder):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+    return change
+
+
+def cut(pattern, length):
+    def change(folder):
+        (path,) = folder.glob(pattern)
+        path.write_bytes(path.read_bytes()[:length])
+
+    return change
+
+
+def widen(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
+
+
+def unchanged(folder):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "length", "named"),
+    [
+        (shorten_vocabulary, None, "vocab.txt should have the 230 tokens"),
+        (change_casing, None, "tokenizer_config.json"),
+        (remove("checkpoints/*"), None, "there is no checkpoint"),
+        (remove("checkpoints/*.data*"), None, "data-00000-of-00001 is missing"),
+        (cut("checkpoints/*.data*", 100), None, "data-00000-of-00001 cannot be read"),
+        (widen, None, "does not hold the networks"),
+        (remove("hparams.json"), None, "hparams.json"),
+        (lambda folder: (folder / "task.json").write_text("{"), None, "task.json, line 1"),
+        (unchanged, 65, "at most 64"),
+        (unchanged, 7, "at least 8"),
+    ],
+)
+def test_runs_that_cannot_be_served(tmp_path, change, length, named):
+    fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
+    change(tmp_path)
+    with pytest.raises(InputError, match=named):
+        load(str(tmp_path), max_seq_length=length)
+
+
+def test_pre_trained_models_that_cannot_be_served(tmp_path):
+    with pytest.raises(InputError, match="there is no such folder"):
+        load(str(tmp_path / "nothing"))
+    pretrained(tmp_path)
+    with pytest.raises(InputError, match="should hold finished runs"):
+        load(str(tmp_path / "checkpoints"))
+    with pytest.raises(InputError, match="at most 64"):
+        load(str(tmp_path), max_seq_length=65)
+    assert load(str(tmp_path), max_seq_length=64).max_seq_length == 64
+    assert load(str(tmp_path)).max_seq_length == 24
+    cut("checkpoints/*.index", 50)(tmp_path)
+    with pytest.raises(InputError, match="index cannot be read"):
+        load(str(tmp_path))
+
+
+def test_weights_that_are_not_finite(tmp_path):
+    objective, *_ = fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
+    objective.head.dense.bias.assign(tf.constant([0.0, np.nan, np.inf]))
+    save(tmp_path, tf.train.Checkpoint(objective=objective), "weights")
+    with pytest.raises(InputError, match=r"bias.* should have finite values. Received: 2 of 3"):
+        load(str(tmp_path))
