@@ -55,6 +55,12 @@ flags.DEFINE_integer(
 flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
+flags.DEFINE_integer(
+    "micro_batch_size",
+    None,
+    "Sequences that a device computes at a time; gradients of a batch are accumulated.",
+)
+flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
 flags.DEFINE_integer(
@@ -114,7 +120,7 @@ def read_settings() -> Settings:
             FLAGS[name].value = checked_bool(name, given[name])
     for target, flag_names in (
         (hparams, ("seed", "precision")),
-        (run, ("strategy", "xla", "num_trials")),
+        (run, ("strategy", "xla", "micro_batch_size", "rematerialize", "num_trials")),
     ):
         target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
     return Settings(

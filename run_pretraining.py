@@ -51,6 +51,12 @@ flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropou
 flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
+flags.DEFINE_integer(
+    "micro_batch_size",
+    None,
+    "Sequences that a device computes at a time; gradients of a batch are accumulated.",
+)
+flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")
 flags.DEFINE_bool("do_train", True, "Training.")
 flags.DEFINE_bool(
     "do_eval",
@@ -143,7 +149,8 @@ def read_settings() -> tuple[dict, dict]:
             FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    for target, names in ((hparams, ("seed", "precision")), (run, ("strategy", "xla"))):
+    run_flags = ("strategy", "xla", "micro_batch_size", "rematerialize")
+    for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
     parse_strategy(replace_checked(RunSettings(), run).strategy)
     return hparams, run

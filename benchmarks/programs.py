@@ -12,15 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 
 from benchmarks.ours import step_features, step_hparams, step_trainer
-from finetune import kinds
-from finetune.objective import FineTuning
-from model import build_backbone, named_size
 from model.kernels import for_accelerator
-from training.loop import Evaluator, Trainer
-from training.optimizer import WarmupTimesDecay, create_optimizer
+from training.loop import Evaluator
+from training.optimizer import WarmupTimesDecay
 
 _SCHEDULE = WarmupTimesDecay(1e-4, total_steps=10**6, warmup_steps=10**4)
 

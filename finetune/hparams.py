@@ -65,13 +65,12 @@ class FinetuningHParams:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """Settings that change how fast a run is and what is kept of it, not what is learned.
-
-    (But for dropout, of which every device of a strategy draws its own.)
-    """
+    """Settings that change how fast a run is and what is kept of it, not what is learned."""
 
     strategy: str = "one_device"
     xla: bool = False
+    micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
+    rematerialize: bool = False
     num_trials: int = field(default=1, metadata=at_least(1))
     eval_batch_size: int = field(default=32, metadata=at_least(1))
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # logging interval, steps

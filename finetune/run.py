@@ -23,8 +23,10 @@ from finetune.trial import Context, Trial
 from model import Backbone, BackboneConfig, build_backbone
 from model.sizes import size_of
 from pretrain.load import load_encoder
+from settings import check_setting
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
+from training.strategies import micro_batches
 
 
 def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
@@ -130,6 +132,10 @@ def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> N
                     f"`{name}` should be divisible by the {devices} devices{groups}. "
                     f"Received: {size}"
                 )
+        micro = run.micro_batch_size
+        micro_batches(trial.hparams.train_batch_size, devices, micro)
+        fits = micro is None or micro % group == 0
+        check_setting(run, fits, "micro_batch_size", f"a multiple of {group}, whole examples")
 
 
 def _encoder_creator(settings: Settings, config: BackboneConfig):

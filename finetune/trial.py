@@ -29,6 +29,7 @@ from finetune.results import RESULT_FILE
 from finetune.task import Task
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
+from model.backbone import rematerialize
 from model.config import ADDED_LATER
 from training import checkpointing, monitoring
 from training.checkpoint_files import find_checkpoints, newest_readable
@@ -36,6 +37,7 @@ from training.distribution import own_rows
 from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
+from training.strategies import micro_batches
 from training.tracing import plain_function
 
 PREDICTIONS_FOLDER = "predictions"
@@ -172,8 +174,17 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         max_seq_length=hparams.max_seq_length,
         group_size=trial.data.task.plugin.group_size(trial.data.task),
     )
+    if run.rematerialize:
+        rematerialize(objective)
+    devices = context.strategy.num_replicas_in_sync
     trainer = Trainer(
-        objective, optimizer, batches, seed=hparams.seed, strategy=context.strategy, xla=run.xla
+        objective,
+        optimizer,
+        batches,
+        seed=hparams.seed,
+        strategy=context.strategy,
+        xla=run.xla,
+        micro_batches=micro_batches(hparams.train_batch_size, devices, run.micro_batch_size),
     )
     step = optimizer.iterations
     manager = checkpointing.create_manager(

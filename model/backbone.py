@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from errors import InputError
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -34,8 +36,23 @@ class EncoderOutput(NamedTuple):
     conv_kernels: tuple[tf.Tensor, ...] = ()
 
 
+def rematerialize(module: tf.Module) -> None:
+    """Lets the backbones in `module` compute their layers again for the gradient in training.
+
+    Raises:
+        InputError: none of them has an attribute `rematerialize`.
+    """
+    able = [part for part in (module, *module.submodules) if hasattr(part, "rematerialize")]
+    if not able:
+        raise InputError("`rematerialize` is not supported by this architecture")
+    for part in able:
+        part.rematerialize = True
+
+
 class Backbone(Protocol):
     """A network from word pieces to vectors, such as `model.encoder.Encoder`. A tf.Module.
+
+    One with an attribute `rematerialize` can train in less memory, see the function of this name.
 
     Attributes:
         config: its architecture.

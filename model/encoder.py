@@ -17,8 +17,6 @@ means a convolution's here.
 
 from __future__ import annotations
 
-import functools
-
 import tensorflow as tf
 import tf_keras
 
@@ -344,17 +342,11 @@ class Encoder(tf_keras.layers.Layer):
         hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
         for i in range(config.num_hidden_layers):
             layer = self.encoder_layers[0 if config.share_layers else i]
-            call = functools.partial(
-                layer,
-                bias=bias,
-                padding_mask=padding_mask,
-                training=training,
-                seeds=seeds[3 * i : 3 * i + 3],
-            )
             if training and self.rematerialize and not (output_attentions or output_kernels):
-                hidden, probabilities, kernel_logits = _rematerialized(call)(hidden), None, None
-            else:
-                hidden, probabilities, kernel_logits = call(hidden)
+                layer = _rematerialized(layer)
+            hidden, probabilities, kernel_logits = layer(
+                hidden, bias, padding_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
+            )
             hidden_states.append(hidden)
             if output_attentions and probabilities is not None:
                 attention_probs.append(probabilities)
@@ -370,9 +362,14 @@ class Encoder(tf_keras.layers.Layer):
         )
 
 
-def _rematerialized(call):
-    """The first result of `call`, whose gradient computes it again instead of storing it."""
-    return tf.recompute_grad(lambda hidden: call(hidden)[0])
+def _rematerialized(layer: EncoderLayer):
+    """An `EncoderLayer` whose gradient computes it again; what it says of mixing is left out."""
+
+    def call(hidden, *others, **options):
+        output = tf.recompute_grad(lambda hidden: layer(hidden, *others, **options)[0])
+        return output(hidden), None, None
+
+    return call
 
 
 def build_encoder(

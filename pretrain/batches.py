@@ -7,6 +7,7 @@ import tensorflow as tf
 from data.input_pipeline import count_records, pretraining_dataset, record_files
 from errors import InputError
 from pretrain.hparams import PretrainingHParams
+from training.strategies import micro_batches
 
 
 class Batches:
@@ -15,9 +16,11 @@ class Batches:
     Args:
         split: "train", whose batches are shuffled and have no end, or "heldout", one pass in order.
         batch_size: over all devices.
+        micro_batch_size: see `training.strategies.micro_batches`.
 
     Attributes:
         files: the record files.
+        micro_batches: how many micro-batches each device's share of a batch is cut into.
 
     Raises:
         InputError: there are no records, or of another length or vocabulary; or the devices cannot
@@ -31,6 +34,7 @@ class Batches:
         hparams: PretrainingHParams,
         batch_size: int,
         strategy: tf.distribute.Strategy,
+        micro_batch_size: int | None = None,
     ):
         devices = strategy.num_replicas_in_sync
         if batch_size % devices:
@@ -38,6 +42,7 @@ class Batches:
                 f"the {split} batch should be divisible by the {devices} devices."
                 f" Received: {batch_size}"
             )
+        self.micro_batches = micro_batches(batch_size, devices, micro_batch_size)
         self.files = record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()

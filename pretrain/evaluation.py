@@ -102,11 +102,19 @@ def evaluate(
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)
     strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
-    batches = Batches(data_dir, "heldout", hparams, run.eval_batch_size, strategy)
+    batches = Batches(
+        data_dir, "heldout", hparams, run.eval_batch_size, strategy, run.micro_batch_size
+    )
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)
-    evaluator = Evaluator(objective, batches, seed=hparams.seed, strategy=strategy)
+    evaluator = Evaluator(
+        objective,
+        batches,
+        seed=hparams.seed,
+        strategy=strategy,
+        micro_batches=batches.micro_batches,
+    )
     with clear_read_errors(batches.files, hparams.max_seq_length, hparams.vocab_size):
         values = evaluator.evaluate(tf.constant(run.num_eval_steps))
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))

@@ -18,6 +18,7 @@ from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
+from model.backbone import rematerialize
 from pretrain.batches import Batches
 from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
@@ -59,12 +60,13 @@ def pretrain(
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
-    train_batches = Batches(command.data_dir, "train", hparams, hparams.train_batch_size, strategy)
+    size, micro = hparams.train_batch_size, run.micro_batch_size
+    train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
     files, heldout_batches = train_batches.files, None
     if command.do_eval:
-        size = run.eval_batch_size or hparams.train_batch_size
+        size = run.eval_batch_size or size
         try:
-            heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy)
+            heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
         except InputError as error:
             raise InputError(f"{error} (not needed without --do_eval)") from error
         files = files + heldout_batches.files
@@ -73,6 +75,8 @@ def pretrain(
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
         optimizer = build_optimizer(hparams, objective)
+    if run.rematerialize:
+        rematerialize(objective)
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
     step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
@@ -80,10 +84,13 @@ def pretrain(
         resuming = f"resuming from step {step} of {total}"
         print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
     write_model_directory(command, described, run, config, vocabulary)
+    settings = {"seed": hparams.seed, "strategy": strategy}
+    count = train_batches.micro_batches
     trainer = Trainer(
-        objective, optimizer, train_batches, seed=hparams.seed, strategy=strategy, xla=run.xla
+        objective, optimizer, train_batches, xla=run.xla, micro_batches=count, **settings
     )
-    evaluator = Evaluator(objective, heldout_batches, seed=hparams.seed, strategy=strategy)
+    count = heldout_batches.micro_batches if heldout_batches else 1
+    evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
         run_controller(command, hparams, run, trainer, evaluator, manager)
 

@@ -105,6 +105,27 @@ def test_texts_become_vectors(trained):
     assert TextEncoder(str(trained), max_seq_length=8)(["w3 " * 99]).sequence.shape[1] == 8
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"micro_batch_size": 2},
+        {"micro_batch_size": 1, "strategy": "mirrored:2"},
+        {"rematerialize": True},
+    ],
+    ids=["micro-batches", "on two devices", "rematerialized"],
+)
+def test_less_memory_changes_nothing_that_is_learned(trained, data_dir, tmp_path, options):
+    run(data_dir, tmp_path / "m", do_eval=True, **options)
+    found, expected = checkpoint_tensors(tmp_path / "m", 12), checkpoint_tensors(trained, 12)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+    for row, other in zip(metrics(tmp_path / "m"), metrics(trained), strict=True):
+        assert row.pop("split") == other.pop("split")
+        assert row == pytest.approx(other, rel=1e-3)
+    settings = json.loads((tmp_path / "m" / "hparams.json").read_text())["run_settings"]
+    assert options.items() <= settings.items()
+
+
 # ---------------------------------------------------------------- resuming
 
 

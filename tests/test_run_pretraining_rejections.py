@@ -116,6 +116,9 @@ REJECTED = {
     "batch": (None, {"train_batch_size": 0}, NEW, "`train_batch_size` should be at least 1"),
     "case": (None, {"do_lower_case": False}, NEW, "`do_lower_case` should be True"),
     "flag": (None, {"do_train": "false"}, NEW, "`do_train` should be true or false"),
+    "micro-batch": (None, {"train_batch_size": 6}, {**NEW, "micro_batch_size": 4},
+                    "`micro_batch_size` should divide the 6 "),
+    "no micro-batch": (None, {"micro_batch_size": 0}, NEW, "`micro_batch_size` should be at least"),
     "devices": (None, {"train_batch_size": 5}, {**NEW, "strategy": "mirrored:2"},
                 "divisible by the 2 devices"),
     # Nothing to start from.

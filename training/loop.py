@@ -52,7 +52,6 @@ class Trainer(orbit.AbstractTrainer):
         self._iterator = None
         self._variables = objective.trainable_variables
         self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
-        self._part_gradients = plain_function(self._part_gradients_fn)
         if xla and strategy.num_replicas_in_sync == 1:
             self._replica_step = plain_function(self._replica_step_fn, jit_compile=True)
         elif xla:  # sums over replicas cannot be compiled
@@ -134,25 +133,13 @@ class Trainer(orbit.AbstractTrainer):
         count = self.micro_batches
         if self.strategy.num_replicas_in_sync * count == 1:
             return self._part_gradients_fn(batch, normalizers, seed)
-        if count == 1:
-            return self._part_gradients_fn(batch, normalizers, part_seed(seed, replica))
-        parts = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
 
-        def of_part(number):
-            part = {name: value[number] for name, value in parts.items()}
-            return part, normalizers, part_seed(seed, replica * count + number)
+        def gradients(part, number):
+            return self._part_gradients_fn(
+                part, normalizers, part_seed(seed, replica * count + number)
+            )
 
-        def add_part(number, totals):
-            results = self._part_gradients(*of_part(number))
-            return number + 1, tf.nest.map_structure(tf.add, totals, results)
-
-        # The loop from the first part on, so that the graph holds the network once.
-        outputs = self._part_gradients.get_concrete_function(*of_part(0)).structured_outputs
-        zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs)
-        _, totals = tf.while_loop(
-            lambda number, _: number < count, add_part, (0, zeros), parallel_iterations=1
-        )
-        return totals
+        return sum_over_parts(gradients, batch, count)
 
     def _part_gradients_fn(self, batch, normalizers, seed):
         with self.objective.tracing():
@@ -163,7 +150,10 @@ class Trainer(orbit.AbstractTrainer):
 
 
 class Evaluator(orbit.AbstractEvaluator):
-    """Measures an objective on held-out batches, always with the same masks."""
+    """Measures an objective on held-out batches, always with the same masks.
+
+    `micro_batches` is as for `Trainer`.
+    """
 
     def __init__(
         self,
@@ -172,9 +162,10 @@ class Evaluator(orbit.AbstractEvaluator):
         *,
         seed: int,
         strategy: tf.distribute.Strategy,
+        micro_batches: int = 1,
     ):
         self.objective, self.strategy, self.seed = objective, strategy, seed
-        self._create_dataset = create_dataset
+        self._create_dataset, self._micro_batches = create_dataset, micro_batches
         self._run = plain_function(
             lambda features, number: strategy.run(self._replica_step, args=(features, number))
         )
@@ -194,8 +185,40 @@ class Evaluator(orbit.AbstractEvaluator):
     def _replica_step(self, features, number):
         batch = self.objective.prepare(own_rows(features), evaluation_seed(self.seed, number))
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
-        loss, sums = self.objective.loss(batch, normalizers, training=False)
+        loss, sums = sum_over_parts(
+            lambda part, _: self.objective.loss(part, normalizers, training=False),
+            batch,
+            self._micro_batches,
+        )
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
+
+
+def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
+    """The sum of what `function` returns for equal parts of a batch, computed one after the other.
+
+    Args:
+        function: of a part, tensors [B / count, ...], and its number.
+        batch: tensors [B, ...].
+        count: of the parts.
+    """
+    if count == 1:
+        return function(batch, 0)
+    parts = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+    function = plain_function(function)
+
+    def part(number):
+        return {name: value[number] for name, value in parts.items()}, tf.convert_to_tensor(number)
+
+    def add_part(number, totals):
+        return number + 1, tf.nest.map_structure(tf.add, totals, function(*part(number)))
+
+    # The loop from the first part on, so that the graph holds the network once.
+    outputs = function.get_concrete_function(*part(0)).structured_outputs
+    zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs)
+    _, totals = tf.while_loop(
+        lambda number, _: number < count, add_part, (0, zeros), parallel_iterations=1
+    )
+    return totals
 
 
 def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:

@@ -24,3 +24,23 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
     if kind == "one_device" and count:
         raise InputError(f"--strategy one_device takes no number. Received: {name!r}")
     return kind, int(count) if count else None
+
+
+def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
+    """How many micro-batches each device's share of a batch is cut into.
+
+    Args:
+        batch_size: over all devices.
+        devices: divide it.
+        micro_batch_size: sequences that a device computes at a time; None: its share.
+
+    Raises:
+        InputError: it does not divide the share.
+    """
+    share = batch_size // devices
+    if share % (micro_batch_size or share):
+        raise InputError(
+            f"`micro_batch_size` should divide the {share} sequences that each device has of a"
+            f" batch. Received: {micro_batch_size}"
+        )
+    return share // (micro_batch_size or share)

@@ -16,7 +16,8 @@ from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import Split
 from finetune.trial import predict
-from model import build_encoder, task_heads
+from model import build_encoder
+from model.backbone import rematerialize
 from model.kernels import fusion
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from tests.finetune.kinds_support import task_of
@@ -63,16 +64,16 @@ def objective_of(kind: str, **changes) -> FineTuning:
     return objective
 
 
-def trainer_of(objective, encoded, strategy=None):
+def trainer_of(objective, encoded, strategy=None, **options):
     strategy = strategy or create_strategy("one_device")
     with strategy.scope():
         optimizer = create_optimizer("adam", 2e-3, 0.0, objective.trainable_variables)
     batches = TrainingBatches(encoded, 8, 3, max_seq_length=LONGEST)
-    return Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
+    return Trainer(objective, optimizer, batches, seed=3, strategy=strategy, **options)
 
 
-def train(objective, encoded, steps, *, strategy):
-    trainer = trainer_of(objective, encoded, strategy)
+def train(objective, encoded, steps, *, strategy, **options):
+    trainer = trainer_of(objective, encoded, strategy, **options)
     losses = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
     assert trainer._run.experimental_get_tracing_count() == 1  # whatever the lengths
     return losses
@@ -158,15 +159,24 @@ def test_scores_are_of_full_precision_under_mixed_bfloat16():
         assert len(np.unique(found.numpy()[..., 0])) > 450
 
 
-def test_two_devices_learn_the_same(monkeypatch):
-    monkeypatch.setattr(task_heads, "HEAD_DROPOUT", 0.0)  # each device draws its own
+def test_devices_and_micro_batches_learn_the_same():
+    """With dropout, in batches of several lengths."""
     encoded, losses = sequences("classification"), []
-    for name in ("one_device", "mirrored:2"):
+    for name, options in (
+        ("one_device", {}),
+        ("mirrored:2", {}),
+        ("one_device", {"micro_batches": 4}),
+        ("mirrored:2", {"micro_batches": 2}),
+        ("one_device", {"rematerialized": True}),
+    ):
         strategy = create_strategy(name)
         with strategy.scope():
-            objective = objective_of("classification", num_hidden_layers=1, **NO_DROPOUT)
-        losses.append(train(objective, encoded, 10, strategy=strategy))
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+            objective = objective_of("classification", num_hidden_layers=1)
+        if options.pop("rematerialized", False):
+            rematerialize(objective)
+        losses.append(train(objective, encoded, 10, strategy=strategy, **options))
+    for other in losses[1:]:
+        np.testing.assert_allclose(other, losses[0], rtol=1e-5)
     assert losses[0][-1] != losses[0][0]
 
 
