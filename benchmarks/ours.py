@@ -14,11 +14,13 @@ import tf_keras
 from analysis.operations import EXECUTED, pretraining
 from benchmarks.texts import texts
 from model import EncoderConfig, build_encoder, named_size
+from model.backbone import rematerialize
 from model.encoder import EncoderLayer, attention_bias
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
+from training.strategies import micro_batches
 
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
@@ -147,8 +149,11 @@ def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
 
 
-def step_trainer(hparams: PretrainingHParams, schedule, xla: bool = False) -> Trainer:
-    """The trainer of a new network, fed with `step_features` over and over."""
+def step_trainer(hparams: PretrainingHParams, schedule, **options: Any) -> Trainer:
+    """The trainer of a new network, fed with `step_features` over and over.
+
+    `options` are those of `Trainer`.
+    """
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     config = encoder_config(hparams, hparams.vocab_size)
@@ -160,7 +165,7 @@ def step_trainer(hparams: PretrainingHParams, schedule, xla: bool = False) -> Tr
         lambda start_step: tf.data.Dataset.from_tensors(step_features(hparams)).repeat(),
         seed=0,
         strategy=tf.distribute.get_strategy(),
-        xla=xla,
+        **options,
     )
 
 
@@ -171,11 +176,17 @@ def pretraining_step(
     precision: str = "float32",
     xla: bool = False,
     steps: int = 1,
+    micro_batch_size: int | None = None,
+    rematerialized: bool = False,
     **hparams,
 ):
     """Whole training steps as run_pretraining.py takes them, input apart."""
     hparams = step_hparams(size, batch, length, precision, **hparams)
-    trainer = step_trainer(hparams, WarmupTimesDecay(1e-4, *SCHEDULE), xla=xla)
+    count = micro_batches(batch, 1, micro_batch_size)
+    schedule = WarmupTimesDecay(1e-4, *SCHEDULE)
+    trainer = step_trainer(hparams, schedule, xla=xla, micro_batches=count)
+    if rematerialized:
+        rematerialize(trainer.objective)
     count = tf.constant(steps)
 
     def run():

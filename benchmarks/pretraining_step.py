@@ -3,6 +3,8 @@
     python -m benchmarks.pretraining_step                                    # small, 32 x 128
     python -m benchmarks.pretraining_step --size base --batch 8
     python -m benchmarks.pretraining_step --size base --batch 4 --length 512 --precisions float32
+    python -m benchmarks.pretraining_step --size base --batch 8 --length 512 --precisions float32 \
+        --systems ConvBERT --less_memory 4 --less_memory 1 --less_memory rematerialized
 
 Ours is what run_pretraining.py does between two batches; Hugging Face's is put together from its
 encoders and heads to do the same. The ceiling is a large matrix product in interleaved runs with
@@ -37,7 +39,7 @@ SYSTEMS = {
     "HF ELECTRA": ATTENTION,
     "HF BERT": MASKED_LM,
 }
-CEILING, BASELINE = "matrix product", "baseline"
+CEILING, BASELINE, REMATERIALIZED = "matrix product", "baseline", "rematerialized"
 
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.")
@@ -52,6 +54,9 @@ _BASELINE = flags.DEFINE_string(
     "baseline", None, "Another checkout of this project, whose ConvBERT is measured too."
 )
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
+_LESS_MEMORY = flags.DEFINE_multi_string(
+    "less_memory", [], "ConvBERT with micro-batches of N, or `rematerialized`, one each time."
+)
 _XLA = flags.DEFINE_bool("xla", False, "Compilation of our whole steps by XLA.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
@@ -88,8 +93,15 @@ def systems(precision: str) -> list[System]:
     product = {"m": side, "k": side, "n": side, "dtype": precision.removeprefix("mixed_")}
     compared = [System(CEILING, "benchmarks.ours:matmul", product)]
     compared += [step(name, precision) for name in _SYSTEMS.value]
+    own = step("ConvBERT", precision)
+    for way in _LESS_MEMORY.value:
+        if way == REMATERIALIZED:
+            name, option = way, {"rematerialized": True}
+        else:
+            name, option = f"micro-batches of {way}", {"micro_batch_size": int(way)}
+        arguments = {**own.arguments, **option}
+        compared.append(dataclasses.replace(own, name=name, arguments=arguments))
     if _BASELINE.value:
-        own = step("ConvBERT", precision)
         compared.append(dataclasses.replace(own, name=BASELINE, folder=_BASELINE.value))
     return compared
 

@@ -34,6 +34,7 @@ STEP = {
     "generator_hidden_size": 0.5,
     "model_hparam_overrides": {name: FIELDS[name] for name in OVERRIDES},
 }
+WAYS = ("micro-batches of 4", "rematerialized")
 HUGGING_FACE = pathlib.Path(ours.__file__).with_name("huggingface.py")
 
 
@@ -217,6 +218,16 @@ def test_pretraining_step(command):
     assert rows["original (scaled), float32"] == ["5460.0", "5.9", "", "", "", "3.64"]
     base = ["--size=base", "--precisions=float32", "--systems=ELECTRA"]
     assert len(command("pretraining_step", *base, facts=facts)) == 2
+    ways = ["--less_memory=4", "--less_memory=rematerialized"]
+    rows = command("pretraining_step", *base, *ways, facts=facts)
+    assert [row[0] for row in rows[2:]] == [f"{way}, float32" for way in WAYS]
+
+
+@pytest.mark.parametrize("option", [{"micro_batch_size": 1}, {"rematerialized": True}])
+def test_a_step_in_less_memory_runs(option):
+    run = ours.pretraining_step(**STEP, **SHAPE, **option)
+    run()
+    assert run.facts["flops"] > 0
 
 
 def test_finetuning_epoch(command, data_dir):
