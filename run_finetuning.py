@@ -32,7 +32,7 @@ from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, load_model, spli
 from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from locks import locked
-from settings import checked_bool, read_json_object, reject_unknown, replace_checked
+from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
 from training.strategies import parse_strategy
 
 FLAGS = flags.FLAGS
@@ -67,6 +67,7 @@ flags.DEFINE_integer(
     "show_errors",
     0,
     "Number of largest errors to write per run and dev split; of finished runs with --nodo_train.",
+    lower_bound=0,
 )
 flags.DEFINE_enum(
     "glue_submission",
@@ -103,13 +104,14 @@ def main(argv: list[str]) -> None:
 
 def read_settings() -> Settings:
     """Recipe, then --hparams, then flags."""
-    recipe = read_json_object(FLAGS.recipe)
+    recipe = read_json_object(FLAGS.recipe, "--recipe")
     recipe.pop("about", None)  # source, cost and expected score
     per_task = read_task_settings(recipe.pop("tasks", {}))
     given = read_json_object(FLAGS.hparams)
     names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
     if not names:
         raise InputError("--task should name a task, `glue`, or a JSON declaration")
+    names = typed(TASK_NAMES, names, tuple[str, ...])
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
     recipe_hparams, recipe_run, recipe_model, _ = split_hparams(recipe)
     hparams, run, model_values, ignored = split_hparams(given)
@@ -133,7 +135,7 @@ def read_settings() -> Settings:
         per_task=per_task,
         given=hparams,
         model_values={**recipe_model, **model_values},
-        grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep),
+        grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
         train=FLAGS.do_train,
         show_errors=FLAGS.show_errors,

@@ -139,7 +139,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
 
 def read_settings() -> tuple[dict, dict]:
     """Recipe, then --hparams, then flags; returns hyper-parameters and run settings."""
-    values = translate(read_json_object(FLAGS.recipe))
+    values = translate(read_json_object(FLAGS.recipe, "--recipe"))
     values.update(translate(read_json_object(FLAGS.hparams)))
     values.pop("about", None)  # a recipe's source, cost and expected score
     check_continue_flags()

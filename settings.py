@@ -27,15 +27,18 @@ from errors import InputError
 T = TypeVar("T")
 
 
-def read_json_object(text_or_path: str) -> dict[str, Any]:
-    """A JSON object given as text or as the path of a file; "" is the empty object."""
+def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, Any]:
+    """A JSON object given as text or as the path of a file; "" is the empty object.
+
+    Errors in text name `flag`.
+    """
     text = text_or_path.strip()
     if not text:
         return {}
     if text.startswith("{"):
-        return files.parse_json(text, "--hparams")
+        return files.parse_json(text, flag)
     if not os.path.isfile(text):
-        raise InputError(f"{text}: neither a JSON object nor a readable file")
+        raise InputError(f"{flag} {text}: neither a JSON object nor a readable file")
     return files.read_json(text)
 
 
@@ -63,10 +66,18 @@ def replace_checked(instance: T, values: dict[str, Any]) -> T:
     Raises:
         InputError: an unknown name (the nearest valid one is suggested) or a value of another type.
     """
-    reject_unknown(values, field_names(type(instance)))
-    hints = typing.get_type_hints(type(instance))
-    checked = {name: typed(name, value, hints[name]) for name, value in values.items()}
-    return dataclasses.replace(instance, **checked)
+    return dataclasses.replace(instance, **checked_values(type(instance), values))
+
+
+def checked_values(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Values of fields of a dataclass as JSON has them, of the types of the fields.
+
+    Raises:
+        InputError: as `replace_checked`.
+    """
+    reject_unknown(values, field_names(cls))
+    hints = typing.get_type_hints(cls)
+    return {name: typed(name, value, hints[name]) for name, value in values.items()}
 
 
 def check_fields(settings: Any) -> None:

@@ -23,8 +23,8 @@ def load_task(name_or_json_path: str) -> Task:
         task = declaration.read(name)
         if task.labels and not task.plugin.has_labels:  # as may stand in runs recorded before
             raise InputError(
-                f"{name}: `labels` should not be given for a {task.kind} task, which has none. "
-                f"Received: {', '.join(task.labels[:8])}"
+                f"{name}: `labels` should not be given for a {task.plugin.name} task, which has"
+                f" none. Received: {', '.join(task.labels[:8])}"
             )
         return task
     key = glue.ALIASES.get(name.lower(), name.lower())

@@ -17,7 +17,7 @@ from finetune.hparams import FinetuningHParams, RunSettings, resolve_hparams
 from finetune.task import Task
 from model import BackboneConfig, load_config
 from pretrain.saved_settings import load_vocabulary
-from settings import field_names, reject_unknown
+from settings import field_names, reject_unknown, typed
 from training.model_directory import HPARAMS_FILE, read_record
 
 TASK_NAMES = "task_names"  # the original's key for what --task says here
@@ -64,7 +64,16 @@ class Settings:
         own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
         fixed = {**self.recipe, **self.per_task.get(task.name, {}), **self.given}
         fixed = {name: value for name, value in fixed.items() if name in own}
-        for init, swept in itertools.product(inits, grid_points(self.grid)):
+        names = {name for other in self.tasks for name in field_names(other.plugin.hparams)}
+        unused = [name for name in self.grid if name in kinds.hparam_names() and name not in names]
+        if unused:
+            raise InputError(f"--sweep: no task here has the hyper-parameter `{unused[0]}`")
+        points = [
+            {name: value for name, value in point.items() if name in own}
+            for point in grid_points(self.grid)
+        ]
+        points = [point for i, point in enumerate(points) if point not in points[:i]]
+        for init, swept in itertools.product(inits, points):
             yield swept, resolve_hparams({**fixed, **swept, **init}, task, config)
 
     @property
@@ -92,7 +101,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
     def pick(names) -> dict:
         return {name: values[name] for name in names if name in values}
 
-    overrides = values.get("model_hparam_overrides", {})
+    overrides = typed("model_hparam_overrides", values.get("model_hparam_overrides", {}), dict)
     dropout = {name: overrides[name] for name in _DROPOUT if name in overrides}
     ignored = [name for name in values if name in IGNORED_NAMES]
     return {**dropout, **pick(hparam_names)}, pick(run_names), pick(MODEL_NAMES), ignored
@@ -129,9 +138,11 @@ def check_model_names(
     given |= {name: value for name, value in overrides.items() if name not in _DROPOUT}
     for name, value in given.items():
         there = known.get(name)
+        same = there in (None, value)
         if name == "model_size":  # `small` there may be convbert-small or electra-small here
-            there, value = (re.sub(f"^({_FAMILIES})-", "", str(v)) for v in (there, value))
-        if there not in (None, "None", value):
+            family = f"^({_FAMILIES})-"
+            same |= re.sub(family, "", str(there)) == re.sub(family, "", str(value))
+        if not same:
             raise InputError(
                 f"`{name}` is {there!r} in {model_dir}, which says the architecture."
                 f" Received: {value!r}"

@@ -119,7 +119,11 @@ def _check(task: Task) -> None:
     parts = task.files.values() if task.format == "tfds" else ()
     unlisted, (low, high) = sorted({*task.files, *task.per_split} - {*splits}), task.label_range
     for condition, name, expectation in (
-        (task.format in formats, "format", f"among {', '.join(formats)} for a {task.kind} task"),
+        (
+            task.format in formats,
+            "format",
+            f"among {', '.join(formats)} for a {task.plugin.name} task",
+        ),
         (is_folder and not set(task.name) & set("/\\"), "name", "usable as a folder's name"),
         (task.metrics, "metrics", "the name of at least one score"),
         (len(set(splits)) == len(splits), "splits", "named once each"),

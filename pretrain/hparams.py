@@ -15,6 +15,7 @@ from settings import (
     at_least,
     check_fields,
     check_setting,
+    checked_values,
     field_names,
     one_of,
     reject_unknown,
@@ -233,7 +234,7 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
     width that go with it.
     """
     config = named_size(hparams.model_size)
-    overrides = dict(hparams.model_hparam_overrides)
+    overrides = checked_values(type(config), hparams.model_hparam_overrides)
     hidden_size = overrides.get("hidden_size")
     ours = isinstance(config, EncoderConfig)  # others have fields of their own
     if ours and hidden_size is not None and hidden_size != config.hidden_size:

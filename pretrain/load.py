@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -85,6 +86,6 @@ class TextEncoder:
             max_seq_length=max_seq_length or self.config.max_position_embeddings,
         )
 
-    def __call__(self, texts: Sequence[str]) -> EncoderOutput:
-        """The vectors of a batch of texts, padded to its longest."""
-        return self._encoder(self._layout.single(tf.constant(texts)).features)
+    def __call__(self, texts: Sequence[str], **options: Any) -> EncoderOutput:
+        """The vectors of a batch of texts, padded to its longest; `options` are the backbone's."""
+        return self._encoder(self._layout.single(tf.constant(texts)).features, **options)

@@ -10,7 +10,7 @@ from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature,
 from signatures.tensors import Tensor
 
 TOKEN_VECTORS = {
-    "pooled": Tensor("float32", ("B", "D"), "the hidden state of [CLS]"),
+    "pooled": Tensor("float32", ("B", "D"), "the vector of the text, such as that of [CLS]"),
     "mean": Tensor("float32", ("B", "D"), "the mean of `tokens`, [CLS] and [SEP] among them"),
     "tokens": Tensor("float32", ("B", "S", "D"), "the last layer's hidden states; 0 at padding"),
 }

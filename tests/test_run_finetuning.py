@@ -364,7 +364,7 @@ def test_the_originals_hparams(model_dir, tmp_path):
     ]
     found = outcomes(lines, tmp_path)
     assert "1,063 examples of the official test set" in found[0]  # after everything has run
-    assert "`model_size` is 'tiny'" in found[1]
+    assert "`model_size` is 'convbert-tiny'" in found[1]
     assert "Did you mean `learning_rate`" in found[2]
     assert "`debug` is not supported" in found[3]
     saved = results(tmp_path / "out")
@@ -412,6 +412,11 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
         (arguments(model_dir, task, output, {"max_seq_length": 65}), "at most 64"),
         (arguments(model_dir, task, output, sweep='{"learning_rate": 1}'), "a list of values"),
         (arguments(model_dir, task, output, sweep='{"lr": [1]}'), "Unknown hyper-parameter `lr`"),
+        (arguments(model_dir, task, output, sweep='{"n_best_size": [1]}'), "`n_best_size`"),
+        (arguments(model_dir, task, output, sweep="{bad"), "--sweep, line 1"),
+        (arguments(model_dir, task, output, {"model_hparam_overrides": 5}), "a JSON object"),
+        (arguments(model_dir, task, output, {"model_size": 5}), "Received: 5"),
+        (arguments(model_dir, task, output, micro_batch_size=5), "`micro_batch_size`"),
         (
             arguments(model_dir, task, output, {"train_batch_size": 9}, strategy="mirrored:2"),
             "2 dev",

@@ -111,6 +111,9 @@ REJECTED = {
     "all cut, evaluated": (cut("m/checkpoints/*.data-*"), {}, EVALUATE, *DATA),
     # Hyper-parameters.
     "name": (None, {"learning_rat": 1}, NEW, "Did you mean `learning_rate`"),
+    "override": (None, widths(hidden_size="x"), NEW, "`hidden_size` should be int"),
+    "generator": (None, {"objective": "replaced_token_detection", "generator_layers": 0}, NEW,
+                  "`generator_layers` should be greater"),
     "length": (None, {"max_seq_length": 24}, NEW, "`max_seq_length` should be 32"),
     "vocabulary's size": (None, {"vocab_size": 100}, NEW, "`vocab_size` should be 65"),
     "batch": (None, {"train_batch_size": 0}, NEW, "`train_batch_size` should be at least 1"),

@@ -45,7 +45,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     if isinstance(objective.head, MaskedLMHead):
         notes = _write_masked_lm(objective.encoder, objective.head, settings, vocabulary, folder)
     else:
-        generator = objective.generator
+        generator = getattr(objective, "generator", None)
         detects = objective.head is not None or generator is not None
         detects = detects or settings.detector() is not None
         notes = _write_encoder(objective.encoder, objective.head, vocabulary, folder, detects)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from errors import InputError
+from finetune.hparams import RunSettings
 from finetune.kinds.base import Kind
 from finetune.kinds.classification import Classification
 from finetune.kinds.regression import Regression
@@ -15,7 +17,14 @@ get, names = _REGISTRY.get, _REGISTRY.names
 
 
 def register(kind: Kind) -> None:
-    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`."""
+    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`.
+
+    Raises:
+        InputError: the name is another's, or a hyper-parameter has the name of a run's setting.
+    """
+    shared = {*field_names(RunSettings), "task_names"} & {*field_names(kind.hparams)}
+    if shared:
+        raise InputError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")
     _REGISTRY.add(kind.name, kind, type(kind))
 
 

@@ -31,6 +31,8 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
             f"{source(settings)}: the first of `networks` should be encoder."
             f" Received: {settings.networks!r}"
         )
+    if settings.convertible and not issubclass(settings, MaskedLMSettings):
+        raise InputError(f"{source(settings)}: `convertible` is for heirs of MaskedLMSettings")
     _REGISTRY.add(getattr(settings, "name", None), settings, settings)
     return settings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, ClassVar
 
 import model.operations as count
@@ -64,6 +65,9 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         self.require(self.temperature > 0, "temperature", "greater than 0")
         for name in ("gen_weight", "disc_weight"):
             self.require(getattr(self, name) >= 0, name, "at least 0")
+        for name in ("generator_layers", "generator_hidden_size"):
+            share = getattr(self, name)
+            self.require(share is None or 0 < share < math.inf, name, "greater than 0")
         inner = self.generator_intermediate_size
         valid = inner is None or inner >= 1
         self.require(valid, "generator_intermediate_size", "at least 1 or null")

@@ -11,7 +11,7 @@ from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import resolve_hparams
-from finetune.settings import check_model_names, split_hparams
+from finetune.settings import Settings, check_model_names, split_hparams
 from model import BackboneConfig, named_size
 from settings import field_names
 
@@ -84,6 +84,18 @@ def test_the_papers_grid():
         for init in ("pretrained", "random"):
             names.add(folder_name(setting_of(hparams, point), init))
     assert len(names) == 4 * 2 * 2 * 2 * 2
+
+
+def test_a_sweep_of_one_kinds_hyper_parameter_leaves_other_tasks_alone():
+    values = dict.fromkeys((f.name for f in dataclasses.fields(Settings)), ())
+    values |= {"recipe": {}, "per_task": {}, "given": {}, "tasks": [TASKS["cola"], TASKS["squad"]]}
+    settings = Settings(**values | {"grid": {"n_best_size": [5, 10], "learning_rate": [1e-4]}})
+    points = {
+        task.name: [swept for swept, _ in settings.points(task, SMALL)] for task in settings.tasks
+    }
+    assert points["cola"] == [{"learning_rate": 1e-4}]
+    both = [{"n_best_size": size, "learning_rate": 1e-4} for size in (5, 10)]
+    assert points["squad"] == both
 
 
 def test_the_longest_input_is_the_models():

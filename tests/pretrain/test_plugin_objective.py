@@ -73,7 +73,11 @@ def test_its_settings_are_read_beside_the_others():
 
 def test_what_cannot_be_an_objective_is_rejected():
     base = objectives.get(NAME)
-    for changes in ({"name": 3}, {"name": "other", "networks": ("head", "encoder")}):
+    for changes in (
+        {"name": 3},
+        {"name": "other", "networks": ("head", "encoder")},
+        {"name": "other", "convertible": True},  # without the heads of masked_lm
+    ):
         with pytest.raises(InputError):
             objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
     with pytest.raises(InputError, match="frozen"):
