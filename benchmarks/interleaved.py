@@ -132,7 +132,8 @@ class _Worker:
         return self
 
     def __exit__(self, *unused):
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with a message unread
+            self._process.stdin.close()
         self._process.wait()
 
     def ask(self, **message: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from benchmarks.table import Report
 from errors import InputError
 
 TRIVIAL = """
-import os, time
+import os, threading, time
 
 print("libraries print")
 
@@ -30,6 +30,10 @@ def broken():
 def breaks_later(calls):
     left = iter(range(calls))
     return lambda: next(left)
+
+def dies_while_it_waits():
+    threading.Timer(0.2, os._exit, [9]).start()
+    return lambda: None
 """
 
 
@@ -77,6 +81,13 @@ def test_times_facts_and_what_is_missing(system):
 def test_a_system_that_fails_is_named(system, function, arguments):
     with pytest.raises(InputError, match=function):
         measure([system(function, function, **arguments)], rounds=3, seconds=0.0)
+
+
+def test_a_process_that_dies_while_others_are_measured_is_named(system):
+    """As one does that the operating system kills for its memory."""
+    other = system("slow", "sleep", seconds=0.3)
+    with pytest.raises(InputError, match="'dies' ended with 9"):
+        measure([system("dies", "dies_while_it_waits"), other], rounds=1, seconds=0.0)
 
 
 def test_the_ratio_is_the_median_of_those_of_the_rounds():
