@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, and JSON. Every room may import this."""
+"""Atomic writes of files and folders, and JSON. Every folder may import this."""
 
 from __future__ import annotations
 

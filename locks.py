@@ -1,4 +1,4 @@
-"""One command at a time works in a folder. Every room may import this.
+"""One command at a time works in a folder. Every folder may import this.
 
 The lock is a small JSON file that says who works there. Its process holds it by flock(2), which
 ends with the process however it ends; the next command on the same machine takes over the file that

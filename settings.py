@@ -1,6 +1,6 @@
 """Settings as frozen dataclasses: names, types and ranges are checked, never swallowed.
 
-Every room may import this. A class declares its checks on its fields:
+Every folder may import this. A class declares its checks on its fields:
 
     @dataclasses.dataclass(frozen=True)
     class Options:

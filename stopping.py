@@ -1,4 +1,4 @@
-"""How a command stops when a signal asks it to. Every room may import this.
+"""How a command stops when a signal asks it to. Every folder may import this.
 
 SIGINT (Ctrl-C), SIGTERM and SIGHUP end a command with status 130, 143 and 129, after temporary
 files and locks have been removed (`cleaning`). Where that would lose work, the command finishes and

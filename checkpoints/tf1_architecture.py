@@ -64,7 +64,7 @@ def infer_architecture(
         generator = ReplacedTokenDetectionSettings(**shares).generator_config(config)
         notes.append(f"generator, from the tensors: {shares}")
     fields = network_fields(config, generator)
-    # Of heads and their ratio only the widths that they make are shown.
+    # Only the widths that heads and their ratio make are shown.
     names = {*shown, "conv_type", *(n for n in fields if n.startswith("generator_"))}
     names -= {"num_attention_heads", "head_ratio"}
     said.check({**objective, **{name: fields[name] for name in names & set(fields)}}, file.prefix)

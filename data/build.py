@@ -79,7 +79,7 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         options.heldout_fraction,
         options.seed,
         settings["num_shards"],
-        # Of tfds data sets, whose size is unknown, documents stay whole.
+        # Documents of tfds data sets, whose size is unknown, stay whole.
         int(options.heldout_fraction * settings["corpus_bytes"]) or None,
     )
     work = _unfinished_folder(options.output_dir, settings)

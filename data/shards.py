@@ -238,7 +238,7 @@ def _counted(
 
 
 def worst_file(files: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Of files, the one with most undecodable bytes for each character; None of none.
+    """The file with most undecodable bytes for each character; None of no files.
 
     Each is `path`, `bytes`, `undecodable_bytes` and `characters`. Files of `JUDGED_BYTES` come
     before smaller ones, which may be odd by chance.

@@ -36,7 +36,7 @@ class FinetuningHParams:
     corrected_layerwise_lr_decay: bool = False  # the original gives even the top layer decay^2
     warmup_proportion: float = field(default=0.1, metadata=_FRACTION)
     lr_decay_power: float = field(default=1.0, metadata=at_least(0))
-    # Of a batch's losses, before clipping.
+    # How a batch's losses are reduced, before clipping.
     loss_reduction: str = field(default="sum", metadata=one_of("sum", "mean"))
     # 3; 10 for RTE and STS-B; 2 for question answering.
     num_train_epochs: float | None = field(default=None, metadata=_POSITIVE)

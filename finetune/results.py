@@ -18,7 +18,7 @@ from finetune.glue import GLUE_TASKS
 
 RESULT_FILE = "result.json"
 
-# Of what the papers' average is taken: the eight tasks and metrics of Table II of the ALE report,
+# The papers average these: the eight tasks and metrics of Table II of the ALE report,
 # but for STS-B ELECTRA's Spearman correlation instead of Pearson's. The tasks have equal weight, as
 # in Table 6 of the ConvBERT author response and Table IV of the ALE report.
 AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy") | {

@@ -29,7 +29,7 @@ class Task:
             ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. For
             format "tfds": split -> split of the dataset, or "dataset@split".
         format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
-            conll (columns between blanks, blank line between sentences), conllu, squad, tfds.
+            conll (columns between whitespace, blank line between sentences), conllu, squad, tfds.
         columns: role -> column, by name or, counted from 0 (from the end if negative), by number.
             Roles: text_a, text_b, label, id; words, tags for tagging.
         per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.

@@ -65,7 +65,7 @@ def test_a_module_that_is_not_there_is_named():
     "registry", [kinds._REGISTRY, objectives._REGISTRY, architectures._REGISTRY]
 )
 def test_names_of_a_registry(registry, monkeypatch):
-    """Of a file that is loaded again, the new class takes the old one's place."""
+    """When a file is loaded again, the new class takes the old one's place."""
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     before = registry.names()
     first, again, other = (type(name, (), {}) for name in ("Mine", "Mine", "Other"))

@@ -45,7 +45,7 @@ def remove(pattern):
 
 
 def edit(name, **changes):
-    """Of an object of a JSON file: its name is `path:key`."""
+    """Changes an object of a JSON file, named `path:key`."""
     path, _, key = name.partition(":")
 
     def change(folder):

@@ -93,7 +93,7 @@ def covering(
 
 
 def _normalized_characters(codes: tf.Tensor, tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor]:
-    """Of each character, how many it is when normalised, and whether it is an accent removed."""
+    """How many characters each one is when normalised, and whether it is an accent removed."""
     distinct, index = tf.unique(codes)
     characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")
     counts = tf.strings.length(tokenizer.normalize(characters), unit="UTF8_CHAR")

@@ -68,7 +68,7 @@ def context_windows(
     window has where those are fewer. A context of no tokens has one window, which is empty.
 
     Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA; where a piece stands in the context
-    is known here (see `align`), and guessed there.
+    is known here (see `align`), and approximated there.
 
     Args:
         layout: of the model.

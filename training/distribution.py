@@ -69,7 +69,7 @@ def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     replicas, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
     if replicas == 1:
         return features
-    # Of what is stacked the shape is known, which it would not be of a slice at `number`.
+    # Stacking keeps the shape known, which a slice at `number` would not.
     return {k: tf.stack(tf.split(v, replicas))[number] for k, v in features.items()}
 
 

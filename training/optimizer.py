@@ -105,7 +105,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def apply_gradients(self, *args, **kwargs):
         """See Keras."""
-        # Of this update: its first variable makes them for all, as hundreds of variables with
+        # The first variable of an update makes the scalars for all: hundreds of variables with
         # scalars of their own would be a tenth of the operations of a step.
         self._scalars = None
         return super().apply_gradients(*args, **kwargs)

@@ -97,7 +97,7 @@ _MATRIX = (1, 0)  # torch's linear layers hold [out, in]
 
 
 def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
-    """Of an encoder; `prefix` is such as "electra.", or empty where it is saved by itself."""
+    """Names of an encoder; `prefix` is such as "electra.", or empty where it is saved by itself."""
     slots = {
         f"embeddings.{name}.weight": Slot(getattr(encoder.embeddings, name)) for name in TABLES
     }
@@ -109,7 +109,7 @@ def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
 
 
 def masked_lm_slots(head: MaskedLMHead, model_type: str) -> dict[str, Slot]:
-    """Of a masked-LM head's own variables (not the tied embeddings)."""
+    """Names of a masked-LM head's own variables (not the tied embeddings)."""
     scope = MASKED_LM_HEADS[model_type]
     if model_type == "bert":
         dense, bias = f"{scope}.transform", f"{scope}.bias"
@@ -123,7 +123,7 @@ def masked_lm_slots(head: MaskedLMHead, model_type: str) -> dict[str, Slot]:
 
 
 def discriminator_slots(head: DiscriminatorHead) -> dict[str, Slot]:
-    """Of a discriminator head, under ELECTRA's names."""
+    """Names of a discriminator head, under ELECTRA's names."""
     return {
         **_slots(f"{DISCRIMINATOR_HEAD}.dense", head.transform),
         **_slots(f"{DISCRIMINATOR_HEAD}.dense_prediction", head.logit),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 
-# Longer lines are read in pieces. Of a range that a document fills from end to end, see TextCorpus.
+# Longer lines are read in pieces. TextCorpus says what happens to a range that one document fills.
 _LONGEST_LINE = 1 << 20
 
 

@@ -21,7 +21,7 @@ class Predicted:
     examples: Sequence
     answers: Sequence  # one per example, as `Kind.answers` gives
     hparams: FinetuningHParams
-    # Of the network, one item per sequence; {} where they are not at hand.
+    # What the network says, one item per sequence; {} where it is not at hand.
     outputs: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:

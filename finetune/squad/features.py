@@ -91,7 +91,7 @@ def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, 
 
     Some answers begin or end inside of a piece ("one" of "iPhone"), and the tokens say more than
     they do. The same words elsewhere in the context would not: but there they answer nothing.
-    (The original, too, stays at the place, and takes all of the word between blanks.)
+    (The original, too, stays at the place, and takes all of the word between whitespace.)
     """
     start = np.array([-1 if x.answer_start is None else x.answer_start for x in examples], np.int64)
     length = np.array([len(x.answers[0]) if x.answers else 0 for x in examples], np.int64)

@@ -189,7 +189,7 @@ def computed_after(tensor: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
     """`tensor`, which may be read once `previous` has been computed.
 
     Two large matrix products at once take longer than one after the other, of which each has all
-    the cores. Of short texts, whose products keep one core busy, they had better not wait.
+    the cores. The products of short texts keep one core busy and should not wait.
     """
     with tf.control_dependencies([previous]):
         return tf.identity(tensor)

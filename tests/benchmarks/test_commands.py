@@ -81,7 +81,7 @@ def test_flops_of_a_product(dtype):
 
 
 def test_flops_of_a_training_step():
-    """Of masked language modelling, as counted by hand; three forward passes."""
+    """Masked language modelling, as counted by hand; three forward passes."""
     hparams = ours.step_hparams(**STEP, **SHAPE, objective="masked_lm")
     D, E, A, N, K, inner, S, V = 16, 8, 8, 2, 5, 32, 16, 1100
     projections = 4 * D * A + 2 * A * D + K * D + D * A + A * N * K

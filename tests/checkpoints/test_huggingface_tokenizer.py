@@ -237,7 +237,7 @@ def test_accents_are_honoured(tmp_path):
 
 
 def test_added_tokens_in_a_graph(tmp_path):
-    """Of a cased vocabulary; spans of texts are not supported."""
+    """With a cased vocabulary; spans of texts are not supported."""
     folder = copied("bert", tmp_path)
     add(folder, {**Y, "content": "<Y>"}, where=TOKENIZER)
     vocabulary = read(folder)

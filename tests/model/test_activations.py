@@ -36,7 +36,7 @@ def dense_of_places(name):
 
 
 def in_graph(layer, inputs, training, known):
-    """Of a graph, where products and activations may be fused."""
+    """In a graph products and activations may be fused."""
     spec = tf.TensorSpec(inputs.shape if known else [None] * inputs.ndim)
     return tf.function(lambda x: layer(x, training=training), input_signature=[spec])(inputs)
 
@@ -115,7 +115,7 @@ def test_every_norm_has_the_epsilon():
 
 
 def test_a_configuration_without_the_new_fields(tmp_path):
-    """Of a model directory that was written before there were such."""
+    """Model directories were written before there were such fields."""
     fields = dataclasses.asdict(TINY)
     del fields["layer_norm_eps"]
     (tmp_path / "config.json").write_text(json.dumps(fields))

@@ -105,7 +105,7 @@ def test_its_operations_are_counted_where_it_says_them(tmp_path):
 
 
 def test_operations_that_nobody_says_are_not_counted(tmp_path):
-    """Of a backbone, and of an objective."""
+    """A backbone's and an objective's."""
     silent = tmp_path / "silent.py"
     silent.write_text(PLUGIN.read_text().replace("def operations", "def unused"))
     hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}

@@ -53,7 +53,7 @@ def tokenized(text: str) -> list[int]:
     ],
 )
 def test_how_long_rows_may_be(tmp_path, converted, asked, length, origin):
-    """Of a converted model the length of training may be unknown."""
+    """A converted model may not say the length of its training."""
     pretrained(tmp_path, parts=["encoder"])
     record = json.loads((tmp_path / "hparams.json").read_text())
     if converted is not None:
