@@ -108,11 +108,12 @@ def test_texts_become_vectors(trained):
 @pytest.mark.parametrize(
     "options",
     [
-        {"micro_batch_size": 2},
-        {"micro_batch_size": 1, "strategy": "mirrored:2"},
-        {"rematerialize": True},
+        {"micro_batch_size": 2, "rematerialize": True},
+        pytest.param(  # needs ten seconds: two devices
+            {"micro_batch_size": 1, "strategy": "mirrored:2"}, marks=pytest.mark.slow
+        ),
     ],
-    ids=["micro-batches", "on two devices", "rematerialized"],
+    ids=["on one device", "on two devices"],
 )
 def test_less_memory_changes_nothing_that_is_learned(trained, data_dir, tmp_path, options):
     run(data_dir, tmp_path / "m", do_eval=True, **options)

@@ -164,8 +164,6 @@ def test_devices_and_micro_batches_learn_the_same():
     encoded, losses = sequences("classification"), []
     for name, options in (
         ("one_device", {}),
-        ("mirrored:2", {}),
-        ("one_device", {"micro_batches": 4}),
         ("mirrored:2", {"micro_batches": 2}),
         ("one_device", {"rematerialized": True}),
     ):

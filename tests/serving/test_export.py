@@ -157,6 +157,7 @@ def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
     assert own.plugin.answers(own, [], encoded, shares, None) == [37.0]
 
 
+@pytest.mark.slow  # needs ten seconds: it exports a model
 def test_nothing_is_left_of_an_export_that_fails(exported, tmp_path, monkeypatch):
     model = load(str(exported[0] / "run"))
     (tmp_path / "full").mkdir()

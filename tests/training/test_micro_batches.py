@@ -9,7 +9,7 @@ import tensorflow as tf
 from errors import InputError
 from model.backbone import rematerialize
 from model.kernels.stateless_dropout import dropout
-from tests.training.test_loop import B, corpus, losses, make, weights
+from tests.training.test_loop import corpus, losses, make, weights
 from training.distribution import create_strategy
 from training.loop import Evaluator
 
@@ -49,7 +49,6 @@ def evaluate(objective, strategy, micro_batches):
             *("replaced_token_detection", "mirrored:2", 2, {"xla": True, "rematerialized": True}),
             marks=pytest.mark.slow,  # needs half a minute to compile
         ),
-        ("masked_lm", "one_device", B, {}),
         ("masked_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
         ("masked_lm", "mirrored:2", 1, {}),
     ],
