@@ -64,16 +64,9 @@ class Settings:
         own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
         fixed = {**self.recipe, **self.per_task.get(task.name, {}), **self.given}
         fixed = {name: value for name, value in fixed.items() if name in own}
-        names = {name for other in self.tasks for name in field_names(other.plugin.hparams)}
-        unused = [name for name in self.grid if name in kinds.hparam_names() and name not in names]
-        if unused:
-            raise InputError(f"--sweep: no task here has the hyper-parameter `{unused[0]}`")
-        points = [
-            {name: value for name, value in point.items() if name in own}
-            for point in grid_points(self.grid)
-        ]
-        points = [point for i, point in enumerate(points) if point not in points[:i]]
-        for init, swept in itertools.product(inits, points):
+        reject_unknown(self.grid, field_names(*(other.plugin.hparams for other in self.tasks)))
+        grid = {name: values for name, values in self.grid.items() if name in own}
+        for init, swept in itertools.product(inits, grid_points(grid)):
             yield swept, resolve_hparams({**fixed, **swept, **init}, task, config)
 
     @property
