@@ -145,19 +145,22 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     assert result["scores"]["dev"]["accuracy"] > 80  # one in three by chance
     rows = [predictions.read(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
     assert rows[0] == rows[1]
+    export_and_ask(folders[0], tmp_path / "exported", task_path.parent / "dev.jsonl", rows[0])
 
-    exported = tmp_path / "exported"
-    export = ["export_savedmodel.py", f"--model_dir={folders[0]}", f"--output_dir={exported}"]
+
+def export_and_ask(model_dir, exported, records, rows):
+    """The exported run answers what it predicted."""
+    export = ["export_savedmodel.py", f"--model_dir={model_dir}", f"--output_dir={exported}"]
     rejected = command_support.run(*export)
     assert rejected.returncode == 1
     assert "choice" in rejected.stderr
     done = command_support.run(*export, f"--plugins={PLUGIN}")
     assert done.returncode == 0, done.stderr
     asked = ["-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
-    asked = command_support.run(*asked, f"--input={task_path.parent / 'dev.jsonl'}")
+    asked = command_support.run(*asked, f"--input={records}")
     assert asked.returncode == 0, asked.stderr
     answers = [json.loads(line) for line in asked.stdout.splitlines()]
-    for answer, row in zip(answers, rows[0], strict=True):
+    for answer, row in zip(answers, rows, strict=True):
         assert answer["prediction"] == row["prediction"]
         assert len(answer["scores"]) == CHOICES
     # The question that the export printed can be asked, of a list of one choice.
