@@ -23,6 +23,7 @@ from absl import app, flags
 # Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
+import storage
 from data import corpus
 from data.build_options import BuildOptions
 from errors import InputError, main_with_clear_errors, require_flags
@@ -83,7 +84,7 @@ def main(argv: list[str]) -> None:
         require_flags(flags.FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
         named["corpus"] = _CORPUS.value
     for name, path in named.items():
-        if path and not os.path.exists(path):
+        if path and not storage.exists(path):
             raise InputError(f"--{name} {path}: there is no such file or folder")
     options = BuildOptions(
         corpus=_CORPUS.value,

@@ -16,13 +16,13 @@ if __name__ == "__main__":
 
 # isort: split
 import json
-import os
 import shlex
 from typing import Any
 
 from absl import app, flags, logging
 
 import plugins
+import storage
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
 from locks import locked
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
-    if not os.path.isdir(FLAGS.model_dir):
+    if not storage.isdir(FLAGS.model_dir):
         raise InputError(f"--model_dir {FLAGS.model_dir}: there is no such folder")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time

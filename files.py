@@ -1,4 +1,9 @@
-"""Atomic writes of files and folders, and JSON. Every folder may import this."""
+"""Atomic writes of files and folders, and JSON. Every folder may import this.
+
+Paths may be URLs (storage.py). What goes to one is written to a local temporary folder (TMPDIR)
+first, and uploaded when it is complete. Object stores have no atomic renaming of folders, so the
+file by which readers know a finished folder is uploaded last.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import stopping
+import storage
 from errors import InputError
 
 
@@ -28,7 +34,7 @@ def replacing(path: str) -> Iterator[str]:
             is one that cannot be caught.
     """
     folder, name = os.path.split(path)
-    made = []
+    remote, made = storage.is_url(path), []
 
     def clean() -> None:
         for temporary_folder in made:
@@ -37,34 +43,91 @@ def replacing(path: str) -> Iterator[str]:
     try:
         with stopping.cleaning(clean):
             # In a folder of its own, where the umask decides who may read it.
-            made.append(tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=folder or "."))
+            made.append(
+                tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=None if remote else folder or ".")
+            )
             temporary = os.path.join(made[0], name)
             yield temporary
-            os.replace(temporary, path)
+            if remote:
+                storage.upload(temporary, path, os.path.join(folder, os.path.basename(made[0])))
+            else:
+                os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def check_new_folder(path: str) -> None:
     """Raises InputError where a folder that is to be made is there already, and not empty."""
-    if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
+    if storage.lexists(path) and (not storage.isdir(path) or storage.listdir(path)):
         raise InputError(f"{path}: should not exist yet, or be an empty folder")
 
 
 @contextlib.contextmanager
-def new_folder(path: str) -> Iterator[str]:
+def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
     """Yields a temporary folder, which becomes `path` at the end; see `replacing`.
 
-    Whatever the block raises, nothing is left behind, nor of the folders above it.
+    Whatever the block raises, nothing is left behind, nor of the folders above it. After a signal
+    that cannot be caught, a URL may hold files, but not the marker.
+
+    Args:
+        marker: name of the file without which no reader takes the folder for a finished one.
 
     Raises:
         InputError: there is something at `path` already; or an OSError in the block.
     """
     check_new_folder(path)
+    if storage.is_url(path):
+        with _uploading(path, marker) as temporary:
+            yield temporary
+        return
     path = os.path.realpath(path)  # of a link to an empty folder, what it leads to
     with new_parents(path), replacing(path) as temporary:
         os.mkdir(temporary)
         yield temporary
+
+
+@contextlib.contextmanager
+def _uploading(url: str, marker: str) -> Iterator[str]:
+    """Yields a local temporary folder, whose files are at `url` in the end, the marker last."""
+    begun = []
+
+    def clean() -> None:
+        for folder in begun:
+            storage.rmtree(folder, ignore_errors=True)
+
+    try:
+        with stopping.cleaning(clean), tempfile.TemporaryDirectory() as temporary:
+            local = os.path.join(temporary, "new")
+            os.mkdir(local)
+            yield local
+            found = [os.path.join(place, n) for place, _, names in os.walk(local) for n in names]
+            names = sorted(os.path.relpath(name, local) for name in found)
+            begun.append(url)
+            for name in sorted(names, key=lambda name: name == marker):
+                storage.makedirs(os.path.dirname(os.path.join(url, name)))
+                storage.upload(os.path.join(local, name), os.path.join(url, name))
+            begun.clear()
+    except OSError as error:
+        raise InputError(f"{url}: cannot be written: {error.strerror}") from error
+
+
+def move_folder(source: str, target: str) -> None:
+    """Renames a folder; does nothing where it was renamed before.
+
+    Of URLs each file is, so after an interruption the rest is.
+    """
+    if not storage.is_url(target):
+        if not os.path.exists(target):
+            os.replace(source, target)
+        return
+    for folder, _, names in storage.walk(source):
+        for name in names:
+            path = os.path.join(folder, name)
+            moved = target + path[len(source) :]
+            storage.makedirs(os.path.dirname(moved))
+            storage.move_file(path, moved)
+    storage.makedirs(target)
+    storage.rmtree(source, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -74,6 +137,9 @@ def new_parents(path: str) -> Iterator[None]:
     Raises:
         InputError: they cannot be made.
     """
+    if storage.is_url(path):  # object stores have none
+        yield
+        return
     made = []
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
@@ -99,6 +165,25 @@ def write_text(path: str, text: str) -> None:
         file.write(text)
 
 
+def append_text(path: str, text: str) -> None:
+    """Appends UTF-8 text to a file; the whole is written again where there is no appending.
+
+    Raises:
+        InputError: that cannot be done.
+    """
+    try:
+        if storage.is_url(path):
+            if storage.exists(path):
+                with storage.open(path, encoding="utf-8", newline="") as file:
+                    text = file.read() + text
+            write_text(path, text)
+            return
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
 def write_json(path: str, value: Any) -> None:
     """Writes indented JSON; raises InputError when that cannot be done."""
     write_text(path, json.dumps(value, indent=2) + "\n")
@@ -111,7 +196,7 @@ def read_json(path: str) -> dict[str, Any]:
         InputError: the file cannot be read or holds something else; names the line.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with storage.open(path, encoding="utf-8") as file:
             text = file.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error

@@ -4,6 +4,9 @@ The lock is a small JSON file that says who works there. Its process holds it by
 ends with the process however it ends; the next command on the same machine takes over the file that
 a killed one left. What another machine left must be deleted by hand, as not all file systems share
 flock between machines.
+
+Object stores have no locks. There the file keeps commands apart that do not begin within the same
+second: whoever finds it there, or another's in its place after writing it, is rejected.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from typing import Any
 
 import files
 import stopping
+import storage
 from errors import InputError
 
 LOCK_FILE = ".lock"
 _PATIENCE = 1.0  # seconds for another process to write what it has created
+_UNKNOWN = {"host": socket.gethostname(), "process": "?", "time": "?", "command": "?"}
 _WITHOUT_FLOCK = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of some network file systems
 
 
@@ -41,7 +46,11 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
     Raises:
         InputError: another command is at work there, or the lock cannot be written.
     """
-    path = os.path.realpath(folder) + ".lock" if beside else os.path.join(folder, LOCK_FILE)
+    path = storage.realpath(folder) + ".lock" if beside else os.path.join(folder, LOCK_FILE)
+    if storage.is_url(path):
+        with _locked_url(path, folder):
+            yield
+        return
     taken = []
 
     def release() -> None:
@@ -57,6 +66,26 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
             taken.append(_take(path, folder))
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        yield
+
+
+@contextlib.contextmanager
+def _locked_url(path: str, folder: str) -> Iterator[None]:
+    """`locked` without flock."""
+    own, taken = _own(), []
+
+    def release() -> None:
+        if taken and _owner(path) == own:
+            storage.remove(path)
+
+    with stopping.cleaning(release):
+        owner = _owner(path)
+        if owner is None or (owner["host"] == own["host"] and not _runs(owner)):
+            taken.append(path)
+            files.write_text(path, json.dumps(own) + "\n")
+            owner = _owner(path)
+        if owner != own:
+            _reject(path, owner or _UNKNOWN, folder)
         yield
 
 
@@ -94,8 +123,7 @@ def _flock(descriptor: int, path: str, folder: str) -> bool:
         deadline = time.monotonic() + _PATIENCE
         while (owner := _owner(path)) is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        unknown = {"host": socket.gethostname(), "process": "?", "time": "?", "command": "?"}
-        _reject(path, owner or unknown, folder)
+        _reject(path, owner or _UNKNOWN, folder)
     except OSError as error:
         if error.errno not in _WITHOUT_FLOCK:
             raise
@@ -114,16 +142,19 @@ def _runs(owner: dict[str, Any]) -> bool:
     return owner["process"] != os.getpid()
 
 
-def _write(descriptor: int, path: str) -> None:
-    own = {
+def _own() -> dict[str, Any]:
+    return {
         "host": socket.gethostname(),
         "process": os.getpid(),
         "command": shlex.join([os.path.basename(sys.executable), *sys.argv]),
         "time": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
+
+
+def _write(descriptor: int, path: str) -> None:
     try:
         with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
-            file.write(json.dumps(own) + "\n")
+            file.write(json.dumps(_own()) + "\n")
     except OSError:  # a full disk
         os.remove(path)
         raise
@@ -139,7 +170,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 def _owner(path: str) -> dict[str, Any] | None:
     """What a lock says, None where it cannot be read."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with storage.open(path, encoding="utf-8") as file:
             owner = json.load(file)
     except (OSError, ValueError):
         return None

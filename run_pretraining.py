@@ -21,6 +21,7 @@ import sys
 from absl import app, flags, logging
 
 import plugins
+import storage
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
@@ -110,7 +111,7 @@ def read_command() -> CommandLine:
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
-    if not os.path.isdir(FLAGS.data_dir):
+    if not storage.isdir(FLAGS.data_dir):
         raise InputError(f"--data_dir {FLAGS.data_dir}: there is no such folder")
     return CommandLine(
         data_dir=FLAGS.data_dir,
@@ -133,7 +134,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
             )
     else:  # the others are the source's
         parse_hparams(values)
-        if not os.path.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
+        if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
             load_config(command.continue_from)
 
 
@@ -178,7 +179,7 @@ def load_vocabulary(data_dir: str, do_lower_case: bool | None) -> Vocabulary:
     vocabulary = Vocabulary.load(data_dir)
     if do_lower_case in (None, vocabulary.do_lower_case):
         return vocabulary
-    if os.path.exists(os.path.join(data_dir, "tokenizer_config.json")):
+    if storage.exists(os.path.join(data_dir, "tokenizer_config.json")):
         raise InputError(
             f"`do_lower_case` should be {vocabulary.do_lower_case}, as {data_dir} was built."
             f" Received: {do_lower_case}"

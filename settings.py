@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 import types
 import typing
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import files
+import storage
 from errors import InputError
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, An
         return {}
     if text.startswith("{"):
         return files.parse_json(text, flag)
-    if not os.path.isfile(text):
+    if not storage.isfile(text):
         raise InputError(f"{flag} {text}: neither a JSON object nor a readable file")
     return files.read_json(text)
 

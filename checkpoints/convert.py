@@ -20,11 +20,11 @@ if __name__ == "__main__":
     stopping.install()  # before what takes seconds to import
 
 # isort: split
-import os
 
 from absl import app, flags, logging
 
 import plugins
+import storage
 from checkpoints import FORMATS
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
     given = [name for name in _OPTIONS if FLAGS[name].value is not None]
     if FLAGS.target and given:
         raise InputError(f"--{given[0]} is for --source; a model directory says it itself")
-    if not os.path.exists(FLAGS.input) and not os.path.exists(f"{FLAGS.input}.index"):
+    if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
         raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
     check_new_folder(FLAGS.output)
     with locked(FLAGS.output, beside=True):

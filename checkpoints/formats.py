@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
 
+import storage
 from checkpoints import FORMATS, model_directory
 from checkpoints.model_directory import Options
 from files import new_folder
@@ -22,7 +22,7 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
     """
     with new_folder(output) as folder:
         conversion = importlib.import_module(FORMATS[source]).read(path, options)
-        about = {"source": source, "input": os.path.abspath(path), "notes": conversion.notes}
+        about = {"source": source, "input": storage.abspath(path), "notes": conversion.notes}
         about["max_seq_length"] = conversion.trained_length
         model_directory.save(conversion, folder, about)
     return conversion.notes

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import files
+import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
 from model import SIZES, Encoder, EncoderConfig
@@ -130,7 +131,7 @@ def load_vocabulary(options: Options, folder: str, size: int, expected_by: str) 
             as a file and a tensor) asks for.
     """
     path = options.vocab or os.path.join(folder, "vocab.txt")
-    if not os.path.exists(path):
+    if not storage.exists(path):
         hint = "" if options.vocab else "; say with --vocab where it is"
         raise InputError(f"{path}: there is no such vocabulary{hint}")
     vocabulary = Vocabulary.load(
@@ -179,7 +180,7 @@ def load(folder: str) -> Conversion:
     """
     path = latest_checkpoint(folder)
     config, recorded = EncoderConfig.load(folder), os.path.join(folder, HPARAMS_FILE)
-    said = files.read_json(recorded).get("hparams", {}) if os.path.exists(recorded) else {}
+    said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
     if is_fine_tuned(folder):
         alone = "of a fine-tuned model only the encoder is converted: its task head is left out"

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import files
+import storage
 from checkpoints import tf1
 from checkpoints.model_directory import (
     INCOMPLETE,
@@ -125,8 +126,8 @@ def _otherwise(conversion: Conversion) -> list[str]:
 def _read_config(path: str | None, folder: str) -> OriginalConfig:
     """The `config.json` that the user names, or the one beside the checkpoint if there is one."""
     if path is not None:
-        path = os.path.join(path, CONFIG_FILE) if os.path.isdir(path) else path
-    elif os.path.exists(os.path.join(folder, CONFIG_FILE)):
+        path = os.path.join(path, CONFIG_FILE) if storage.isdir(path) else path
+    elif storage.exists(os.path.join(folder, CONFIG_FILE)):
         path = os.path.join(folder, CONFIG_FILE)
     return OriginalConfig.load(path) if path is not None else OriginalConfig()
 

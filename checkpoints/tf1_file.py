@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import files
+import storage
 from errors import InputError, reason
 from training.checkpoint_files import READING_ERRORS, damage, find_checkpoints
 from training.model_directory import CHECKPOINT_FOLDER
@@ -88,11 +89,11 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
     `path` is a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
     the one that its `checkpoint` file names, else that of the highest step.
     """
-    if not os.path.isdir(path):
+    if not storage.isdir(path):
         return path.removesuffix(".index"), []
-    found = [prefix for prefix in find_checkpoints(path) if os.path.exists(f"{prefix}.index")]
+    found = [prefix for prefix in find_checkpoints(path) if storage.exists(f"{prefix}.index")]
     if not found:
-        ours = os.path.isdir(os.path.join(path, CHECKPOINT_FOLDER))
+        ours = storage.isdir(os.path.join(path, CHECKPOINT_FOLDER))
         hint = "; it is a model directory, which --target takes" if ours else ""
         raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
     chosen, *others = found

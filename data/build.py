@@ -9,14 +9,13 @@ the end. One build at a time works in a folder.
 from __future__ import annotations
 
 import collections
-import glob
 import hashlib
 import json
 import os
-import shutil
 from typing import Any
 
 import files
+import storage
 from data import manifest, shards, workers
 from data.build_options import BuildOptions
 from data.corpus import Corpus, open_corpus
@@ -157,7 +156,7 @@ def _reject_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> N
 
 def _finished_shards(work: str) -> list[dict[str, Any]]:
     """What `build_shard` returned of each shard that is finished."""
-    return list(map(files.read_json, glob.glob(os.path.join(glob.escape(work), "shard-*.json"))))
+    return list(map(files.read_json, storage.matching(work, "shard-*.json")))
 
 
 def _problems(finished: list[dict[str, Any]]) -> collections.Counter:
@@ -171,7 +170,7 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
     """Finds the folder of the unfinished build, of the same settings, or makes one."""
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
-    if not os.path.exists(settings_file):
+    if not storage.exists(settings_file):
         names = [*SPLITS.values(), *[VOCABULARY_FILE] * settings["vocabulary"]["learned"]]
         foreign = [name for name in names if _exists(output_dir, name)]
         if foreign:
@@ -181,16 +180,16 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
             )
     try:
         for folder in SPLITS.values():
-            os.makedirs(os.path.join(work, folder), exist_ok=True)
-        pattern = os.path.join(glob.escape(work), "**", "*.tmp-*")
-        for leftover in glob.glob(pattern, recursive=True):  # of a process that was killed
-            if os.path.isdir(leftover):
-                shutil.rmtree(leftover)
-            else:  # as versions before this one named them
-                os.remove(leftover)
+            storage.makedirs(os.path.join(work, folder))
+        for folder in (work, *(os.path.join(work, name) for name in SPLITS.values())):
+            for leftover in storage.matching(folder, "*.tmp-*"):  # of a process that was killed
+                if storage.isdir(leftover):
+                    storage.rmtree(leftover)
+                else:  # as object stores and versions before this one have them
+                    storage.remove(leftover)
     except OSError as error:
         raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
-    if os.path.exists(settings_file):
+    if storage.exists(settings_file):
         remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
         _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)
     else:
@@ -199,7 +198,7 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
 
 
 def _exists(*parts: str) -> bool:
-    return os.path.exists(os.path.join(*parts))
+    return storage.exists(os.path.join(*parts))
 
 
 def _learned_vocabulary(
@@ -240,7 +239,7 @@ def _finish(
     worst = [shard["worst_unit"] for shard in finished if shard.get("worst_unit")]
     _reject_undecodable(options, splits, problems, shards.worst_file(worst))
     if not splits["train"]["examples"]:
-        shutil.rmtree(work)
+        storage.rmtree(work)
         raise InputError(
             f"the corpus should hold text to train on. Received: {sum(problems.values())} "
             f"problems ({manifest.listing(problems) or 'none'}), no training document"
@@ -259,11 +258,10 @@ def _finish(
     }
     _warn_of_share(splits, settings["heldout_fraction"])
     for folder in map(SPLITS.get, splits):
-        if not _exists(output_dir, folder):
-            os.replace(os.path.join(work, folder), os.path.join(output_dir, folder))
+        files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))
     vocabulary.save(output_dir)
     files.write_json(os.path.join(output_dir, manifest.MANIFEST), content)
-    shutil.rmtree(work)
+    storage.rmtree(work)
     print(manifest.summary(output_dir, content))
     return content
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import storage
 from data import manifest, records
 from data.streams import batch_stream
 from errors import InputError
@@ -39,7 +40,7 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
             size. Without a manifest: one is missing of the N that `-of-N` in their names counts.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
-    files = sorted(file for file in tf.io.gfile.glob(pattern) if ".tmp-" not in file)
+    files = [file for file in storage.matching(*os.path.split(pattern)) if ".tmp-" not in file]
     if not files:
         raise InputError(f"{pattern}: no record files; build_pretraining_data.py makes them")
     content = manifest.read_manifest(data_dir)
@@ -74,7 +75,7 @@ def _check_listed_files(data_dir: str, split: str, content: dict[str, Any]) -> N
     for name, entry in content.get("files", {}).items():
         path = os.path.join(data_dir, name)
         if name.startswith(f"{SPLITS[split]}/") and manifest.listed_records(path, content) is None:
-            size = os.path.getsize(path) if os.path.exists(path) else "no"
+            size = storage.getsize(path) if storage.exists(path) else "no"
             raise InputError(
                 f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes "
                 f"that {manifest.MANIFEST} lists: copy it again, or build the data again. "
@@ -91,7 +92,7 @@ def count_records(files: Sequence[str]) -> dict[str, int]:
     Raises:
         InputError: a file is missing, truncated or corrupt.
     """
-    folders = {file: os.path.dirname(os.path.dirname(os.path.abspath(file))) for file in files}
+    folders = {file: os.path.dirname(os.path.dirname(storage.abspath(file))) for file in files}
     manifests = {folder: manifest.read_manifest(folder) for folder in set(folders.values())}
     listed = {file: manifest.listed_records(file, manifests[folders[file]]) for file in files}
     return {

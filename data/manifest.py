@@ -14,6 +14,7 @@ import os
 from typing import Any
 
 import files
+import storage
 from errors import InputError
 from settings import differences
 
@@ -23,14 +24,14 @@ MANIFEST = "manifest.json"
 def read_manifest(data_dir: str) -> dict[str, Any] | None:
     """The manifest of a data folder, or None where there is none (ELECTRA's own folders)."""
     path = os.path.join(data_dir, MANIFEST)
-    return files.read_json(path) if os.path.exists(path) else None
+    return files.read_json(path) if storage.exists(path) else None
 
 
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
     """Record count of a file in its folder's manifest; None if not listed with its present size."""
-    name = "/".join(os.path.abspath(path).split(os.sep)[-2:])
+    name = "/".join(storage.abspath(path).split(os.sep)[-2:])
     entry = (manifest or {}).get("files", {}).get(name)
-    if entry is None or not os.path.exists(path) or os.path.getsize(path) != entry["bytes"]:
+    if entry is None or not storage.exists(path) or storage.getsize(path) != entry["bytes"]:
         return None
     return entry["records"]
 

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import files
+import storage
 from data.streams import without_autotuning
 from errors import InputError, reason
 
@@ -142,7 +143,7 @@ def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, i
         except (OSError, tf.errors.OpError) as error:
             why = getattr(error, "strerror", None) or reason(error)
             raise InputError(f"{path}: cannot be written after {count} records: {why}") from error
-    return count, os.path.getsize(path)
+    return count, storage.getsize(path)
 
 
 # ---------------------------------------------------------------- reading and checking

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import storage
 from data import records
 from data.corpus import Corpus, Document, Unit
 from data.examples import ExamplePlanner, assemble
@@ -233,7 +234,7 @@ def _counted(
         yield document
     for path, counts in found.items():
         if counts["undecodable_bytes"]:
-            size = os.path.getsize(path) if path in paths.values() else unit_bytes(unit)
+            size = storage.getsize(path) if path in paths.values() else unit_bytes(unit)
             undecodable.append({"path": path, "bytes": size, **counts})
 
 
@@ -313,7 +314,7 @@ def unit_digest(unit: Unit) -> str:
             size = min(left, end - start)
             left -= size
             # A file that cannot be read is the reader's to reject or to pass over.
-            with contextlib.suppress(OSError), open(path, "rb") as file:
+            with contextlib.suppress(OSError), storage.open(path, "rb") as file:
                 file.seek(end - size if backwards else start)
                 digest.update(file.read(size))
             if not left:
@@ -325,7 +326,7 @@ def _byte_ranges(unit: Unit) -> list[tuple[str, int, int]]:
     """(path, first byte, one past the last) of each file of a unit; of a tfds data set, none."""
     paths = [path for _, path in member_paths(unit)] or [unit.path]
     return [
-        (path, unit.start, os.path.getsize(path) if unit.end < 0 else unit.end)
+        (path, unit.start, storage.getsize(path) if unit.end < 0 else unit.end)
         for path in paths
-        if os.path.isfile(path)
+        if storage.isfile(path)
     ]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import files
+import storage
 from data import manifest
 from data.added_tokens import (
     ADDED_TOKENS,
@@ -103,11 +104,11 @@ class Vocabulary:
                 missing, or a token twice.
         """
         path = os.fspath(path)
-        if os.path.isdir(path):
+        if storage.isdir(path):
             path = os.path.join(path, VOCABULARY_FILE)
         tokens = _read_tokens(path)
         settings_path = os.path.join(os.path.dirname(path), SWITCHES_FILE)
-        saved = files.read_json(settings_path) if os.path.exists(settings_path) else {}
+        saved = files.read_json(settings_path) if storage.exists(settings_path) else {}
         added = _added_tokens(saved, f"{settings_path}: `{ADDED_TOKENS}`", tokens)
         _check_tokens(tokens, path)
         with located(settings_path):
@@ -124,7 +125,7 @@ class Vocabulary:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` and `tokenizer_config.json` (Hugging Face's names) into `folder`."""
-        os.makedirs(folder, exist_ok=True)
+        storage.makedirs(folder)
         switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
         if self.added_tokens:
             switches[ADDED_TOKENS] = self.added_tokens_decoder
@@ -136,7 +137,7 @@ class Vocabulary:
 def _read_tokens(path: str) -> list[str]:
     """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
     try:
-        with open(path, "rb") as file:
+        with storage.open(path, "rb") as file:
             raw = file.read()
     except OSError as error:
         raise InputError(

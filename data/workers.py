@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 import files
 import stopping
+import storage
 from data import shards
 from data.corpus import Corpus
 from data.tokenization import Tokenizer
@@ -49,7 +50,7 @@ class Job:
     def is_done(self, index: int) -> bool:
         """Whether a shard's counts are there and its files are as the counts say."""
         path = self.shard_counts_file(index)
-        return os.path.exists(path) and all(
+        return storage.exists(path) and all(
             _file_size(self.work, name) == entry["bytes"]
             for name, entry in files.read_json(path)["files"].items()
         )
@@ -59,8 +60,8 @@ def _file_size(work: str, name: str) -> int | None:
     """Size of a record file, in the unfinished build or already in its final place."""
     for folder in (work, os.path.dirname(work)):
         path = os.path.join(folder, name)
-        if os.path.exists(path):
-            return os.path.getsize(path)
+        if storage.exists(path):
+            return storage.getsize(path)
     return None
 
 

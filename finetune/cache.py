@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from absl import logging
 
+import storage
 from data.manifest import package_version
 from errors import InputError
 from files import replacing
@@ -32,7 +33,7 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
     }
     key = json.dumps({**key_parts, **versions}, sort_keys=True)
     path = os.path.join(cache_dir, hashlib.sha256(key.encode()).hexdigest() + ".npz")
-    if os.path.exists(path):
+    if storage.exists(path):
         try:
             return _read(path, key)
         except Exception as error:  # any damage to a zip file of arrays has an error of its own
@@ -46,7 +47,7 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
 
 
 def _write(path: str, encoded: Encoded, key: str) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    storage.makedirs(os.path.dirname(path))
     arrays = {
         "key": np.array(key),
         "row_splits": encoded.row_splits,
@@ -59,7 +60,8 @@ def _write(path: str, encoded: Encoded, key: str) -> None:
 
 
 def _read(path: str, key: str) -> Encoded:
-    with np.load(path, allow_pickle=False) as arrays:  # the zip format has checksums
+    # The zip format has checksums.
+    with storage.open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         if arrays["key"] != key:
             raise ValueError("it was made under another key")
         encoded = Encoded(

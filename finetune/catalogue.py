@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+import storage
 from errors import InputError
 from finetune import declaration, glue
 from finetune.task import Task
@@ -19,7 +19,7 @@ def load_task(name_or_json_path: str) -> Task:
             missing or wrong.
     """
     name = name_or_json_path.strip()
-    if name.endswith(".json") or os.path.isfile(name):
+    if name.endswith(".json") or storage.isfile(name):
         task = declaration.read(name)
         if task.labels and not task.plugin.has_labels:  # as may stand in runs recorded before
             raise InputError(
@@ -33,7 +33,7 @@ def load_task(name_or_json_path: str) -> Task:
     raise InputError(
         f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
         f"declares a task. Received: {name_or_json_path!r}"
-        f"{', a folder' if os.path.isdir(name) else ''}."
+        f"{', a folder' if storage.isdir(name) else ''}."
         f"{did_you_mean(key, [*glue.TASKS, *glue.ALIASES])}"
     )
 

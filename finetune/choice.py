@@ -6,6 +6,7 @@ import dataclasses
 import os
 from typing import Any
 
+import storage
 from errors import InputError
 from finetune.results import collapse, headline, headline_score, rank, read_results
 from training.model_directory import CHECKPOINT_FOLDER
@@ -35,7 +36,7 @@ class Choice:
         others = {run["folder"]: headline_score(run) for run in self.considered[1:]}
         return run_record(self.run) | {
             "chosen_from": {
-                "folder": os.path.abspath(self.folder),
+                "folder": storage.abspath(self.folder),
                 "others": _relative(others, self.folder),
                 "left_out": _relative(self.left_out, self.folder),
             }
@@ -85,7 +86,7 @@ def choose_run(output_dir: str) -> Choice:
     left_out = dict.fromkeys(unfinished, "unfinished")
     considered = []
     for result in results:
-        if os.path.isdir(os.path.join(result["folder"], CHECKPOINT_FOLDER)):
+        if storage.isdir(os.path.join(result["folder"], CHECKPOINT_FOLDER)):
             considered.append(result)
         else:
             left_out[result["folder"]] = f"its weights were removed, {_described(result)}"
@@ -103,7 +104,7 @@ def run_record(result: dict[str, Any]) -> dict[str, Any]:
     split, metric = headline(result)
     names = ("task", "setting", "trial", "init")
     return {
-        "folder": os.path.abspath(result["folder"]),
+        "folder": storage.abspath(result["folder"]),
         **{name: result[name] for name in names},
         "split": split,
         "metric": metric,

@@ -6,6 +6,7 @@ import os
 import typing
 from typing import Any
 
+import storage
 from errors import InputError, located
 from finetune import kinds
 from finetune.kinds.base import Kind
@@ -23,7 +24,7 @@ def read(path: str) -> Task:
         InputError: the file is missing, not JSON, or not a correct declaration.
     """
     values = read_object(path)
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(storage.abspath(path))
     stem = os.path.splitext(os.path.basename(path))[0]
     # ".json" has no stem; results would be in a hidden folder.
     values.setdefault("name", os.path.basename(folder) if stem.startswith(".") else stem)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import storage
 from errors import InputError
 from files import read_json
 from finetune.glue import GLUE_TASKS
@@ -161,7 +162,7 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
         InputError: there is no finished run, or a file that is none.
     """
     results, unfinished = [], []
-    for folder, subfolders, files in os.walk(output_dir):
+    for folder, subfolders, files in storage.walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         name = os.path.basename(folder)
         if RESULT_FILE in files:

@@ -10,6 +10,7 @@ import sys
 import tensorflow as tf
 import tf_keras
 
+import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, LossNotFinite, warn
 from finetune.grid import folder_name, setting_of
@@ -50,7 +51,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
             ' each; do without --xla, or set "length_buckets" to false for one length'
         )
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
-    parts = os.path.abspath(settings.model_dir).split(os.sep)
+    parts = storage.abspath(settings.model_dir).split(os.sep)
     name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
     context = Context(
         settings.run,
@@ -76,7 +77,7 @@ def _checkpoint_digest(settings: Settings) -> str | None:
     if not settings.takes_weights:
         return None
     path = latest_checkpoint(settings.model_dir) + ".index"  # holds a checksum of every tensor
-    with open(path, "rb") as file:
+    with storage.open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 

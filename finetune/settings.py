@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import storage
 from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune import kinds
@@ -111,7 +112,7 @@ def load_model(settings: Settings) -> tuple[BackboneConfig, Vocabulary]:
 
 def saved_hparams(model_dir: str) -> dict[str, Any]:
     """What the encoder was pre-trained with, as far as the model directory says it."""
-    if not os.path.exists(os.path.join(model_dir, HPARAMS_FILE)):
+    if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return {}
     record = read_record(model_dir)
     return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import storage
 from errors import InputError, warn
 from files import replacing
 from finetune import predictions
@@ -140,7 +141,7 @@ def _of_one_model(groups: Sequence[Group]) -> list[Group]:
 def _candidates(groups: Sequence[Group], split: str) -> list[dict[str, Any]]:
     """The runs that predicted the split: best setting first, in each the highest score first."""
     runs = [run for group in groups for run in sorted(group.results, key=rank, reverse=True)]
-    return [run for run in runs if os.path.exists(_predictions_file(run, split))]
+    return [run for run in runs if storage.exists(_predictions_file(run, split))]
 
 
 def _say_chosen(file: ServerFile, run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 import os
-import shutil
 import sys
 import time
 from typing import Any
 
 import tensorflow as tf
 
+import storage
 from errors import InputError, LossNotFinite
 from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
@@ -103,4 +103,4 @@ def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> No
     best = max(finished, key=lambda trial: rank(results[trial.folder]))
     for trial in finished:
         if trial is not best:
-            shutil.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)
+            storage.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)

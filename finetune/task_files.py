@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import glob
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+import storage
 from data.readers.tfds_text import open_dataset
 from errors import InputError
 from finetune.glue import TASKS
@@ -199,9 +199,9 @@ def _find(task: Task, data_dir: str, split: str) -> str | None:
 
 def _places(task: Task, data_dir: str) -> list[str]:
     """The folders in which a task's files may be, in the order in which they are tried."""
-    absolute = [folder for folder in task.folders if os.path.isabs(folder)]
-    if absolute and data_dir and not os.path.isdir(data_dir):  # or it would be passed over
-        what = "a file" if os.path.exists(data_dir) else "no such folder"
+    absolute = [folder for folder in task.folders if storage.isabs(folder)]
+    if absolute and data_dir and not storage.isdir(data_dir):  # or it would be passed over
+        what = "a file" if storage.exists(data_dir) else "no such folder"
         raise InputError(
             f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
             f"Received: {what}"
@@ -219,10 +219,10 @@ def _places(task: Task, data_dir: str) -> list[str]:
 
 def _match(path: str) -> str | None:
     """The file of this path, which may be a pattern in its last part."""
-    if os.path.isfile(path):
+    if storage.isfile(path):
         return path
     folder, name = os.path.split(path)
-    found = sorted(filter(os.path.isfile, glob.glob(os.path.join(glob.escape(folder), name))))
+    found = list(filter(storage.isfile, storage.matching(folder, name)))
     if len(found) > 1:
         names = ", ".join(map(os.path.basename, found))
         raise InputError(f"{path}: should match one file. Received: {names}")
@@ -232,10 +232,10 @@ def _match(path: str) -> str | None:
 def _listing(folders: list[str], names: tuple[str, ...]) -> str:
     """What stands in the first of `folders` that exists, for an error message."""
     for path in (os.path.join(folder, name) for folder in folders for name in names):
-        if os.path.isdir(path):
+        if storage.isdir(path):
             return f"{path}, which is a folder"
-    for folder in filter(os.path.isdir, folders):
-        names = sorted(os.listdir(folder))
+    for folder in filter(storage.isdir, folders):
+        names = sorted(storage.listdir(folder))
         names = ", ".join([*names[:8], *(["..."] if len(names) > 8 else [])])
         return f"{folder} with {names or 'no files'}"
     return "no such folder"
@@ -285,8 +285,8 @@ def _as_in_tfds(task: Task) -> Task:
 
 def _no_examples(source: Source) -> InputError:
     task, split, reason = source.task, source.split, ""
-    if os.path.isfile(source.path):
-        with open(source.path, "rb") as file:
+    if storage.isfile(source.path):
+        with storage.open(source.path, "rb") as file:
             beginning = file.read(4096).removeprefix(b"\xef\xbb\xbf").strip()
         if not beginning:
             reason = " (the file is empty)"

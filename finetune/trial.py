@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import tf_keras
 import tqdm
 
 import stopping
+import storage
 from data.vocabulary import Vocabulary
 from errors import warn
 from files import read_json, write_json, write_text
@@ -85,7 +85,7 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
         InputError: the folder holds a run of other hyper-parameters, another encoder or other data.
     """
     path = os.path.join(trial.folder, RESULT_FILE)
-    if not os.path.exists(path):
+    if not storage.exists(path):
         return None
     result, now = read_json(path), _described(trial, context)
     before = _as_now(result["hparams"], now)
@@ -263,12 +263,12 @@ def _forget_useless(trial: Trial) -> None:
     folder = os.path.join(trial.folder, CHECKPOINT_FOLDER)
     found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
     if any(name.startswith(WEIGHTS_NAME) for name in found):
-        shutil.rmtree(folder)
+        storage.rmtree(folder)
     elif checkpointing.has_checkpoint(trial.folder):
         readable, damaged = newest_readable(folder)
         if readable is None:
             warn(f"{'; '.join(damaged)}; this run begins again from its first step")
-            shutil.rmtree(folder)
+            storage.rmtree(folder)
 
 
 def predict(
@@ -318,7 +318,7 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
     task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
     folder = os.path.join(trial.folder, PREDICTIONS_FOLDER)
-    os.makedirs(folder, exist_ok=True)
+    storage.makedirs(folder)
     for name, split in trial.data.splits.items():
         if name in task.test and trial.number >= context.run.n_writes_test:
             continue

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import files
 import model.operations as count
+import storage
 from errors import InputError
 from settings import check_fields, check_setting, one_of
 
@@ -210,6 +211,6 @@ class EncoderConfig(BackboneConfig):
 
 def read_fields(path: str) -> dict[str, Any]:
     """The fields of a JSON file; raises InputError when it is missing or holds something else."""
-    if not os.path.exists(path):
+    if not storage.exists(path):
         raise InputError(f"{path}: no encoder configuration here")
     return files.read_json(path)

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+import storage
 from data.input_pipeline import clear_read_errors
 from data.manifest import manifest_trained_on, read_manifest, settings_digest
 from data.vocabulary import SWITCHES_FILE, Vocabulary
@@ -38,7 +39,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
     digest = (read_manifest(data_dir) or {}).get("vocabulary_digest")
     if digest is None:  # folders built by ELECTRA do not say how their text was cased
         casing = {name: getattr(vocabulary, name) for name in ("do_lower_case", "strip_accents")}
-        said = os.path.exists(os.path.join(data_dir, SWITCHES_FILE))
+        said = storage.exists(os.path.join(data_dir, SWITCHES_FILE))
         digest = Vocabulary.load(data_dir, **({} if said else casing)).digest
     if digest != vocabulary.digest:
         raise InputError(
@@ -55,7 +56,7 @@ def is_own_data(data_dir: str, model_dir: str) -> bool:
     if trained_on is not None and digest is not None:
         return trained_on == digest
     folder = record["run_settings"].get("data_dir")
-    return folder is not None and os.path.realpath(folder) == os.path.realpath(data_dir)
+    return folder is not None and storage.realpath(folder) == storage.realpath(data_dir)
 
 
 def describe_data(data_dir: str, model_dir: str) -> str:
@@ -122,7 +123,7 @@ def evaluate(
         log.action("heldout")(values)
         write_summaries(os.path.join(model_dir, "heldout"), step, values)
     else:
-        log.action(OTHER_SPLIT, data_dir=os.path.abspath(data_dir))(values)
+        log.action(OTHER_SPLIT, data_dir=storage.abspath(data_dir))(values)
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
         f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 import stopping
+import storage
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
@@ -160,7 +161,7 @@ def check_start(
 def reject_lost_checkpoints(model_dir: str) -> None:
     """Raises InputError where metrics tell of a checkpoint and there is none any more."""
     rows = monitoring.read_metrics(model_dir)
-    if not rows or not os.path.exists(os.path.join(model_dir, HPARAMS_FILE)):
+    if not rows or not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return
     last, interval = rows[-1]["step"], read_record(model_dir)["run_settings"]
     interval = interval.get("save_checkpoints_steps", last + 1)

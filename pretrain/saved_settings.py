@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import storage
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig
@@ -21,7 +22,7 @@ def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
 
 def is_fine_tuned(model_dir: str) -> bool:
     """Whether it is the folder of a fine-tuning run, whose settings are others."""
-    return os.path.exists(os.path.join(model_dir, TASK_FILE))
+    return storage.exists(os.path.join(model_dir, TASK_FILE))
 
 
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:

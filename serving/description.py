@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import storage
 from errors import InputError
 from files import read_json
 from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
@@ -17,7 +18,7 @@ DESCRIPTION = os.path.join("assets.extra", "model.json")
 def read_description(folder: str) -> dict[str, Any]:
     """The description that export_savedmodel.py stored with a SavedModel; InputError without."""
     path = os.path.join(folder, DESCRIPTION)
-    if not os.path.exists(path):
+    if not storage.exists(path):
         raise InputError(f"{path}: there is no such file, so this is no model of export_savedmodel")
     description = read_json(path)
     missing = {"kind", "labels", "task", "signatures"} - set(description)

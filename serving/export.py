@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import storage
 from data.vocabulary import VOCABULARY_FILE
 from errors import InputError, reason, warn
 from files import new_folder, write_json
@@ -47,7 +48,7 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     asked = signatures(model)
     description = describe(model, asked, source)
     sample = sample_inputs(asked["serving_default"], model.vocabulary)
-    with new_folder(output_dir) as folder:
+    with new_folder(output_dir, "saved_model.pb") as folder:
         expected = _save(model, asked, folder)["serving_default"](**sample)
         extra = os.path.join(folder, EXTRA_FOLDER)
         os.makedirs(extra)
@@ -76,7 +77,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
         "signatures": {name: item.to_json() for name, item in asked.items()},
         "task": task,
         "encoder": model.config.to_json(),
-        "source": os.path.abspath(source),
+        "source": storage.abspath(source),
         "run": model.run,
         "training": model.record,
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
@@ -125,5 +126,7 @@ def _check(folder: str, sample: Tensors, expected: Tensors) -> None:
 
 def size_on_disk(folder: str) -> int:
     """Bytes of all files below a folder."""
-    paths = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
-    return sum(map(os.path.getsize, paths))
+    found = storage.walk(folder)
+    return sum(
+        storage.getsize(os.path.join(place, name)) for place, _, all in found for name in all
+    )

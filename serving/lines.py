@@ -12,6 +12,7 @@ from typing import Any
 
 import tqdm
 
+import storage
 from errors import InputError
 
 STANDARD = "-"
@@ -32,12 +33,16 @@ class Lines(contextlib.AbstractContextManager):
         self.name = "standard input" if path == STANDARD else path
         if path == STANDARD and sys.stdin is None:
             raise InputError(f"{self.name} is closed; say --input")
-        self._file = sys.stdin.buffer if path == STANDARD else open(path, "rb")  # noqa: SIM115
-        status = os.fstat(self._file.fileno())
-        self.regular = stat.S_ISREG(status.st_mode)
+        self._file = sys.stdin.buffer if path == STANDARD else storage.open(path, "rb")
+        self.regular, size = True, None
+        if storage.is_url(path):
+            size = storage.getsize(path)
+        else:
+            status = os.fstat(self._file.fileno())
+            self.regular, size = stat.S_ISREG(status.st_mode), status.st_size
         self._read = 0
         self._bar = tqdm.tqdm(
-            total=status.st_size,
+            total=size,
             unit="B",
             unit_scale=True,
             mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines

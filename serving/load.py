@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, reason, warn
 from finetune.choice import choose_run, run_record
@@ -95,9 +96,9 @@ def load(
         InputError: no model directory, no checkpoint, files that do not fit each other, weights
             that are not finite, a length that the model cannot have.
     """
-    if not os.path.isdir(model_dir):
+    if not storage.isdir(model_dir):
         raise InputError(f"{model_dir}: there is no such folder")
-    if not os.path.exists(os.path.join(model_dir, CONFIG_FILE)):
+    if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):
         choice = choose_run(model_dir)
         print("\n".join(choice.lines()))
         for warning in choice.warnings():
@@ -116,7 +117,7 @@ def load(
 
 def _own_record(model_dir: str) -> dict[str, Any] | None:
     """What a run's folder says of the run; None where it is no finished run."""
-    if not os.path.exists(os.path.join(model_dir, RESULT_FILE)):
+    if not storage.exists(os.path.join(model_dir, RESULT_FILE)):
         return None
     (result,), _ = read_results(model_dir)
     return run_record(result)

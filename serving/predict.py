@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from absl import app, flags
 
 import plugins
+import storage
 from errors import InputError, main_with_clear_errors
 from files import replacing
 from serving.description import inputs_of, read_description, signature_for
@@ -149,11 +150,17 @@ def main(argv: list[str]) -> None:
 
 def check_output() -> None:
     """Raises InputError where the output is the input, or a file that --overwrite does not name."""
-    output = _status(FLAGS.output, 1)
-    if output is None or not stat.S_ISREG(output.st_mode):
-        return
-    source = _status(FLAGS.input, 0)
-    if source is not None and os.path.samestat(source, output):
+    if storage.is_url(FLAGS.output):
+        if not storage.isfile(FLAGS.output):
+            return
+        same = storage.abspath(FLAGS.input) == storage.abspath(FLAGS.output)
+    else:
+        output = _status(FLAGS.output, 1)
+        if output is None or not stat.S_ISREG(output.st_mode):
+            return
+        source = _status(FLAGS.input, 0)
+        same = source is not None and os.path.samestat(source, output)
+    if same:
         raise InputError(
             f"--output should be another file than --input. Received: {FLAGS.input} and"
             f" {FLAGS.output}, which are the same"
@@ -182,7 +189,8 @@ def opened_output() -> Iterator[Callable[[str], Any]]:
         sys.stdout.reconfigure(encoding="utf-8")
         yield lambda text: print(text, end="", flush=True)
         return
-    if os.path.exists(FLAGS.output) and not os.path.isfile(FLAGS.output):
+    local = not storage.is_url(FLAGS.output)
+    if local and os.path.exists(FLAGS.output) and not os.path.isfile(FLAGS.output):
         with open(FLAGS.output, "w", encoding="utf-8", newline="") as file:
             yield file.write  # a device or a named pipe, which stays what it is
         return

@@ -12,11 +12,11 @@ import glob
 import math
 import os
 import re
-import shutil
 
 import tensorflow as tf
 
 import files
+import storage
 from errors import reason
 
 LIST_FILE = "checkpoint"
@@ -47,7 +47,9 @@ class ListedCheckpoints:
 def read_list(folder: str) -> ListedCheckpoints:
     """Reads the list of checkpoints of a folder; nothing is raised, whatever is in it."""
     try:
-        with open(os.path.join(folder, LIST_FILE), encoding="utf-8", errors="replace") as file:
+        with storage.open(
+            os.path.join(folder, LIST_FILE), encoding="utf-8", errors="replace"
+        ) as file:
             lines = _LISTED.findall(file.read())
     except OSError:
         lines = []
@@ -66,7 +68,7 @@ def find_checkpoints(folder: str) -> list[str]:
     """
     listed = read_list(folder)
     try:
-        entries = os.listdir(folder)
+        entries = storage.listdir(folder)
     except OSError:
         return []
     names = {match[1] for match in map(_PART.fullmatch, entries) if match}
@@ -86,8 +88,8 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     """
     path, found = os.path.join(folder, LIST_FILE), find_checkpoints(folder)
     wrong = []
-    if os.path.lexists(path) or found:
-        if not os.path.lexists(path):
+    if storage.lexists(path) or found:
+        if not storage.lexists(path):
             wrong.append(f"{path} is missing")
         elif read_list(folder).latest is None:
             wrong.append(f"{path} names no checkpoint")
@@ -107,11 +109,11 @@ def damage(prefix: str, *, thorough: bool = True) -> str | None:
         thorough: whether every tensor is read, which finds changed bytes by their checksums; else
             the index is, and the sizes of files are compared. Files are read once per process.
     """
-    names = [f"{prefix}.index", *glob.glob(f"{glob.escape(prefix)}.data-*")]
+    names = [f"{prefix}.index", *_beginning_with(prefix, ".data-*")]
     sizes = []
     for name in sorted(names):
         try:
-            status = os.stat(name)
+            status = storage.stat(name)
         except OSError:  # missing, or deleted meanwhile
             continue
         sizes.append((name, status.st_size, status.st_mtime_ns))
@@ -163,24 +165,24 @@ def clean(folder: str, newest: str | None) -> None:
     """
     listed = read_list(folder)
     try:
-        entries = os.listdir(folder)
+        entries = storage.listdir(folder)
     except OSError:  # nothing was saved here yet
         return
     for entry in entries:
         path = os.path.join(folder, entry)
         match = _TEMPORARY_FOLDER.fullmatch(entry)
-        if match and os.path.isdir(path):
+        if match and storage.isdir(path):
             # The folder last: it is what says that the writing of the others was cut off.
             if _is_unfinished(folder, match[1], listed):
                 _remove(os.path.join(folder, match[1]))
-            shutil.rmtree(path, ignore_errors=True)
+            storage.rmtree(path, ignore_errors=True)
         elif _TEMPORARY_LIST.fullmatch(entry):
-            os.remove(path)
+            storage.remove(path)
     if newest is None:
         return
     found = find_checkpoints(folder)
     for prefix in found:  # deleting an old one begins with its index
-        if step_of(prefix) < step_of(newest) and not os.path.exists(f"{prefix}.index"):
+        if step_of(prefix) < step_of(newest) and not storage.exists(f"{prefix}.index"):
             _remove(prefix)
     # What stands before the newest readable one is damaged; what comes after is looked at briefly.
     older = [p for p in found[found.index(newest) + 1 :] if damage(p, thorough=False) is None]
@@ -197,7 +199,7 @@ def _write_list(folder: str, prefixes: list[str]) -> None:
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     # Without times TensorFlow would keep these for ever.
-    times = [os.path.getmtime(f"{prefix}.index") for prefix in prefixes]
+    times = [storage.getmtime(f"{prefix}.index") for prefix in prefixes]
     lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
     files.write_text(os.path.join(folder, LIST_FILE), "\n".join(lines) + "\n")
 
@@ -211,12 +213,17 @@ def step_of(prefix: str) -> int:
 def _is_unfinished(folder: str, name: str, listed: ListedCheckpoints) -> bool:
     """Whether a process was ended while it wrote this checkpoint, which nothing has listed."""
     prefix = os.path.join(folder, name)
-    if name in listed.names or not os.path.isdir(f"{prefix}_temp"):
+    if name in listed.names or not storage.isdir(f"{prefix}_temp"):
         return False
     return damage(prefix, thorough=False) is not None
 
 
+def _beginning_with(prefix: str, pattern: str) -> list[str]:
+    folder, name = os.path.split(prefix)
+    return storage.matching(folder, glob.escape(name) + pattern)
+
+
 def _remove(prefix: str) -> None:
-    for path in glob.glob(f"{glob.escape(prefix)}.*"):
+    for path in _beginning_with(prefix, ".*"):
         if _PART.fullmatch(path):
-            os.remove(path)
+            storage.remove(path)

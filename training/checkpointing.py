@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 import files
+import storage
 from errors import InputError, TrainingStopped, reason, warn
 from settings import differences
 from training import checkpoint_files
@@ -91,7 +92,7 @@ def create_manager(
 def has_checkpoint(model_dir: str) -> bool:
     """Whether something was trained here, readable or not."""
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
-    listed = os.path.lexists(os.path.join(folder, checkpoint_files.LIST_FILE))
+    listed = storage.lexists(os.path.join(folder, checkpoint_files.LIST_FILE))
     return listed or bool(checkpoint_files.find_checkpoints(folder))
 
 
@@ -176,7 +177,7 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
         hparams: the resolved settings that change results.
         run_settings: those that do not; recorded, not compared.
     """
-    os.makedirs(model_dir, exist_ok=True)
+    storage.makedirs(model_dir)
     record = {
         "hparams": hparams,
         "run_settings": run_settings,

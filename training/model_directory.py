@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 import files
+import storage
 from errors import InputError
 
 CHECKPOINT_FOLDER = "checkpoints"
@@ -21,7 +22,7 @@ def read_record(model_dir: str) -> dict[str, Any]:
         InputError: there is no such file, or it holds something else.
     """
     path = os.path.join(model_dir, HPARAMS_FILE)
-    if not os.path.exists(path):
+    if not storage.exists(path):
         raise InputError(f"{path}: there is no such file, so this is no model directory")
     record = {"run_settings": {}, **files.read_json(path)}
     for name in ("hparams", "run_settings"):

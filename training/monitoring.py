@@ -12,7 +12,7 @@ import tensorflow as tf
 import tqdm
 
 import files
-from errors import InputError
+import storage
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
@@ -60,11 +60,7 @@ class MetricsLog:
                 self._rewrite([*(other for other in rows if _place(other) != _place(row)), row])
                 return
             self._logged.add(_place(row))
-            try:
-                with open(self._path, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-            except OSError as error:
-                raise InputError(f"{self._path}: cannot be written: {error.strerror}") from error
+            files.append_text(self._path, json.dumps(row) + "\n")
 
         return log
 
@@ -78,7 +74,7 @@ def read_metrics(model_dir: str) -> list[dict]:
     """The rows of `metrics.jsonl`; a last line that a killed run left unfinished is dropped."""
     rows = []
     try:
-        with open(os.path.join(model_dir, METRICS_FILE), encoding="utf-8") as file:
+        with storage.open(os.path.join(model_dir, METRICS_FILE), encoding="utf-8") as file:
             for line in file:
                 if line.endswith("\n"):
                     rows.append(json.loads(line))

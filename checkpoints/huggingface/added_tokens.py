@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import files
+import storage
 from data.added_tokens import ADDED_TOKENS, AddedToken, added_token, added_tokens_by_id
 from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE
 from errors import InputError
@@ -116,4 +117,4 @@ def _check_special(folder: str, legacy: Mapping[str, Any]) -> None:
 
 def _read(folder: str, name: str) -> dict[str, Any]:
     path = os.path.join(folder, name)
-    return files.read_json(path) if os.path.exists(path) else {}
+    return files.read_json(path) if storage.exists(path) else {}

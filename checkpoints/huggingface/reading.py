@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
+import storage
 from checkpoints.huggingface import names
 from checkpoints.huggingface.config import HEAD_ACT
 from checkpoints.huggingface.source import GENERATOR_FOLDER, Source, open_source
@@ -98,10 +99,10 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     folder = options.generator
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
     if folder == NO_GENERATOR:
-        if os.path.isdir(inside):
+        if storage.isdir(inside):
             source.notes.append(f"left out by --generator=none: the generator, {inside}")
         return None
-    if folder is None and os.path.isdir(inside):
+    if folder is None and storage.isdir(inside):
         folder = inside
         source.notes.append(f"generator: {inside}")
     if folder is None:
@@ -119,7 +120,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
             f" head. Received: {generator.model_type}, with {head} masked-LM head"
         )
     described = (TOKENIZER_FILE, VOCABULARY_FILE)
-    if options.vocab is None and any(os.path.exists(os.path.join(folder, f)) for f in described):
+    if options.vocab is None and any(storage.exists(os.path.join(folder, f)) for f in described):
         own, _ = read_vocabulary(
             folder, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
         )

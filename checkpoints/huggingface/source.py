@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 
+import storage
 from checkpoints.huggingface import names
 from checkpoints.huggingface.config import encoder_config
 from checkpoints.huggingface.tensors import TensorFiles
@@ -108,7 +109,7 @@ def open_source(folder: str, config: str | None = None) -> Source:
     Raises:
         InputError: a file is missing or unreadable, or describes a network that is not here.
     """
-    if not os.path.isdir(folder):
+    if not storage.isdir(folder):
         raise InputError(f"{folder}: there is no such folder")
     path = config or os.path.join(folder, CONFIG_FILE)
     fields = read_fields(path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import Any
 
 import numpy as np
 
 import files
+import storage
 from errors import InputError
 
 WEIGHTS_FILE = "model.safetensors"
@@ -31,12 +33,13 @@ class TensorFiles:
 
     def __init__(self, folder: str, extra: tuple[str, ...] = ()):
         self._files: dict[str, Any] = {}  # path -> open file
+        self._copies = tempfile.TemporaryDirectory()  # of URLs, as long as this object is there
         self._path_of: dict[str, str] = {}
         self.shapes: dict[str, list[int]] = {}
-        if not os.path.exists(os.path.join(folder, WEIGHTS_FILE)):
+        if not storage.exists(os.path.join(folder, WEIGHTS_FILE)):
             self._open_shards(folder)
         for path in (os.path.join(folder, name) for name in (WEIGHTS_FILE, *extra)):
-            if os.path.exists(path):
+            if storage.exists(path):
                 self._open(path)
 
     def read(self, name: str) -> np.ndarray:
@@ -72,14 +75,14 @@ class TensorFiles:
 
     def _open_shards(self, folder: str) -> None:
         index = os.path.join(folder, INDEX_FILE)
-        if not os.path.exists(index):
+        if not storage.exists(index):
             raise InputError(_no_weights(folder))
         shard_of = files.read_json(index).get("weight_map")
         if not isinstance(shard_of, dict) or not shard_of:
             raise InputError(f"{index}: `weight_map` should map tensors to files")
         for shard in sorted(set(map(str, shard_of.values()))):
             path = os.path.join(folder, shard)
-            if os.path.basename(shard) != shard or not os.path.isfile(path):
+            if os.path.basename(shard) != shard or not storage.isfile(path):
                 raise InputError(f"{index}: the shard {shard} should be beside it; it is not there")
             self._open(path)
         for name, shard in shard_of.items():
@@ -90,7 +93,8 @@ class TensorFiles:
         from safetensors import SafetensorError, safe_open
 
         try:
-            self._files[path] = opened = safe_open(path, framework="np")
+            local = storage.download(path, self._copies.name)
+            self._files[path] = opened = safe_open(local, framework="np")
             for name in opened.keys():  # noqa: SIM118  it is no dict
                 if name in self.shapes:
                     raise InputError(f"{path}: {name} is in {self._path_of[name]} too")
@@ -115,7 +119,7 @@ def write_tensors(path: str, tensors: dict[str, np.ndarray]) -> None:
 
 
 def _no_weights(folder: str) -> str:
-    pickles = [name for name in _PICKLES if os.path.exists(os.path.join(folder, name))]
+    pickles = [name for name in _PICKLES if storage.exists(os.path.join(folder, name))]
     if not pickles:
         return f"{folder}: there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
     return (

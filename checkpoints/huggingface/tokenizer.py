@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import files
+import storage
 from checkpoints.huggingface.added_tokens import content_of, with_added_tokens
 from data.added_tokens import ADDED_TOKENS, AddedToken
 from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE, VOCABULARY_FILE, Vocabulary
@@ -59,8 +60,8 @@ def read_vocabulary(
         return vocabulary, [f"vocabulary: {vocab}, {_described(vocabulary)}"]
     path = os.path.join(folder, TOKENIZER_FILE)
     said = _settings(folder)
-    if not os.path.exists(path):
-        if not os.path.exists(os.path.join(folder, VOCABULARY_FILE)):
+    if not storage.exists(path):
+        if not storage.exists(os.path.join(folder, VOCABULARY_FILE)):
             raise InputError(
                 f"{folder}: there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE};"
                 " without them, say where the vocabulary is with --vocab"
@@ -113,10 +114,10 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
 def _settings(folder: str) -> dict[str, Any]:
     """`tokenizer_config.json`, checked; {} where there is none."""
     path = os.path.join(folder, SWITCHES_FILE)
-    settings = files.read_json(path) if os.path.exists(path) else {}
+    settings = files.read_json(path) if storage.exists(path) else {}
     tokenizer_class = settings.get("tokenizer_class")
     config = os.path.join(folder, CONFIG_FILE)
-    if tokenizer_class is None and os.path.exists(config):
+    if tokenizer_class is None and storage.exists(config):
         tokenizer_class = files.read_json(config).get("tokenizer_class")
     tokenizer_class = tokenizer_class or "BertTokenizer"
     if str(tokenizer_class).removesuffix("Fast") not in _CLASSES:
@@ -242,7 +243,7 @@ def _agreed(name: str, values: Sequence[Any], folder: str) -> bool:
 
 def _check_same_pieces(folder: str, vocabulary: Vocabulary) -> None:
     path = os.path.join(folder, VOCABULARY_FILE)
-    if not os.path.exists(path):
+    if not storage.exists(path):
         return
     other = Vocabulary.load(path).tokens
     added = {token.content for token in vocabulary.added_tokens}

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import storage
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError
 
@@ -131,11 +132,11 @@ def list_files(path: str) -> list[tuple[str, str]]:
     Raises:
         InputError: nothing is there, or no file with content.
     """
-    if os.path.isfile(path):
+    if storage.isfile(path):
         found = [(os.path.basename(path), path)]
-    elif os.path.isdir(path):
+    elif storage.isdir(path):
         found = []
-        for folder, subfolders, files in os.walk(path):
+        for folder, subfolders, files in storage.walk(path):
             subfolders[:] = [name for name in subfolders if not name.startswith(".")]
             for name in files:
                 if not name.startswith("."):
@@ -145,7 +146,7 @@ def list_files(path: str) -> list[tuple[str, str]]:
         raise InputError(
             f"The corpus must be an existing file or folder of files. Received: {path!r}"
         )
-    found = sorted(pair for pair in found if os.path.getsize(pair[1]) > 0)
+    found = sorted(pair for pair in found if storage.getsize(pair[1]) > 0)
     if not found:
         raise InputError(
             f"The corpus must hold at least one file that is not empty. Received: {path!r}"
@@ -173,7 +174,7 @@ def readable_file(path: str) -> Iterator[BinaryIO]:
             covers what happens inside the `with` block.
     """
     try:
-        with open(path, "rb") as file, decompressed(file, path) as content:
+        with storage.open(path, "rb") as file, decompressed(file, path) as content:
             yield content
     except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
         raise InputError(
@@ -249,7 +250,7 @@ def _character_start(raw: bytes, index: int) -> int:
 
 def cut_after(path: str, position: int, longest: int) -> int:
     """The first place from `position` on where a file may be cut, between words where it can be."""
-    with open(path, "rb") as file:
+    with storage.open(path, "rb") as file:
         file.seek(position - 1)
         raw = file.read(longest)
     found = re.search(rb"\s", raw)
@@ -270,7 +271,7 @@ def blocks(file: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
 
 def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:
     """Cuts a large uncompressed file into units of about `range_bytes`; others are one unit."""
-    size = os.path.getsize(path)
+    size = storage.getsize(path)
     if is_compressed(path) or size <= range_bytes:
         yield Unit(name, path)
         return
@@ -281,4 +282,4 @@ def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:
 def member_paths(unit: Unit) -> Iterator[tuple[str, str]]:
     """Yields (name, path) of each file of a unit that groups several."""
     for member in unit.members:
-        yield member, unit.path if os.path.isfile(unit.path) else os.path.join(unit.path, member)
+        yield member, unit.path if storage.isfile(unit.path) else os.path.join(unit.path, member)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import collections
 import math
-import os
 from collections.abc import Iterator
 
+import storage
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 
@@ -33,7 +33,7 @@ class TextCorpus(Corpus):
             lines = base.raw_lines(file, unit.path, unit.start, _LONGEST_LINE)
             if unit.start > 0 and not self._skip_to_blank(lines, unit.end):
                 # Without a blank line: the document before fills the range.
-                if unit.end >= os.path.getsize(unit.path):
+                if unit.end >= storage.getsize(unit.path):
                     return
                 start = base.cut_after(unit.path, unit.end, _LONGEST_LINE)
                 file.seek(start - 1)
@@ -41,7 +41,7 @@ class TextCorpus(Corpus):
                 lines = base.lines_from(file, unit.path, start, _LONGEST_LINE, inside)
             if unit.end >= 0:
                 stop = 2 * unit.end - unit.start
-                past = stop >= os.path.getsize(unit.path)
+                past = stop >= storage.getsize(unit.path)
                 stop = math.inf if past else base.cut_after(unit.path, stop, _LONGEST_LINE)
             yield from self._documents(lines, unit, stop, problems)
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
+import storage
 from data.encodings import BYTE_ORDER_MARK, marked_encoding
 from errors import InputError
 from files import parse_json
@@ -72,7 +73,7 @@ def read_object(path: str) -> dict[str, Any]:
 def _lines(path: str) -> Iterator[bytes]:
     """The lines of a file, in UTF-8 or wrongly so."""
     try:
-        with open(path, "rb") as file:
+        with storage.open(path, "rb") as file:
             encoding = _encoding(path, file.peek(1024))
             yield from _recoded(path, file, encoding) if encoding else file
     except OSError as error:

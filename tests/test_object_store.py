@@ -1,0 +1,220 @@
+"""The commands on bucket://, an object store that runs as a plug-in of TensorFlow in each process.
+
+Everything here needs g++, to compile the plug-in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.bucket_support import compiled, environment
+from tests.build_support import content
+from tests.command_support import Command, run
+from tests.pretraining_support import HPARAMS, WORDS, assert_same_run
+
+pytestmark = pytest.mark.slow  # a compiler, and a process for each command
+
+FINETUNING = {
+    "learning_rate": 1e-2,
+    "num_train_epochs": 1,
+    "train_batch_size": 8,
+    "max_seq_length": 24,
+    "iterations_per_loop": 2,
+}
+
+
+class Store:
+    """The store and commands on it; `{}` in their arguments is the bucket's URL or its folder."""
+
+    def __init__(self, folder: pathlib.Path, library: pathlib.Path):
+        self.root, self.folder = folder, folder / "b"
+        self.folder.mkdir(parents=True)
+        (folder / "full").mkdir()
+        self.environment = environment(library, folder)
+
+    def command(self, *arguments: str, local: bool = False) -> Command:
+        """Starts a command, on the bucket or on the local folder behind it."""
+        place = str(self.folder) if local else "bucket://b"
+        filled = [argument.replace("{}", place) for argument in arguments]
+        return Command(*filled, environment={} if local else self.environment)
+
+    def run(self, *arguments: str, local: bool = False) -> str:
+        """Runs a command; returns what it printed."""
+        done = self.command(*arguments, local=local).finish()
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return compiled(tmp_path_factory.mktemp("plugin"))
+
+
+@pytest.fixture(scope="module")
+def store(library, tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("store"), library)
+    draw = np.random.default_rng(0)
+    sentences = [" ".join(draw.choice(WORDS, 12)) for _ in range(480)]
+    documents = ["\n".join(sentences[i : i + 6]) for i in range(0, 480, 6)]
+    (store.folder / "corpus").mkdir()
+    (store.folder / "corpus" / "a.txt").write_text("\n\n".join(documents[:40]))
+    (store.folder / "corpus" / "b.txt").write_text("\n\n".join(documents[40:]))
+    Vocabulary((*SPECIAL_TOKENS, *WORDS)).save(store.folder / "vocabulary")
+    (store.folder / "recipe.json").write_text(json.dumps(HPARAMS))
+    task = store.folder / "task"
+    task.mkdir()
+    for split, count in (("train", 48), ("dev", 16), ("test", 8)):
+        rows = [f"{label}\t{sentences[i]}" for i, label in zip(range(count), ("yes", "no") * 30)]
+        (task / f"{split}.tsv").write_text("\n".join(["label\ttext", *rows]) + "\n")
+    declaration = {
+        "kind": "classification",
+        "files": {split: f"{split}.tsv" for split in ("train", "dev", "test")},
+        "columns": {"text_a": "text", "label": "label"},
+    }
+    (task / "task.json").write_text(json.dumps(declaration))
+    return store
+
+
+BUILD = [
+    "build_pretraining_data.py",
+    "--corpus={}/corpus",
+    "--vocab={}/vocabulary",
+    "--max_seq_length=32",
+    "--heldout_fraction=0.1",
+    "--num_shards=2",
+]
+PRETRAIN = ["run_pretraining.py", "--model_name=m", "--recipe={}/recipe.json", "--do_eval"]
+
+
+@pytest.fixture(scope="module")
+def data(store):
+    """Data that was built in the bucket."""
+    store.run(*BUILD, "--output_dir={}/data", "--num_processes=2")
+    return store.folder / "data"
+
+
+@pytest.fixture(scope="module")
+def model(store, data):
+    """A model that was pre-trained in the bucket, killed on its way."""
+    started = store.command(*PRETRAIN, "--data_dir={}/data", "--model_dir={}/m")
+    started.wait_until((store.folder / "m" / "checkpoints" / "model.ckpt-5.index").exists)
+    started.kill()
+    store.run(*PRETRAIN, "--data_dir={}/data", "--model_dir={}/m")
+    return store.folder / "m"
+
+
+def leftovers(folder: pathlib.Path) -> list[str]:
+    """Names of locks, temporary files and unfinished uploads below a folder."""
+    signs = (".lock", ".tmp-", ".upload", "_temp", "unfinished")
+    return [name for name in content(folder) if any(sign in name for sign in signs)]
+
+
+def test_data_and_model_are_those_of_local_folders(store, data, model):
+    store.run(*BUILD, "--output_dir={}/local_data", local=True)
+    expected = content(store.folder / "local_data")
+    assert content(data) == expected
+    store.run(*PRETRAIN, "--data_dir={}/local_data", "--model_dir={}/local", local=True)
+    assert_same_run(model, store.folder / "local", 12)
+    names = {name for name in content(store.folder / "local") if "tfevents" not in name}
+    assert {name for name in content(model) if "tfevents" not in name} == names
+    assert any("tfevents" in name for name in content(model))
+    assert not leftovers(store.folder)
+    said = store.run(*BUILD, "--output_dir={}/data")
+    assert "is complete" in said
+
+
+def test_training_continues_from_a_bucket(store, model):
+    options = ["--data_dir={}/data", "--model_dir={}/more", "--continue_from={}/m"]
+    store.run("run_pretraining.py", "--model_name=m", *options, "--additional_steps=2")
+    assert (store.folder / "more" / "checkpoints" / "model.ckpt-14.index").exists()
+    store.run(
+        "run_pretraining.py", "--data_dir={}/data", "--model_dir={}/m", "--nodo_train", "--do_eval"
+    )
+
+
+def test_fine_tuning_export_and_prediction(store, model):
+    options = ["--model_dir={}/m", "--task={}/task/task.json", "--output_dir={}/out"]
+    options += [f"--hparams={json.dumps(FINETUNING)}", "--show_errors=2"]
+    store.run("run_finetuning.py", *options)
+    store.run("run_finetuning.py", *options)  # finished: what was encoded and found is read again
+    out = store.folder / "out"
+    found = content(out)
+    for name in ("report.md", "report.png"):
+        assert name in found
+    assert any(name.endswith("predictions/test.jsonl") for name in found)
+    assert any(name.endswith("dev.png") for name in found)
+    store.run("export_savedmodel.py", "--model_dir={}/out", "--output_dir={}/saved")
+    assert "saved_model.pb" in content(store.folder / "saved")
+    asked = ["-m", "serving.predict", "--model={}/saved", "--input={}/task/test.tsv"]
+    store.run(*asked, "--output={}/answers.jsonl")
+    store.run(*asked, "--output={}/local.jsonl", local=True)
+    answers = store.folder / "answers.jsonl"
+    assert len(answers.read_text().splitlines()) == 8
+    assert answers.read_bytes() == (store.folder / "local.jsonl").read_bytes()
+    again = store.command(*asked, "--output={}/answers.jsonl").finish()
+    assert again.returncode == 1 and "--overwrite" in again.stderr
+    assert not leftovers(store.folder)
+
+
+@pytest.mark.parametrize("foreign", ["huggingface", "tf1"])
+def test_conversion_both_ways(store, model, foreign):
+    convert = ["-m", "checkpoints.convert"]
+    there, back = f"{{}}/{foreign}", f"{{}}/from_{foreign}"
+    store.run(*convert, f"--target={foreign}", "--input={}/m", f"--output={there}")
+    store.run(*convert, f"--source={foreign}", f"--input={there}", f"--output={back}")
+    locally = f"--output={{}}/local_{foreign}"
+    store.run(*convert, f"--target={foreign}", f"--input={back}", locally, local=True)
+    first, second = (content(store.folder / f"{place}{foreign}") for place in ("", "local_"))
+    assert set(first) == set(second)
+    weights = [n for n in first if n.endswith(".safetensors") or ".data-" in n]
+    assert weights and all(first[name] == second[name] for name in weights)
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ("bucket://forbidden/x", "403"),
+        ("bucket://absent/x", "404"),
+        ("bucket://full/x", "429"),
+        ("nowhere://b/x", "CONVBERT_FILE_SYSTEMS"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["output_dir", "model_dir"])
+def test_a_place_that_cannot_be_written(store, data, place, named, flag):
+    command = BUILD if flag == "output_dir" else [*PRETRAIN, "--data_dir={}/data"]
+    done = store.command(*command, f"--{flag}={place}").finish()
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert place in line and named in line
+    assert "Traceback" not in done.stderr
+    assert not content(store.root / "full")
+    assert not (store.root / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([*BUILD[:1], "--corpus={}", "--output_dir=bucket://b/new"], "corpus"),
+        (["run_pretraining.py", "--model_name=m", "--data_dir={}"], "data_dir"),
+        (["run_finetuning.py", "--model_dir={}", "--task=cola"], "model"),
+        (["-m", "serving.predict", "--model={}", "--input=-"], "model"),
+        (["-m", "checkpoints.convert", "--source=tf1", "--input={}", "--output=x"], "input"),
+    ],
+)
+@pytest.mark.parametrize("place", ["bucket://forbidden/x", "nowhere://b/x", "bucket://b/absent"])
+def test_a_place_that_cannot_be_read(store, arguments, named, place):
+    filled = [argument.replace("{}", place) for argument in arguments]
+    done = run(*filled, environment=store.environment)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert place in line
+    assert "Traceback" not in done.stderr
+    assert not (store.folder / "new").exists()
+    assert not os.path.exists("x")
