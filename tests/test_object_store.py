@@ -159,7 +159,8 @@ def test_fine_tuning_export_and_prediction(store, model):
     assert len(answers.read_text().splitlines()) == 8
     assert answers.read_bytes() == (store.folder / "local.jsonl").read_bytes()
     again = store.command(*asked, "--output={}/answers.jsonl").finish()
-    assert again.returncode == 1 and "--overwrite" in again.stderr
+    assert again.returncode == 1
+    assert "--overwrite" in again.stderr
     assert not leftovers(store.folder)
 
 
@@ -174,7 +175,8 @@ def test_conversion_both_ways(store, model, foreign):
     first, second = (content(store.folder / f"{place}{foreign}") for place in ("", "local_"))
     assert set(first) == set(second)
     weights = [n for n in first if n.endswith(".safetensors") or ".data-" in n]
-    assert weights and all(first[name] == second[name] for name in weights)
+    assert weights
+    assert all(first[name] == second[name] for name in weights)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,8 @@ def test_a_place_that_cannot_be_written(store, data, place, named, flag):
     done = store.command(*command, f"--{flag}={place}").finish()
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert place in line and named in line
+    assert place in line
+    assert named in line
     assert "Traceback" not in done.stderr
     assert not content(store.root / "full")
     assert not (store.root / "absent").exists()
