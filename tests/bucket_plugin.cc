@@ -2,8 +2,8 @@
 //
 // It has what gs:// and s3:// have, and lacks what they lack: an object appears when it is closed,
 // folders need not be made, listings end folders with a slash; there is no append, and no renaming
-// of folders. A bucket is a folder of $BUCKET_ROOT; that called `forbidden` denies everything, and
-// writing to that called `full` fails.
+// of folders. A bucket is a folder of $BUCKET_ROOT; that called `forbidden` denies everything.
+// Objects whose path contains $BUCKET_FULL cannot be written, as in a bucket whose quota is used up.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -131,7 +131,10 @@ static void NewReader(const TF_Filesystem*, const char* url, TF_RandomAccessFile
 static void NewWriter(const TF_Filesystem*, const char* url, TF_WritableFile* file,
                       TF_Status* status) {
   const std::string path = Local(url, status);
-  if (!Failed(status)) file->plugin_file = new Writer{path, "", Bucket(url) == "full", false};
+  if (Failed(status)) return;
+  const char* sign = getenv("BUCKET_FULL");
+  const bool full = sign != nullptr && path.find(sign) != std::string::npos;
+  file->plugin_file = new Writer{path, "", full, false};
 }
 
 static void NewAppender(const TF_Filesystem*, const char* url, TF_WritableFile*,

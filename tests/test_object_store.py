@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -35,14 +36,17 @@ class Store:
     def __init__(self, folder: pathlib.Path, library: pathlib.Path):
         self.root, self.folder = folder, folder / "b"
         self.folder.mkdir(parents=True)
-        (folder / "full").mkdir()
         self.environment = environment(library, folder)
 
-    def command(self, *arguments: str, local: bool = False) -> Command:
-        """Starts a command, on the bucket or on the local folder behind it."""
+    def command(self, *arguments: str, local: bool = False, full: str = "no object") -> Command:
+        """Starts a command, on the bucket or on the local folder behind it.
+
+        Objects whose path contains `full` cannot be written.
+        """
         place = str(self.folder) if local else "bucket://b"
         filled = [argument.replace("{}", place) for argument in arguments]
-        return Command(*filled, environment={} if local else self.environment)
+        variables = {} if local else {**self.environment, "BUCKET_FULL": full}
+        return Command(*filled, environment=variables)
 
     def run(self, *arguments: str, local: bool = False) -> str:
         """Runs a command; returns what it printed."""
@@ -90,6 +94,7 @@ BUILD = [
     "--heldout_fraction=0.1",
     "--num_shards=2",
 ]
+CONVERT = ["-m", "checkpoints.convert"]
 PRETRAIN = ["run_pretraining.py", "--model_name=m", "--recipe={}/recipe.json", "--do_eval"]
 
 
@@ -166,12 +171,11 @@ def test_fine_tuning_export_and_prediction(store, model):
 
 @pytest.mark.parametrize("foreign", ["huggingface", "tf1"])
 def test_conversion_both_ways(store, model, foreign):
-    convert = ["-m", "checkpoints.convert"]
     there, back = f"{{}}/{foreign}", f"{{}}/from_{foreign}"
-    store.run(*convert, f"--target={foreign}", "--input={}/m", f"--output={there}")
-    store.run(*convert, f"--source={foreign}", f"--input={there}", f"--output={back}")
+    store.run(*CONVERT, f"--target={foreign}", "--input={}/m", f"--output={there}")
+    store.run(*CONVERT, f"--source={foreign}", f"--input={there}", f"--output={back}")
     locally = f"--output={{}}/local_{foreign}"
-    store.run(*convert, f"--target={foreign}", f"--input={back}", locally, local=True)
+    store.run(*CONVERT, f"--target={foreign}", f"--input={back}", locally, local=True)
     first, second = (content(store.folder / f"{place}{foreign}") for place in ("", "local_"))
     assert set(first) == set(second)
     weights = [n for n in first if n.endswith(".safetensors") or ".data-" in n]
@@ -184,7 +188,6 @@ def test_conversion_both_ways(store, model, foreign):
     [
         ("bucket://forbidden/x", "403"),
         ("bucket://absent/x", "404"),
-        ("bucket://full/x", "429"),
         ("nowhere://b/x", "CONVBERT_FILE_SYSTEMS"),
     ],
 )
@@ -197,8 +200,35 @@ def test_a_place_that_cannot_be_written(store, data, place, named, flag):
     assert place in line
     assert named in line
     assert "Traceback" not in done.stderr
-    assert not content(store.root / "full")
     assert not (store.root / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    ("full", "command"),
+    [
+        ("pretrain_data.tfrecord-00001", [*BUILD, "--output_dir={}/full"]),
+        ("full/manifest.json", [*BUILD, "--output_dir={}/full"]),
+        ("full/checkpoints/", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
+        ("full/metrics.jsonl", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
+        ("saved_model.pb", ["export_savedmodel.py", "--model_dir={}/m", "--output_dir={}/full"]),
+        ("vocab.txt", [*CONVERT, "--target=tf1", "--input={}/m", "--output={}/full"]),
+    ],
+)
+def test_a_quota_that_is_used_up(store, model, full, command):
+    """One sentence; nothing that is taken for finished; with room again, the command finishes."""
+    done = store.command(*command, full=full).finish()
+    assert done.returncode == 1, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "bucket://b/full" in line
+    assert "429" in line
+    assert "Traceback" not in done.stderr
+    left = content(store.folder / "full") if (store.folder / "full").exists() else {}
+    assert (
+        not {"manifest.json", "saved_model.pb", "config.json"} & set(left) or "hparams.json" in left
+    )
+    assert not [name for name in left if ".lock" in name or ".tmp-" in name]
+    store.run(*command)
+    shutil.rmtree(store.folder / "full")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,266 @@
+"""Paths with a scheme, here ram://, TensorFlow's memory; local paths without TensorFlow."""
+
+import errno
+import io
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import files
+import locks
+import storage
+from errors import InputError
+from tests.bucket_support import without_tensorflow
+
+
+@pytest.fixture
+def url(request):
+    """The URL of a folder of the test's own."""
+    folder = "ram://" + re.sub(r"\W", "_", request.node.name)
+    storage.makedirs(folder)
+    yield folder
+    storage.rmtree(folder)
+
+
+def content(folder):
+    """Every file below a folder: relative path -> text."""
+    paths = [os.path.join(place, n) for place, _, names in storage.walk(folder) for n in names]
+    return {path[len(folder) + 1 :]: storage.open(path).read() for path in paths}
+
+
+def test_local_paths_do_without_tensorflow(tmp_path):
+    code = f"""
+import os, files, locks, storage
+os.chdir({str(tmp_path)!r})
+with locks.locked("a"):
+    files.write_json("a/b.json", {{"c": 1}})
+    files.append_text("a/d", "e\\n")
+with files.new_folder("f/g") as folder:
+    files.write_text(folder + "/h", "i")
+assert storage.exists("a/b.json") and storage.isdir("a") and not storage.isfile("a")
+assert storage.matching("a", "*.json") == ["a/b.json"] == [storage.download("a/b.json", "x")]
+assert storage.abspath("a") == os.path.abspath("a") and storage.getsize("a/d") == 2
+assert [names for _, _, names in storage.walk("f/g")] == [["h"]]
+try:
+    storage.exists("ram://a")
+except ImportError:
+    print("only now")
+"""
+    done = without_tensorflow(code)
+    assert done.stdout == "only now\n", done.stderr
+
+
+def test_what_is_there(url):
+    assert not storage.exists(f"{url}/a")
+    storage.makedirs(f"{url}/a/b")
+    files.write_text(f"{url}/a/b/c.txt", "text")
+    files.write_text(f"{url}/a/d", "")
+    assert storage.exists(f"{url}/a/d")
+    assert storage.isfile(f"{url}/a/d")
+    assert not storage.isdir(f"{url}/a/d")
+    for folder in ("a", "a/b"):
+        assert storage.isdir(f"{url}/{folder}")
+        assert not storage.isfile(f"{url}/{folder}")
+    for ask in (storage.isdir, storage.isfile, storage.exists, storage.lexists):
+        assert not ask(f"{url}/absent/x")
+    assert sorted(storage.listdir(f"{url}/a")) == ["b", "d"]
+    walked = [(f"{url}/a", ["b"], ["d"]), (f"{url}/a/b", [], ["c.txt"])]
+    assert list(storage.walk(f"{url}/a")) == walked
+    assert list(storage.walk(f"{url}/absent")) == []
+    assert storage.getsize(f"{url}/a/b/c.txt") == 4
+    assert storage.getmtime(f"{url}/a/d") == storage.stat(f"{url}/a/d").st_mtime_ns / 1e9
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["local", "url"])
+def test_names_that_match(remote, url, tmp_path):
+    folder = url if remote else str(tmp_path)
+    for name in ("a.json", "b.json", ".c.json", "[a].txt"):
+        files.write_text(f"{folder}/{name}", "")
+    assert storage.matching(folder, "*.json") == [f"{folder}/a.json", f"{folder}/b.json"]
+    assert storage.matching(folder, ".*.json") == [f"{folder}/.c.json"]
+    assert storage.matching(folder, "[[]a].*") == [f"{folder}/[a].txt"]
+    assert storage.matching(f"{folder}/absent", "*") == []
+    assert storage.matching(f"{folder}/a.json", "*") == []
+
+
+def test_paths():
+    assert storage.abspath("gs://b//c/d/") == storage.realpath("gs://b/c/d") == "gs://b/c/d"
+    assert storage.isabs("s3://b/c")
+    assert not storage.isabs("b/c")
+    for path in ("a/b", "/a", "C:/a", "a://b"[1:], "a/gs://b"):
+        assert not storage.is_url(path)
+    assert os.path.relpath("gs://b/c/d", "gs://b/c") == "d"
+
+
+def test_files_are_read_as_local_ones_are(url, tmp_path):
+    text = "erste\r\nzwei\rdrei\nhöher" * 50_000
+    for folder in (url, str(tmp_path)):
+        files.write_text(f"{folder}/a", text)
+    with storage.open(f"{url}/a", "rb") as file, open(tmp_path / "a", "rb") as local:
+        assert list(file) == list(local)
+        for position in (5, 900_000, 3):
+            assert file.seek(position) == local.seek(position)
+            assert file.read(20) == local.read(20)
+        assert file.seek(-3, io.SEEK_END) == local.seek(-3, io.SEEK_END)
+        assert file.readline() == local.readline()
+    with storage.open(f"{url}/a") as file, open(tmp_path / "a") as local:
+        assert list(file) == list(local)
+    with files.replacing(f"{url}/b.npz") as temporary:
+        np.savez(temporary, c=np.arange(5))
+    with storage.open(f"{url}/b.npz", "rb") as file, np.load(file) as arrays:
+        assert arrays["c"].tolist() == [0, 1, 2, 3, 4]
+    copy = storage.download(f"{url}/a", str(tmp_path))
+    assert os.path.getsize(copy) == storage.getsize(f"{url}/a")
+    with pytest.raises(FileNotFoundError) as error:
+        storage.open(f"{url}/absent")
+    assert error.value.filename == f"{url}/absent"
+    with pytest.raises(ValueError, match="mode"):
+        storage.open(f"{url}/a", "w")
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_failed_write_keeps_what_was_there(url, atomic, monkeypatch):
+    """Also of a store in which half-written files can be seen, which has to rename them."""
+    from tensorflow.python.lib.io import file_io
+
+    files.write_json(f"{url}/a.json", {"b": 1})
+    files.write_json(f"{url}/a.json", {"b": 2})  # by renaming: ram:// appends to what is there
+    monkeypatch.setattr(file_io, "has_atomic_move", lambda path: atomic)
+    with (
+        pytest.raises(KeyError),
+        files.replacing(f"{url}/a.json") as temporary,
+        open(temporary, "w") as file,
+    ):
+        raise KeyError(file.write("half"))
+    renamed = []
+
+    def fail(*arguments, **options):
+        renamed.append(arguments)
+        raise tf.errors.ResourceExhaustedError(None, None, "the quota is used up")
+
+    monkeypatch.setattr(tf.io.gfile, "rename" if atomic else "copy", fail)
+    with pytest.raises(InputError, match=f"{url}/a.json: .*quota"):
+        files.write_text(f"{url}/a.json", "other")
+    assert renamed
+    assert {name: json.loads(text) for name, text in content(url).items()} == {"a.json": {"b": 2}}
+
+
+def test_rows_are_appended(url):
+    files.append_text(f"{url}/a", "b\n")
+    files.append_text(f"{url}/a", "c\r\n")
+    assert storage.open(f"{url}/a", newline="").read() == "b\nc\r\n"
+
+
+def test_the_marker_of_a_folder_comes_last(url, monkeypatch):
+    upload, uploaded = storage.upload, []
+
+    def noting(local, path, temporary=None):
+        if fails and path.endswith("config.json"):
+            raise OSError(errno.ENOSPC, "the quota is used up", path)
+        uploaded.append(path)
+        upload(local, path, temporary)
+
+    def make():
+        with files.new_folder(f"{url}/new") as folder:
+            os.mkdir(f"{folder}/z")
+            for name in ("config.json", "a", "z/config.json"):
+                files.write_text(f"{folder}/{name}", name)
+
+    monkeypatch.setattr(storage, "upload", noting)
+    fails = True
+    with pytest.raises(InputError, match="quota"):
+        make()
+    assert len(uploaded) == 1
+    assert content(url) == {}
+    uploaded.clear()
+    fails = False
+    make()
+    assert uploaded[-1] == f"{url}/new/config.json"
+    assert content(f"{url}/new") == {n: n for n in ("config.json", "a", "z/config.json")}
+    with pytest.raises(InputError, match="should not exist"):
+        make()
+
+
+def test_moving_a_folder_can_be_resumed(url, monkeypatch):
+    storage.makedirs(f"{url}/old/c")
+    for name in ("a", "b", "c/d"):
+        files.write_text(f"{url}/old/{name}", name)
+    move, moved = storage.move_file, []
+
+    def stopping(source, target):
+        if len(moved) == 2:
+            moved.append(None)
+            raise KeyboardInterrupt
+        moved.append(target)
+        move(source, target)
+
+    monkeypatch.setattr(storage, "move_file", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        files.move_folder(f"{url}/old", f"{url}/new")
+    files.move_folder(f"{url}/old", f"{url}/new")
+    expected = {f"new/{name}": name for name in ("a", "b", "c/d")}
+    assert content(url) == expected
+    files.move_folder(f"{url}/old", f"{url}/new")  # as when the manifest was not written
+    assert content(url) == expected
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_locks(url, beside):
+    path = f"{url}/m.lock" if beside else f"{url}/m/.lock"
+    with locks.locked(f"{url}/m", beside=beside):
+        owner = files.read_json(path)
+        assert owner["process"] == os.getpid()
+        # Of a file alone nobody knows whose of one process's threads it is.
+        files.write_json(path, {**owner, "process": os.getppid()})
+        with (
+            pytest.raises(InputError, match=str(os.getppid())),
+            locks.locked(f"{url}/m", beside=beside),
+        ):
+            pytest.fail("it is another's")
+    assert storage.exists(path)  # another's stays
+    files.write_json(path, {**owner, "host": "elsewhere"})
+    with pytest.raises(InputError, match=f"delete {path}"), locks.locked(f"{url}/m", beside=beside):
+        pytest.fail("it is another machine's")
+    files.write_json(path, {**owner, "process": 2**22 + 1})  # which never was
+    with locks.locked(f"{url}/m", beside=beside):
+        pass
+    assert not storage.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        (tf.errors.NotFoundError, errno.ENOENT),
+        (tf.errors.PermissionDeniedError, errno.EACCES),
+        (tf.errors.UnauthenticatedError, errno.EACCES),
+        (tf.errors.ResourceExhaustedError, errno.ENOSPC),
+        (tf.errors.UnavailableError, errno.EIO),
+    ],
+)
+def test_errors_are_those_of_local_files(url, error, number, monkeypatch):
+    def fail(*arguments, **options):
+        raise error(None, None, "what the store says")
+
+    monkeypatch.setattr(tf.io.gfile, "copy", fail)
+    with pytest.raises(OSError, match="what the store says") as raised:
+        storage.upload("a", f"{url}/a")
+    assert (raised.value.errno, raised.value.filename) == (number, f"{url}/a")
+
+
+def test_a_scheme_that_nothing_provides(monkeypatch):
+    for ask in (storage.exists, storage.isdir, storage.listdir, storage.open, storage.remove):
+        with pytest.raises(OSError, match=storage.FILE_SYSTEMS) as raised:
+            ask("nowhere://b/c")
+        assert raised.value.filename == "nowhere://b/c"
+    with pytest.raises(InputError, match="nowhere://b/c"):
+        files.write_text("nowhere://b/c", "")
+    monkeypatch.setenv(storage.FILE_SYSTEMS, "no_such_module_xyz")
+    storage._gfile.cache_clear()
+    with pytest.raises(InputError, match="no_such_module_xyz"):
+        storage.exists("nowhere://b/c")
+    monkeypatch.delenv(storage.FILE_SYSTEMS)
+    storage._gfile.cache_clear()
