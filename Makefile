@@ -8,7 +8,7 @@ MODEL := $(QUICKSTART)/models/convbert-tiny
 PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-avx2 test-slow test-hostile test-perf lint clean
+.PHONY: quickstart test test-avx2 test-slow test-hostile test-perf test-beam lint clean
 
 # Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
 # a network of random weights on a small task, exports the better one, and says what was learned.
@@ -61,6 +61,10 @@ test-hostile: .venv/installed-dev
 test-perf: .venv/installed-dev
 	$(BIN)/python -m pytest -m perf
 
+# The builder as an Apache Beam pipeline, in an environment of its own, .venv-beam.
+test-beam: .venv-beam/installed
+	.venv-beam/bin/python -m pytest tests/data/test_beam_build.py
+
 # Style, format, and the direction of imports.
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -68,7 +72,7 @@ lint: .venv/installed-dev
 	$(BIN)/python -m tests.imports_check
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-beam runs
 
 .venv/installed: requirements.txt constraints.txt
 	$(PYTHON) -m venv .venv
@@ -77,4 +81,12 @@ clean:
 
 .venv/installed-dev: .venv/installed requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt -c constraints.txt
+	touch $@
+
+# Beam needs older versions of some packages, which requirements-beam.txt names.
+.venv-beam/installed: requirements.txt requirements-dev.txt requirements-beam.txt constraints.txt
+	$(PYTHON) -m venv .venv-beam
+	grep -vE '^(numpy|pillow|protobuf|pyarrow|python-dateutil)==' constraints.txt > .venv-beam/constraints.txt
+	.venv-beam/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt \
+	    -r requirements-beam.txt -c .venv-beam/constraints.txt
 	touch $@

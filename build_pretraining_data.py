@@ -3,7 +3,10 @@
     python build_pretraining_data.py --corpus wiki/ --corpus_format wikiextractor \\
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
-Run it again to resume after an interruption. See data/build.py for what the folder holds.
+    python build_pretraining_data.py ... --runner beam -- --runner=FlinkRunner --flink_master=...
+
+Run it again to resume after an interruption. See data/build.py for what the folder holds, and
+docs/scale.md for Apache Beam.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -16,9 +19,11 @@ if __name__ == "__main__":
     stopping.install()  # before what takes seconds to import
 
 # isort: split
+import functools
+import importlib.util
 import os
 
-from absl import app, flags
+from absl import app, flags, logging
 
 # Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -64,6 +69,12 @@ _NUM_PROCESSES = flags.DEFINE_integer(
     None,
     "Number of processes. Default: one per core, fewer for little text. The result is the same.",
 )
+_RUNNER = flags.DEFINE_enum(
+    "runner",
+    "local",
+    ["local", "beam"],
+    "Processes of this machine, or an Apache Beam pipeline, whose options follow `--`.",
+)
 _STRICT = flags.DEFINE_bool(
     "strict",
     False,
@@ -78,7 +89,7 @@ _MAX_UNDECODABLE_SHARE = flags.DEFINE_float(
 
 def main(argv: list[str]) -> None:
     """Builds the data that the flags ask for."""
-    del argv
+    check_runner(argv[1:])
     named = {"vocab": _VOCAB.value}
     if _CORPUS_FORMAT.value not in ("tfds", "installed_documentation"):
         require_flags(flags.FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
@@ -104,7 +115,26 @@ def main(argv: list[str]) -> None:
     )
     from data import build  # TensorFlow: it takes seconds
 
-    build.build(options)
+    if _RUNNER.value == "local":
+        build.build(options)
+    else:
+        from data import beam_build  # Beam: it takes seconds and is optional
+
+        logging.set_verbosity(logging.WARNING)  # Beam logs a line for every step of its own
+        build.build(options, functools.partial(beam_build.build_shards, arguments=argv[1:]))
+
+
+def check_runner(arguments: list[str]) -> None:
+    """Raises InputError where arguments and flags are not of the runner, or Beam is missing."""
+    if _RUNNER.value == "local":
+        if arguments:
+            raise InputError(f"Unknown argument {arguments[0]!r}; see --help")
+    elif _NUM_PROCESSES.value is not None:
+        raise InputError("--num_processes is for --runner local: Beam's options follow `--`")
+    elif importlib.util.find_spec("apache_beam") is None:
+        raise InputError(
+            "--runner beam needs Apache Beam, see requirements-beam.txt: it is not installed"
+        )
 
 
 if __name__ == "__main__":

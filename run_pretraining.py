@@ -58,6 +58,11 @@ flags.DEFINE_integer(
     "Sequences that a device computes at a time; gradients of a batch are accumulated.",
 )
 flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")
+flags.DEFINE_string(
+    "data_service",
+    None,
+    "Services that read training records: grpc://HOST:PORT, see data/service.py.",
+)
 flags.DEFINE_bool("do_train", True, "Training.")
 flags.DEFINE_bool(
     "do_eval",
@@ -150,7 +155,7 @@ def read_settings() -> tuple[dict, dict]:
             FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    run_flags = ("strategy", "xla", "micro_batch_size", "rematerialize")
+    run_flags = ("strategy", "xla", "micro_batch_size", "rematerialize", "data_service")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
     parse_strategy(replace_checked(RunSettings(), run).strategy)

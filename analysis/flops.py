@@ -22,14 +22,12 @@ from typing import Any
 import plugins
 from analysis.operations import ELECTRA, EXECUTED, training_flops
 from analysis.parameters import count_parameters
+from analysis.recipes import hparams_of, recipe_hparams
 from analysis.tables import format_table
 from errors import main_with_clear_errors
 from finetune.published import PUBLISHED, Published
-from model import SIZES, EncoderConfig, named_size
+from model import SIZES, EncoderConfig
 from model.operations import token_mixer
-from pretrain.hparams import PretrainingHParams, parse_hparams, resolve_hparams, split_hparams
-from pretrain.original_names import translate
-from settings import read_json_object
 
 TOLERANCE = 0.10  # of the paper's figure
 
@@ -90,12 +88,6 @@ PEAK_GFLOPS = 8 * 2 * 8 * 2 * 3.2
 def reproduced(ours: float, published: float) -> bool:
     """Whether a figure lies within `TOLERANCE` of the published one."""
     return abs(ours / published - 1) <= TOLERANCE
-
-
-def hparams_of(row: Published, **changes: Any) -> PretrainingHParams:
-    """A row's hyper-parameters, resolved."""
-    values = {**row.settings, **changes}
-    return resolve_hparams(values, values.get("vocab_size", SIZES["bert-base"].vocab_size))
 
 
 def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str:
@@ -204,12 +196,7 @@ def report(markdown: bool = False) -> str:
 
 def report_run(text_or_path: str, markdown: bool = False) -> str:
     """The training FLOPs of hyper-parameters, given as JSON text or file such as a recipe."""
-    values = translate(read_json_object(text_or_path))
-    values.pop("about", None)
-    values, _, _ = split_hparams(values)
-    parsed = parse_hparams(values)
-    vocab_size = parsed.vocab_size or named_size(parsed.model_size).vocab_size
-    hparams = resolve_hparams(values, vocab_size)
+    hparams = recipe_hparams(text_or_path)
     counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
     cells = ["not counted" if count is None else f"{count:.2e}" for count in counts]
     header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]

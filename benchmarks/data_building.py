@@ -1,11 +1,11 @@
-"""Tokens per second of the whole data builder, beside the path that the original code takes.
+"""Speed and size of the whole data builder, beside the path that the original code takes.
 
     python -m benchmarks.data_building --corpus wiki/ --corpus_format wikiextractor --vocab V
 
 The original's path, in one process: read, BERT's Python tokenizer (tf-models-official's copy),
 example building on Python lists, one tf.train.Example at a time. Both write finished record files
 from the same text in the same run; the slow one from the first few units of the corpus only.
-Imports are not counted, everything after them is.
+Imports are not counted, everything after them is. analysis.cost takes its rates from here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -34,8 +35,26 @@ _CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "For
 _VOCAB = flags.DEFINE_string("vocab", None, "A lower-cased BERT vocab.txt.", required=True)
 _UNITS = flags.DEFINE_integer("original_units", 3, "Units of the corpus for the original's path.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each path.")
+_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.", lower_bound=16)
 ORIGINAL = "original's, one process"
-S = 128
+
+
+class Built(NamedTuple):
+    """What one path made of a text.
+
+    Attributes:
+        speed: million tokens of the text per second.
+        kept: share of the tokens that are in examples.
+        characters: of the text, for each token.
+        tokens: of the text, for each example.
+        record: bytes on disk, for each example.
+    """
+
+    speed: float
+    kept: float
+    characters: float
+    tokens: float
+    record: float
 
 
 class OriginalPath:
@@ -46,25 +65,28 @@ class OriginalPath:
 
         self.tokenizer = FullTokenizer(vocab, do_lower_case=True)
         self.random = random.Random(0)
-        self.tokens = self.kept = 0
+        self.length = _LENGTH.value
+        self.characters = self.tokens = self.kept = self.num_examples = 0
 
     def examples(self, lines: list[str]) -> Iterator[bytes]:
         """Serialised examples of one document."""
-        current, length, target = [], 0, S
+        current, length, target = [], 0, self.length
         for line in lines:
             ids = self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(line))
             self.tokens += len(ids)
+            self.characters += len(line)
             current.append(ids)
             length += len(ids)
             if length >= target:
                 yield self.example(current, target)
                 current, length = [], 0
-                target = self.random.randint(5, S) if self.random.random() < 0.05 else S
+                short = self.random.random() < 0.05
+                target = self.random.randint(5, self.length) if short else self.length
         if length:
             yield self.example(current, target)
 
     def example(self, lines: list[list[int]], target: int) -> bytes:
-        """Two segments, cut to length S."""
+        """Two segments, cut to the maximum sequence length."""
         wanted = 100_000 if self.random.random() < 0.1 else (target - 3) // 2
         first, second = [], []
         for line in lines:
@@ -73,9 +95,10 @@ class OriginalPath:
                 first += line
             else:
                 second += line
-        first = first[: S - 2]
-        second = second[: max(0, S - len(first) - 3)]
+        first = first[: self.length - 2]
+        second = second[: max(0, self.length - len(first) - 3)]
         self.kept += len(first) + len(second)
+        self.num_examples += 1
         vocab = self.tokenizer.vocab
         ids = [vocab["[CLS]"], *first, vocab["[SEP]"]]
         segments = [0] * len(ids)
@@ -85,39 +108,53 @@ class OriginalPath:
         values = {"input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": segments}
         features = {}
         for name, value in values.items():
-            padded = tf.train.Int64List(value=value + [0] * (S - len(ids)))
+            padded = tf.train.Int64List(value=value + [0] * (self.length - len(ids)))
             features[name] = tf.train.Feature(int64_list=padded)
         example = tf.train.Example(features=tf.train.Features(feature=features))
         return example.SerializeToString()
 
 
-def time_original(folder: str) -> tuple[float, float]:
-    """Tokens per second, and the share of the tokens that is kept."""
+def time_original(folder: str) -> Built:
+    """Reads the first units of the corpus."""
     path, corpus = OriginalPath(_VOCAB.value), open_corpus(_CORPUS.value, _CORPUS_FORMAT.value)
+    file = os.path.join(folder, "original.tfrecord")
     start = time.perf_counter()
-    with tf.io.TFRecordWriter(os.path.join(folder, "original.tfrecord")) as writer:
+    with tf.io.TFRecordWriter(file) as writer:
         for unit in corpus.units[: _UNITS.value]:
             for document in corpus.documents(unit, collections.Counter()):
                 for example in path.examples(document.lines):
                     writer.write(example)
-    return path.tokens / (time.perf_counter() - start), path.kept / path.tokens
+    seconds, tokens = time.perf_counter() - start, path.tokens
+    size = os.path.getsize(file)
+    return _built(seconds, tokens, path.kept, path.characters, path.num_examples, size)
 
 
-def time_builder(folder: str, processes: int | None) -> tuple[float, float]:
-    """The same of our builder, over the whole corpus."""
+def time_builder(folder: str, processes: int | None) -> Built:
+    """Runs our builder over the whole corpus."""
     options = build.BuildOptions(
         corpus=_CORPUS.value,
         corpus_format=_CORPUS_FORMAT.value,
         output_dir=os.path.join(folder, "built"),
         vocab=_VOCAB.value,
-        max_seq_length=S,
+        max_seq_length=_LENGTH.value,
         num_processes=processes,
     )
     start = time.perf_counter()
-    splits = build.build(options)["splits"].values()
+    content = build.build(options)
     seconds = time.perf_counter() - start
-    tokens = sum(split["tokens"] for split in splits)
-    return tokens / seconds, sum(split["tokens_kept"] for split in splits) / tokens
+    names = ("tokens", "tokens_kept", "characters", "examples")
+    splits = content["splits"].values()
+    counts = (sum(split[name] for split in splits) for name in names)
+    return _built(seconds, *counts, sum(file["bytes"] for file in content["files"].values()))
+
+
+def _built(
+    seconds: float, tokens: int, kept: int, characters: int, examples: int, size: int
+) -> Built:
+    per_token, per_example = kept / tokens, tokens / examples
+    return Built(
+        tokens / seconds / 1e6, per_token, characters / tokens, per_example, size / examples
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -129,16 +166,18 @@ def main(argv: list[str]) -> None:
         f"builder, {cores} processes": lambda folder: time_builder(folder, processes=cores),
     }
     columns = {"path": "", "M tokens/s": ".3f", "kept": ".2%", "speed / original's": ".1f"}
+    columns |= {"characters / token": ".3f", "tokens / example": ".2f", "bytes / example": ".1f"}
     report = Report(columns)
-    speeds, kept = {name: [] for name in paths}, {}
+    speeds, built = {name: [] for name in paths}, {}
     for number in range(_ROUNDS.value):
         for name in list(paths)[:: 1 if number % 2 == 0 else -1]:
             with tempfile.TemporaryDirectory() as folder:
-                speed, kept[name] = paths[name](folder)
-            speeds[name].append(speed / 1e6)
+                built[name] = paths[name](folder)
+            speeds[name].append(built[name].speed)
     for name, measured in speeds.items():
         ratio = statistics.median(a / b for a, b in zip(measured, speeds[ORIGINAL]))
-        report.row(name, statistics.median(measured), kept[name], ratio)
+        _, kept, *sizes = built[name]
+        report.row(name, statistics.median(measured), kept, ratio, *sizes)
     report.end()
 
 

@@ -12,6 +12,7 @@ import collections
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import files
@@ -38,11 +39,14 @@ RULES = 2
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
 
-def build(options: BuildOptions) -> dict[str, Any]:
+def build(
+    options: BuildOptions, build_shards: Callable[[workers.Job], None] | None = None
+) -> dict[str, Any]:
     """Builds a data folder, or resumes its build, or finds it complete.
 
     Args:
         options: what to build.
+        build_shards: builds the shards that are not there yet. Default: processes of this machine.
 
     Returns:
         The manifest, also written to `DATA_DIR/manifest.json`.
@@ -53,12 +57,14 @@ def build(options: BuildOptions) -> dict[str, Any]:
             build is at work in the folder.
     """
     if _exists(options.output_dir, manifest.MANIFEST):  # nothing will be written
-        return _build(options)
+        return _build(options, build_shards)
     with locked(options.output_dir):
-        return _build(options)
+        return _build(options, build_shards)
 
 
-def _build(options: BuildOptions) -> dict[str, Any]:
+def _build(
+    options: BuildOptions, build_shards: Callable[[workers.Job], None] | None
+) -> dict[str, Any]:
     corpus = open_corpus(options.corpus, options.corpus_format, strict=options.strict)
     switches = {"do_lower_case": options.do_lower_case, "strip_accents": options.strip_accents}
     given = Vocabulary.load(options.vocab, **switches) if options.vocab is not None else None
@@ -87,7 +93,10 @@ def _build(options: BuildOptions) -> dict[str, Any]:
         warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
     job = workers.Job(corpus, vocabulary, shard_settings, work)
-    workers.build_shards(job, options.num_processes)
+    if build_shards is None:
+        workers.build_shards(job, options.num_processes)
+    else:
+        build_shards(job)
     return _finish(options, work, settings, shard_settings, vocabulary)
 
 

@@ -188,6 +188,8 @@ def pretraining_dataset(
     repeat: bool = True,
     drop_remainder: bool = True,
     vocab_size: int | None = None,
+    part: int = 0,
+    parts: int = 1,
 ) -> tf.data.Dataset:
     """Batches of unmasked pre-training features, resumable at any step.
 
@@ -203,6 +205,8 @@ def pretraining_dataset(
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
             with examples of nothing but padding (`input_mask` 0 throughout).
         vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
+        part, parts: of the batches from `start_step` on, those with numbers part, part + parts, ...
+            are parsed and returned; all are read.
 
     Returns:
         A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B, S].
@@ -234,6 +238,7 @@ def pretraining_dataset(
     last_epoch = np.iinfo(np.int64).max if repeat else 1
     dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
+    dataset = dataset.shard(parts, part) if parts > 1 else dataset
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 

@@ -88,7 +88,8 @@ def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
 def with_shares(counts: dict[str, int], max_seq_length: int) -> dict[str, Any]:
     """Adds to the counts of a split the shares of tokens kept, [UNK] and padding."""
     counts = collections.Counter(counts)
-    names = ("documents", "lines", "tokens", "tokens_kept", "unknown_tokens", "examples", "padding")
+    names = ("documents", "lines", "characters", "tokens", "tokens_kept", "unknown_tokens")
+    names += ("examples", "padding")
     positions = counts["examples"] * max_seq_length
     return {
         **{name: counts[name] for name in names},

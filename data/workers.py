@@ -65,8 +65,13 @@ def _file_size(work: str, name: str) -> int | None:
     return None
 
 
-class _ShardBuilder:
-    """Builds shards of one job; the tokeniser is made once."""
+class ShardBuilder:
+    """Builds shards of one job; the tokeniser is made once.
+
+    Args:
+        job: what to build.
+        count_bytes: receives the size of each unit that has been read.
+    """
 
     def __init__(self, job: Job, count_bytes: Callable[[int], None]) -> None:
         self._job = job
@@ -75,6 +80,7 @@ class _ShardBuilder:
         self._dealt = shards.deal_units(job.corpus, job.settings.num_shards)
 
     def build(self, index: int) -> None:
+        """Builds a shard, and then writes its counts."""
         job = self._job
         counts = shards.build_shard(
             index,
@@ -100,10 +106,8 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
     """
     dealt = shards.deal_units(job.corpus, job.settings.num_shards)
     sizes = [sum(shards.unit_bytes(unit) for _, unit in units) for units in dealt]
-    pending = [index for index in range(len(dealt)) if not job.is_done(index)]
+    pending = pending_shards(job)
     pending_bytes = sum(sizes[index] for index in pending)
-    if len(pending) < len(dealt):
-        print(f"resuming: {len(dealt) - len(pending)} of {len(dealt)} shards are there already")
     wanted = num_processes or min(_num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))
     processes = min(wanted, len(pending))
     with tqdm(
@@ -117,9 +121,18 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
         if processes > 1:
             _build_in_processes(processes, job, pending, bar)
         elif pending:
-            builder = _ShardBuilder(job, bar.update)
+            builder = ShardBuilder(job, bar.update)
             for index in pending:
                 builder.build(index)
+
+
+def pending_shards(job: Job) -> list[int]:
+    """The shards that an earlier build has not finished; says how many it has."""
+    total = job.settings.num_shards
+    pending = [index for index in range(total) if not job.is_done(index)]
+    if len(pending) < total:
+        print(f"resuming: {total - len(pending)} of {total} shards are there already")
+    return pending
 
 
 def _num_cores() -> int:
@@ -127,7 +140,7 @@ def _num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_worker: _ShardBuilder | None = None  # of this process, where it is a worker
+_worker: ShardBuilder | None = None  # of this process, where it is a worker
 
 
 def _start_worker(job: Job, bytes_read: Any) -> None:
@@ -144,7 +157,7 @@ def _start_worker(job: Job, bytes_read: Any) -> None:
             bytes_read.value += size
 
     global _worker
-    _worker = _ShardBuilder(job, count_bytes)
+    _worker = ShardBuilder(job, count_bytes)
 
 
 def _end_with_parent() -> None:

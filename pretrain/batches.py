@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from data.input_pipeline import count_records, pretraining_dataset, record_files
+from data.served_batches import ServedBatches
 from errors import InputError
 from pretrain.hparams import PretrainingHParams
 from training.strategies import micro_batches
@@ -47,8 +48,8 @@ class Batches:
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()
 
-    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The batches from a step on."""
+    def __call__(self, start_step: int = 0, part: int = 0, parts: int = 1) -> tf.data.Dataset:
+        """The batches from a step on, or of them number `part` and every `parts`-th after it."""
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -59,7 +60,13 @@ class Batches:
             shuffle=self._training,
             repeat=self._training,
             drop_remainder=self._training,
+            part=part,
+            parts=parts,
         )
+
+    def served(self, addresses: list[str], timeout: float) -> ServedBatches:
+        """The same batches, made by tf.data services; see there."""
+        return ServedBatches(self, self().element_spec, addresses, timeout)
 
     def examples(self, num_steps: int) -> int:
         """How many examples the first `num_steps` batches hold; -1: all batches."""

@@ -7,6 +7,7 @@ import sys
 from dataclasses import field
 from typing import Any
 
+from data.service_addresses import parse_addresses
 from errors import InputError
 from model import EncoderConfig, named_size
 from pretrain import objectives
@@ -93,11 +94,15 @@ class RunSettings:
     keep_checkpoint_max: int = field(default=5, metadata=at_least(0))  # 0: all
     num_eval_steps: int = 100  # -1: all held-out batches
     eval_batch_size: int | None = field(default=None, metadata=at_least(1))  # train_batch_size
+    data_service: str | None = None  # grpc://HOST:PORT of what reads training records; null: itself
+    data_service_timeout: float = field(default=60.0, metadata=at_least(1))  # seconds for a batch
 
     def __post_init__(self) -> None:
         check_fields(self)
         valid = self.num_eval_steps >= 1 or self.num_eval_steps == -1
         check_setting(self, valid, "num_eval_steps", "at least 1, or -1 for all")
+        if self.data_service is not None:
+            parse_addresses(self.data_service)
 
 
 # Settings that were added later, and what a run did before there were such; see also

@@ -45,7 +45,7 @@ ARROWS = {
 }
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
-COMMANDS += ("checkpoints.convert", "serving.predict")
+COMMANDS += ("checkpoints.convert", "serving.predict", "data.service")
 
 
 class Import(NamedTuple):

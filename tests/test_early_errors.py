@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -58,6 +59,8 @@ def folder(tmp_path_factory):
     return folder
 
 
+BUILD = ["build_pretraining_data.py", "--corpus={}/data", "--output_dir={}/out"]
+WITHOUT_BEAM = pytest.mark.skipif(bool(find_spec("apache_beam")), reason="Apache Beam is installed")
 PRETRAIN = ["run_pretraining.py", "--data_dir={}/data", "--model_name=m"]
 FINETUNE = ["run_finetuning.py", "--model_dir={}/model", "--task={}/task/task.json"]
 OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json"]
@@ -91,6 +94,9 @@ PREDICT = ["-m", "serving.predict", "--model={}/exported"]
             ["build_pretraining_data.py", "--corpus={}", "--output_dir={}/out", "--num_shards=0"],
             "num_shards",
         ),
+        ([*BUILD, "stray"], "'stray'"),
+        ([*BUILD, "--runner=beam", "--num_processes=2"], "--num_processes"),
+        pytest.param([*BUILD, "--runner=beam"], "requirements-beam.txt", marks=WITHOUT_BEAM),
         (["-m", "checkpoints.convert", "--source=tf1", "--input={}/none", "--output={}/o"], "none"),
         (["export_savedmodel.py", "--model_dir={}/none", "--output_dir={}/o"], "none"),
         (["-m", "serving.predict", "--model={}/none", "--input={}/task/dev.csv"], "none"),

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from analysis import flops
-from analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, hparams_of, reproduced
+from analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, reproduced
 from analysis.operations import ELECTRA, EXECUTED, Convention, pretraining, training_flops
+from analysis.recipes import hparams_of
 from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
 from model.kernels import lightweight_conv
 from model.operations import (

@@ -1,0 +1,202 @@
+"""The builder as an Apache Beam pipeline gives the files of the local builder, byte for byte.
+
+Slow: Beam is not among the requirements of the other tests; `make test-beam` installs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import lzma
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import replace
+
+import pytest
+
+from data import build
+from errors import InputError
+from tests.build_support import content, stopped_after
+from tests.command_support import ROOT
+from tests.tfds_support import prepare
+
+pytest.importorskip("apache_beam")
+pytestmark = pytest.mark.slow
+
+from data import beam_build  # noqa: E402  needs Beam
+
+
+def built_by_beam(options: build.BuildOptions, folder: pathlib.Path, *arguments: str) -> dict:
+    """The files that a pipeline builds."""
+    build_shards = functools.partial(beam_build.build_shards, arguments=arguments)
+    build.build(replace(options, output_dir=str(folder), num_processes=None), build_shards)
+    return content(folder)
+
+
+@pytest.fixture(scope="module")
+def documents(given) -> dict[str, list[str]]:
+    """The texts of `given`, by the name of the file."""
+    paths = pathlib.Path(given.corpus).iterdir()
+    return {path.name: path.read_text().split("\n\n") for path in paths}
+
+
+def _text(folder, documents):
+    for name, texts in documents.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress("\n\n".join(texts).encode()))
+
+
+def _text_per_file(folder, documents):
+    for name, texts in documents.items():
+        for number, text in enumerate(texts):
+            (folder / f"{name}-{number}.txt").write_text(text)
+
+
+def _wikiextractor(folder, documents):
+    for name, texts in documents.items():
+        articles = (
+            f'<doc id="{i}" title="T">\nT\n\n{text}\n</doc>\n' for i, text in enumerate(texts)
+        )
+        (folder / name).write_text("".join(articles))
+
+
+def _openwebtext(folder, documents):
+    for name, texts in documents.items():
+        raw = io.BytesIO()
+        with tarfile.open(fileobj=raw, mode="w") as archive:
+            for number, text in enumerate(texts):
+                member = tarfile.TarInfo(f"{number}.txt")
+                member.size = len(text.encode())
+                archive.addfile(member, io.BytesIO(text.encode()))
+        (folder / f"{name}.xz").write_bytes(lzma.compress(raw.getvalue()))
+
+
+def _tfds(folder, documents):
+    import tensorflow_datasets as tfds
+
+    rows = [{"text": text} for texts in documents.values() for text in texts]
+    features = {"text": tfds.features.Text()}
+    prepare(folder, "beam_prose", features, {"train": rows}, num_shards=3)
+
+
+FORMATS = {
+    "text": _text,
+    "text_per_file": _text_per_file,
+    "wikiextractor": _wikiextractor,
+    "openwebtext": _openwebtext,
+    "tfds": _tfds,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_local_builders_files(name, given, documents, tmp_path, monkeypatch):
+    (tmp_path / "corpus").mkdir()
+    FORMATS[name](tmp_path / "corpus", documents)
+    corpus = str(tmp_path / "corpus")
+    if name == "tfds":
+        monkeypatch.setenv("TFDS_DATA_DIR", corpus)
+        corpus = "beam_prose"
+    options = replace(given, corpus=corpus, corpus_format=name, output_dir=str(tmp_path / "local"))
+    manifest = build.build(options)
+    assert manifest["splits"]["train"]["examples"] > 100
+    assert built_by_beam(options, tmp_path / "beam") == content(tmp_path / "local")
+
+
+def test_a_learned_vocabulary_is_the_same(given, tmp_path):
+    options = replace(given, vocab=None, vocab_size=120, output_dir=str(tmp_path / "local"))
+    build.build(options)
+    assert built_by_beam(options, tmp_path / "beam") == content(tmp_path / "local")
+
+
+def test_several_worker_processes(given, built, tmp_path):
+    arguments = "--direct_num_workers=2", "--direct_running_mode=multi_processing"
+    assert built_by_beam(given, tmp_path / "beam", *arguments) == content(built)
+
+
+def test_what_a_local_build_began_a_pipeline_finishes(given, built, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "data"
+    with monkeypatch.context() as patched:
+        stopped_after(1, patched)
+        with pytest.raises(KeyboardInterrupt):
+            build.build(replace(given, output_dir=str(folder)))
+    assert built_by_beam(given, folder) == content(built)
+    assert "1 of 3 shards are there already" in capsys.readouterr().out
+
+
+def test_a_shard_that_is_tried_again_has_the_same_bytes(given, built, tmp_path):
+    """Runners repeat what they believe to be lost."""
+
+    def twice(job):
+        for _ in range(2):
+            beam_build.build_shards(job, [])
+            os.remove(job.shard_counts_file(2))
+        beam_build.build_shards(job, [])
+
+    build.build(replace(given, output_dir=str(tmp_path / "data")), twice)
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_bad_text_is_one_sentence_and_finished_shards_are_kept(given, tmp_path):
+    (tmp_path / "corpus").mkdir()
+    for path in pathlib.Path(given.corpus).iterdir():
+        (tmp_path / "corpus" / path.name).write_bytes(path.read_bytes())
+    bad = tmp_path / "corpus" / "5.txt"
+    bad.write_bytes(bad.read_bytes() + b"\nbad \xff\xfe\xfd bytes")
+    options = replace(given, corpus=str(tmp_path / "corpus"), strict=True)
+    with pytest.raises(InputError, match=r"5\.txt"):
+        built_by_beam(options, tmp_path / "data")
+    unfinished = tmp_path / "data" / build.UNFINISHED
+    assert len(list(unfinished.glob("shard-*.json"))) == given.num_shards - 1
+    assert not (tmp_path / "data" / "manifest.json").exists()
+    # Without --strict it is the same build, which goes on.
+    found = built_by_beam(replace(options, strict=False), tmp_path / "data")
+    build.build(replace(options, strict=False, output_dir=str(tmp_path / "local")))
+    assert found == content(tmp_path / "local")
+
+
+def test_workers_that_write_elsewhere_are_told_from_a_finished_build(given, tmp_path, monkeypatch):
+    monkeypatch.setattr(beam_build.BuildShard, "process", lambda self, index: iter(()))
+    with pytest.raises(InputError, match="one folder"):
+        built_by_beam(given, tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
+def job_server(tmp_path_factory):
+    """The port of Beam's own portable job server, a process."""
+    folder = tmp_path_factory.mktemp("job_server")
+    module = "apache_beam.runners.portability.local_job_service_main"
+    command = [sys.executable, "-m", module, "--port_file", str(folder / "port")]
+    with open(folder / "log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 120
+        while not (folder / "port").exists() or not (folder / "port").read_text():
+            assert server.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield int((folder / "port").read_text())
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_portable_runner_through_the_command(given, built, tmp_path, job_server):
+    """As for Flink and Spark: a job server, and workers that it starts."""
+    command = [sys.executable, "build_pretraining_data.py", f"--corpus={given.corpus}"]
+    command += [f"--vocab={given.vocab}", "--max_seq_length=32", "--heldout_fraction=0.2"]
+    command += ["--seed=5", "--num_shards=3", f"--output_dir={tmp_path / 'data'}"]
+    command += ["--runner=beam", "--", "--runner=PortableRunner", "--environment_type=LOOPBACK"]
+    command += [f"--job_endpoint=localhost:{job_server}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert content(tmp_path / "data") == content(built)
+
+
+def test_a_job_server_that_is_not_there_is_an_error(given, tmp_path):
+    arguments = "--runner=PortableRunner", "--job_endpoint=localhost:1", "--job_server_timeout=1"
+    with pytest.raises(InputError, match="Beam pipeline failed"):
+        built_by_beam(given, tmp_path / "data", *arguments, "--environment_type=LOOPBACK")
