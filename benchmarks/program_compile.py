@@ -1,0 +1,179 @@
+"""Compiles an exported program for a TPU or GPU that is not here. Needs jax, and no TensorFlow.
+
+    python -m benchmarks.program_compile FILE CHIP REPLICAS
+
+The last line of its output is a JSON object: what the compiler says of the program. TPUs need the
+package libtpu, GPUs jax-cuda12-plugin[with-cuda]; see requirements-tpu-compile.txt.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib.metadata
+import json
+import os
+import re
+import sys
+import time
+from typing import Any
+
+from benchmarks.chips import CHIPS, Chip
+
+# libtpu looks for a TPU otherwise, and for the machines of its slice.
+_ENVIRONMENT = {
+    **{"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"},
+    **{"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0", "TPU_LOG_DIR": "disabled"},
+}
+_NO_ROOM = re.compile(r"Used ([\d.]+)([KMG]) of [\d.]+[KMG] hbm")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+# An instruction of a module's text: its name, type, opcode, and what follows.
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%?[\w.\-]+ = (?:\(.*?\)|\S+) ([\w\-]+)\((.*)$", re.MULTILINE
+)
+_SCOPE = re.compile(r'op_name="([^"]*)"')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
+# Parameters, tuples and views start nothing; a `-done` waits for its `-start`.
+_NO_LAUNCH = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
+
+
+def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
+    """What the compiler says of a program.
+
+    Returns:
+        `seconds`; `arguments`, `outputs`, `aliased`, `temporaries`, `code`, in bytes; `flops`,
+        `bytes` and `transcendentals` by XLA's cost analysis; `host`, the operations that wait for
+        the host; `launches`, counts of a GPU's kernels. A program that needs more memory than the
+        device has: `seconds`, and the bytes `needed`.
+    """
+    os.environ.update(_ENVIRONMENT)
+    client, devices = _devices(chip, replicas)
+    with open(path, "rb") as file:
+        module = _stablehlo(file.read())
+    begin = time.monotonic()
+    try:
+        executable = _compile(client, devices, module)
+    except Exception as error:
+        needed = _NO_ROOM.search(str(error))
+        if not needed:
+            raise
+        amount = float(needed[1]) * _UNITS[needed[2]]
+        seconds = time.monotonic() - begin
+        return {"seconds": seconds, "needed": amount, "versions": _versions(chip)}
+    seconds = time.monotonic() - begin
+    memory = executable.get_compiled_memory_stats()
+    compiled_module = executable.hlo_modules()[0]
+    cost, text = _cost(executable, compiled_module, chip), compiled_module.to_string()
+    return {
+        "seconds": seconds,
+        "arguments": memory.argument_size_in_bytes,
+        "outputs": memory.output_size_in_bytes,
+        "aliased": memory.alias_size_in_bytes,
+        "temporaries": memory.temp_size_in_bytes,
+        "code": memory.generated_code_size_in_bytes,
+        "flops": cost["flops"],
+        "bytes": cost["bytes accessed"],
+        "transcendentals": cost.get("transcendentals", 0.0),
+        "host": host_operations(text),
+        "launches": launches(text) if chip.platform == "gpu" else None,
+        "versions": _versions(chip),
+    }
+
+
+def _devices(chip: Chip, replicas: int):
+    """A client that compiles, and the devices of the program."""
+    from jax.experimental import topologies
+
+    if chip.platform == "tpu":
+        topology = topologies.get_topology_desc(topology_name=chip.topology, platform="tpu")
+    else:
+        options = {"target_config": chip.target, "topology": chip.topology}
+        topology = topologies.get_topology_desc("", "cuda", **options)
+    devices = tuple(topology.devices[:replicas])
+    return devices[0].client, devices
+
+
+def _stablehlo(hlo: bytes):
+    """The module of a serialised HloModuleProto."""
+    from jax._src.interpreters import mlir
+    from jaxlib import _jax
+    from jaxlib.mlir import ir
+
+    with mlir.make_ir_context():
+        module = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(hlo))
+        copies = []
+
+        def collect(operation):
+            # What TensorFlow puts between a result and its use; StableHLO has no such operation.
+            if operation.name == "mhlo.copy":
+                copies.append(operation)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(collect)
+        for copy in copies:
+            copy.results[0].replace_all_uses_with(copy.operands[0])
+        for copy in reversed(copies):
+            copy.erase()
+    return module
+
+
+def _compile(client, devices, module):
+    """The executable, for which JAX has no public function."""
+    import numpy as np
+    from jaxlib import _jax, xla_client
+
+    options = xla_client.CompileOptions()
+    options.num_replicas, options.num_partitions = len(devices), 1
+    places = np.array([[device.id] for device in devices])
+    options.device_assignment = xla_client.DeviceAssignment.create(places)
+    return client.compile(module, _jax.DeviceList(devices), options)
+
+
+def _versions(chip: Chip) -> str:
+    """The packages that compile for a device."""
+    package = {"tpu": "libtpu", "gpu": "jax-cuda12-plugin"}[chip.platform]
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("jax", package))
+
+
+def _cost(executable, module, chip: Chip) -> dict[str, float]:
+    """XLA's cost analysis of what was compiled."""
+    if chip.platform == "gpu":  # whose executables have none: the same counts, by the CPU's client
+        import jax
+        from jaxlib import _jax
+
+        return _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
+    cost = executable.cost_analysis()
+    return cost[0] if isinstance(cost, list) else cost
+
+
+def host_operations(text: str) -> list[str]:
+    """The operations of a module that exchange data with the host, by opcode or target."""
+    found = collections.Counter()
+    for opcode, rest in _INSTRUCTION.findall(text):
+        target = _TARGET.search(rest) if opcode == "custom-call" else None
+        if opcode in _HOST or (target and re.search("[Hh]ost|callback", target[1])):
+            found[target[1] if target else opcode] += 1
+    return sorted(found)
+
+
+def launches(text: str) -> dict[str, int]:
+    """How many kernels a GPU starts for a module: those of its entry computation.
+
+    `clip` and `update` are those of the scopes in which training.optimizer clips and updates.
+    """
+    counts = collections.Counter(total=0, fusions=0, library=0, clip=0, update=0)
+    for opcode, rest in _INSTRUCTION.findall(text[text.index("\nENTRY ") :]):
+        if opcode in _NO_LAUNCH or opcode.endswith("-done"):
+            continue
+        counts["total"] += 1
+        counts["fusions"] += opcode == "fusion"
+        counts["library"] += opcode == "custom-call"
+        scope = _SCOPE.search(rest)
+        counts["clip"] += bool(scope and "clip_gradients/" in scope[1])
+        counts["update"] += bool(scope and "update_weights/" in scope[1])
+    return dict(counts)
+
+
+if __name__ == "__main__":
+    print(json.dumps(compiled(sys.argv[1], CHIPS[sys.argv[2]], int(sys.argv[3]))))

@@ -1,0 +1,321 @@
+"""What the compiler of a TPU or GPU makes of this project's steps, on a machine that has neither.
+
+    python -m venv .venv-tpu && .venv-tpu/bin/pip install -r requirements-tpu-compile.txt
+    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python
+    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python --devices v3,v5e \
+        --sizes small,base --phases train,eval,infer --kinds all --output compiled.jsonl
+    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python --platform gpu
+
+TensorFlow writes each program as HLO (benchmarks.program_export), and JAX, in a process and
+perhaps an environment of its own, compiles it (benchmarks.program_compile). A row has
+
+- compile s: seconds of the compiler alone, on this machine;
+- GB: arguments, temporaries and code of the program, and what they need together, beside what the
+  device has ("fits"). Weights that are updated in their place count once;
+- GFLOP, GB accessed: by XLA's cost analysis of the compiled program;
+- products ms, memory ms: those over the published peak rates (benchmarks.chips); the longer one is
+  the roofline's time, which no step can beat;
+- launches: kernels that a GPU starts, and how many of them clip gradients and update weights;
+- host: operations that wait for the host.
+
+A row takes minutes. With --output, rows that are there already are not compiled again, as long as
+the code that the program comes from is the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import app, flags
+
+import files
+from benchmarks import chips, programs
+from benchmarks.interleaved import Result
+from benchmarks.programs import Program
+from benchmarks.table import PRECISIONS, Report
+from errors import InputError, main_with_clear_errors
+from model.sizes import ALIASES
+from settings import did_you_mean
+from training.model_directory import git_commit
+
+_PLATFORM = flags.DEFINE_enum("platform", "tpu", ["tpu", "gpu"], "Platform compiled for.")
+_DEVICES = flags.DEFINE_list("devices", None, "Devices; by default v5e, or h100.")
+_SIZES = flags.DEFINE_list("sizes", ["small"], "Sizes of ConvBERT.")
+_SYSTEMS = flags.DEFINE_list("systems", ["ConvBERT", "ELECTRA", "BERT"], "Systems, or `all`.")
+_PHASES = flags.DEFINE_list("phases", ["train"], "Phases: train, eval, infer, or `all`.")
+_KINDS = flags.DEFINE_list(
+    "kinds", [programs.PRETRAINING], "What is learned: pretraining, kinds of tasks, or `all`."
+)
+_BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a device.", lower_bound=1)
+_LENGTH = flags.DEFINE_integer("length", 128, "Tokens of a sequence.", lower_bound=8)
+_PRECISION = flags.DEFINE_enum("precision", PRECISIONS[1], PRECISIONS, "Compute dtype policy.")
+_FORM = flags.DEFINE_enum(
+    "form", "accelerator", ["accelerator", "cpu"], "Forms of the kernels: those of which machine."
+)
+_REPLICAS = flags.DEFINE_integer(
+    "replicas", 1, "Devices that train together and sum their gradients.", lower_bound=1
+)
+_PYTHON = flags.DEFINE_string("python", sys.executable, "Python interpreter that has jax.")
+_OUTPUT = flags.DEFINE_string("output", None, "File of JSON lines that rows are added to.")
+_TABLES = flags.DEFINE_list("tables", [], "Files of --output to print, compiling nothing.")
+
+_DEFAULT_DEVICE = {"tpu": ["v5e"], "gpu": ["h100"]}
+_COLUMNS = {"program": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
+_COLUMNS |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "fits": ""}
+_COLUMNS |= {"GFLOP": ".0f", "GB accessed": ".2f", "products ms": ".2f", "memory ms": ".2f"}
+_COLUMNS |= {"launches": "", "clip, update": "", "host": ""}
+# What a program comes from: a row of other code is another row.
+_SOURCES = ("model", "training", "pretrain", "finetune", "benchmarks/ours.py")
+
+
+def main(argv: list[str]) -> None:
+    """Compiles, and prints a row for each program and device."""
+    if _TABLES.value:
+        _print_tables(_TABLES.value)
+        return
+    requested_programs, devices = requested()
+    _check_python(_PYTHON.value)
+    records = read_records(_OUTPUT.value)
+    report, missing = Report(_COLUMNS), {}
+    for program in requested_programs:
+        for device, record in _records(program, devices, records):
+            if "failed" in record:
+                missing[f"{label(program)}, {device}"] = Result(missing=record["failed"])
+            report.row(*row(program, device, record))
+    report.missing(missing)
+    report.end(*_versions(records))
+
+
+def requested() -> tuple[list[Program], list[str]]:
+    """The programs, and the devices, that the flags name.
+
+    Raises:
+        InputError: a name that does not exist, or nothing to do.
+    """
+    platform = _PLATFORM.value
+    names = _DEVICES.value or _DEFAULT_DEVICE[platform]
+    devices = _chosen("devices", names, chips.of_platform(platform))
+    sizes = _chosen("sizes", _SIZES.value, tuple(ALIASES))
+    systems = _chosen("systems", _SYSTEMS.value, tuple(programs.systems()))
+    kinds = _chosen("kinds", _KINDS.value, programs.all_kinds())
+    phases = _chosen("phases", _PHASES.value, ("train", "eval", "infer"))
+    for device in devices:
+        most = chips.CHIPS[device].devices
+        if _REPLICAS.value > most:
+            raise InputError(
+                f"--replicas should be at most {most} for {device}. Received: {_REPLICAS.value}"
+            )
+    shape = (_BATCH.value, _LENGTH.value, _PRECISION.value, _FORM.value, _REPLICAS.value)
+    found = [
+        Program(system, size, kind, phase, *shape)
+        for size in sizes
+        for kind in kinds
+        for phase in programs.phases(kind)
+        if phase in phases
+        for system in systems
+    ]
+    if not found:
+        raise InputError(
+            f"--phases should be among {', '.join(programs.phases(kinds[0]))} for --kinds"
+            f" {kinds[0]}. Received: {', '.join(phases)}"
+        )
+    return found, devices
+
+
+def _chosen(flag: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The names, all for `all`; an unknown one is an InputError."""
+    if list(names) == ["all"]:
+        return list(known)
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"--{flag} should be among {', '.join(known)}.{did_you_mean(name, known)}"
+                f" Received: {name!r}"
+            )
+    if not names:
+        raise InputError(f"--{flag} should be among {', '.join(known)}. Received: nothing")
+    return list(dict.fromkeys(names))
+
+
+def _check_python(python: str) -> None:
+    """Raises InputError where an interpreter does not run, or has no jax."""
+    code = "import importlib.util as u, sys; sys.exit(u.find_spec('jax') is None)"
+    try:
+        has_jax = subprocess.run([python, "-c", code], check=False).returncode == 0
+    except OSError as error:
+        raise InputError(f"--python {python}: {error.strerror}") from error
+    if not has_jax:
+        raise InputError(
+            f"--python {python}: jax is not installed there; see requirements-tpu-compile.txt"
+        )
+
+
+# ---------------------------------------------------------------- records
+
+
+@functools.cache
+def source_digest() -> str:
+    """A SHA-256 of the code that programs come from."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    digest = hashlib.sha256()
+    for source in _SOURCES:
+        for path in sorted(_python_files(os.path.join(root, source))):
+            with open(path, "rb") as file:
+                digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
+def _python_files(path: str) -> Iterator[str]:
+    if path.endswith(".py"):
+        yield path
+        return
+    for folder, _, names in os.walk(path):
+        yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
+
+
+def key(program: Program, device: str, code: str | None = None) -> str:
+    """What a record is of."""
+    values = [dataclasses.asdict(program), device, code or source_digest()]
+    return json.dumps(values, sort_keys=True)
+
+
+def read_records(path: str | None) -> dict[str, dict[str, Any]]:
+    """The records of a file of JSON lines by `key`; none where there is no file yet."""
+    if path is None or not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        lines = [files.parse_json(line, path) for line in file if line.strip()]
+    try:
+        return {key(Program(**r["program"]), r["device"], r["code"]): r for r in lines}
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: should have rows of this command: {error}") from error
+
+
+def write_records(path: str | None, records: dict[str, dict[str, Any]]) -> None:
+    """Writes all records to the file, if there is one."""
+    if path is not None:
+        files.write_text(path, "".join(f"{json.dumps(record)}\n" for record in records.values()))
+
+
+# ---------------------------------------------------------------- work
+
+
+def _records(
+    program: Program, devices: Sequence[str], records: dict[str, dict[str, Any]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each device and its record; those that are not in `records` are made, and added."""
+    described = dataclasses.asdict(program)
+    with tempfile.TemporaryDirectory() as folder:
+        path, error = os.path.join(folder, "program.hlo"), None
+        for device in devices:
+            if record := records.get(key(program, device)):
+                yield device, record
+                continue
+            record = {"program": described, "device": device, "code": source_digest()}
+            record["commit"] = git_commit()
+            if not error and not os.path.exists(path):
+                export = [sys.executable, "-m", "benchmarks.program_export"]
+                error = _ran([*export, path, json.dumps(described)])[1]
+            if not error:
+                compiler = [_PYTHON.value, "-m", "benchmarks.program_compile"]
+                line, failed = _ran([*compiler, path, device, str(program.replicas)])
+            if error or failed:
+                yield device, {**record, "failed": error or failed}
+                continue
+            records[key(program, device)] = record | {"result": json.loads(line)}
+            write_records(_OUTPUT.value, records)
+            yield device, records[key(program, device)]
+
+
+def _ran(command: list[str]) -> tuple[str, str | None]:
+    """The last line of a command's output, and of its messages if it failed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    line = (done.stdout.strip().splitlines() or [""])[-1]
+    if done.returncode == 0:
+        return line, None
+    said = done.stderr.strip().splitlines() or ["no message"]
+    return line, f"status {done.returncode}: {said[-1]:.300}"
+
+
+# ---------------------------------------------------------------- table
+
+
+def label(program: Program) -> str:
+    """What the first column calls a program."""
+    parts = [f"{program.system} {program.size}", program.kind, program.phase]
+    parts += [f"{program.batch} x {program.length}"]
+    parts += [program.precision] if program.precision != PRECISIONS[1] else []
+    parts += [f"{program.replicas} replicas"] if program.replicas > 1 else []
+    parts += ["forms of a CPU"] if program.form == "cpu" else []
+    return ", ".join(parts)
+
+
+def row(program: Program, device: str, record: dict[str, Any]) -> list[str | float]:
+    """The cells of a row; NaN where the compiler said nothing."""
+    result, chip = record.get("result", {}), chips.CHIPS[device]
+
+    def said(name: str, scale: float = 1.0) -> float:
+        return result.get(name, math.nan) / scale
+
+    memory = needed(result)
+    fits = "" if math.isnan(memory) else "yes" if memory <= chip.memory else "no"
+    launches, host = result.get("launches") or {}, result.get("host")
+    return [
+        label(program),
+        device,
+        said("seconds"),
+        said("arguments", 1e9),
+        said("temporaries", 1e9),
+        said("code", 1e6),
+        memory / 1e9,
+        fits,
+        said("flops", 1e9),
+        said("bytes", 1e9),
+        1e3 * said("flops", chip.flops),
+        1e3 * said("bytes", chip.bandwidth),
+        f"{launches['total']:,}" if launches else "",
+        f"{launches['clip']}, {launches['update']}" if launches else "",
+        "" if host is None else ", ".join(host) or "none",
+    ]
+
+
+def needed(result: dict[str, Any]) -> float:
+    """Bytes of memory that a program needs on a device; NaN if it was not compiled."""
+    if "needed" in result or not result:
+        return result.get("needed", math.nan)
+    new = result["outputs"] - result["aliased"]  # the others are where arguments were
+    return result["arguments"] + new + result["temporaries"] + result["code"]
+
+
+def _print_tables(paths: Sequence[str]) -> None:
+    """Prints the rows of files of --output."""
+    records = {}
+    for path in paths:
+        if not os.path.exists(path):
+            raise InputError(f"--tables {path}: there is no such file")
+        records |= read_records(path)
+    commits = {str(record["commit"]) for record in records.values()}
+    report = Report({"commit": "", **_COLUMNS}, ", ".join(sorted(commits)))
+    for record in records.values():
+        commit = str(record["commit"])[:7]
+        report.row(commit, *row(Program(**record["program"]), record["device"], record))
+    report.end(*_versions(records))
+
+
+def _versions(records: dict[str, dict[str, Any]]) -> list[str]:
+    """The compilers of records, a line each."""
+    return sorted({f"compiled with {record['result']['versions']}" for record in records.values()})
+
+
+if __name__ == "__main__":
+    app.run(main_with_clear_errors(main))
