@@ -43,9 +43,9 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
 
     Returns:
         `seconds`; `arguments`, `outputs`, `aliased`, `temporaries`, `code`, in bytes; `flops`,
-        `bytes` and `transcendentals` by XLA's cost analysis; `host`, the operations that wait for
-        the host; `launches`, counts of a GPU's kernels. A program that needs more memory than the
-        device has: `seconds`, and the bytes `needed`.
+        `bytes` and `transcendentals` by XLA's cost analysis; `sums` over devices; `host`, the
+        operations that wait for the host; `launches`, counts of a GPU's kernels; `versions`. Of a
+        program that needs more memory than the device has: `seconds`, and the bytes `needed`.
     """
     os.environ.update(_ENVIRONMENT)
     client, devices = _devices(chip, replicas)
@@ -75,6 +75,7 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
         "transcendentals": cost.get("transcendentals", 0.0),
+        "sums": all_reduces(text),
         "host": host_operations(text),
         "launches": launches(text) if chip.platform == "gpu" else None,
         "versions": _versions(chip),
@@ -145,6 +146,12 @@ def _cost(executable, module, chip: Chip) -> dict[str, float]:
         return _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
     cost = executable.cost_analysis()
     return cost[0] if isinstance(cost, list) else cost
+
+
+def all_reduces(text: str) -> int:
+    """How many times the devices of a program sum something."""
+    opcodes = [opcode for opcode, _ in _INSTRUCTION.findall(text)]
+    return opcodes.count("all-reduce") + opcodes.count("all-reduce-start")
 
 
 def host_operations(text: str) -> list[str]:

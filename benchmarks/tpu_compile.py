@@ -16,6 +16,7 @@ perhaps an environment of its own, compiles it (benchmarks.program_compile). A r
 - products ms, memory ms: those over the published peak rates (benchmarks.chips); the longer one is
   the roofline's time, which no step can beat;
 - launches: kernels that a GPU starts, and how many of them clip gradients and update weights;
+- all-reduces: of a program of several devices;
 - host: operations that wait for the host.
 
 A row takes minutes. With --output, rows that are there already are not compiled again, as long as
@@ -24,29 +25,21 @@ the code that the program comes from is the same.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import hashlib
-import json
 import math
-import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import app, flags
 
-import files
 from benchmarks import chips, programs
+from benchmarks.compilations import Compilations, needed, read_records
 from benchmarks.interleaved import Result
 from benchmarks.programs import Program
 from benchmarks.table import PRECISIONS, Report
 from errors import InputError, main_with_clear_errors
 from model.sizes import ALIASES
 from settings import did_you_mean
-from training.model_directory import git_commit
 
 _PLATFORM = flags.DEFINE_enum("platform", "tpu", ["tpu", "gpu"], "Platform compiled for.")
 _DEVICES = flags.DEFINE_list("devices", None, "Devices; by default v5e, or h100.")
@@ -73,9 +66,7 @@ _DEFAULT_DEVICE = {"tpu": ["v5e"], "gpu": ["h100"]}
 _COLUMNS = {"program": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
 _COLUMNS |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "fits": ""}
 _COLUMNS |= {"GFLOP": ".0f", "GB accessed": ".2f", "products ms": ".2f", "memory ms": ".2f"}
-_COLUMNS |= {"launches": "", "clip, update": "", "host": ""}
-# What a program comes from: a row of other code is another row.
-_SOURCES = ("model", "training", "pretrain", "finetune", "benchmarks/ours.py")
+_COLUMNS |= {"launches": "", "clip, update": "", "all-reduces": "", "host": ""}
 
 
 def main(argv: list[str]) -> None:
@@ -84,15 +75,15 @@ def main(argv: list[str]) -> None:
         _print_tables(_TABLES.value)
         return
     requested_programs, devices = requested()
-    _check_python(_PYTHON.value)
-    records = read_records(_OUTPUT.value)
-    report, missing = Report(_COLUMNS), {}
+    compilations = Compilations(_PYTHON.value, _OUTPUT.value)
+    report, records = Report(_COLUMNS), []
     for program in requested_programs:
-        for device, record in _records(program, devices, records):
-            if "failed" in record:
-                missing[f"{label(program)}, {device}"] = Result(missing=record["failed"])
+        for device, record in compilations.of(program, devices):
             report.row(*row(program, device, record))
-    report.missing(missing)
+            records.append(record)
+            if "failed" in record:
+                name = f"{label(program)}, {device}"
+                report.missing({name: Result(missing=record["failed"])})
     report.end(*_versions(records))
 
 
@@ -147,109 +138,6 @@ def _chosen(flag: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _check_python(python: str) -> None:
-    """Raises InputError where an interpreter does not run, or has no jax."""
-    code = "import importlib.util as u, sys; sys.exit(u.find_spec('jax') is None)"
-    try:
-        has_jax = subprocess.run([python, "-c", code], check=False).returncode == 0
-    except OSError as error:
-        raise InputError(f"--python {python}: {error.strerror}") from error
-    if not has_jax:
-        raise InputError(
-            f"--python {python}: jax is not installed there; see requirements-tpu-compile.txt"
-        )
-
-
-# ---------------------------------------------------------------- records
-
-
-@functools.cache
-def source_digest() -> str:
-    """A SHA-256 of the code that programs come from."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    digest = hashlib.sha256()
-    for source in _SOURCES:
-        for path in sorted(_python_files(os.path.join(root, source))):
-            with open(path, "rb") as file:
-                digest.update(file.read())
-    return digest.hexdigest()[:16]
-
-
-def _python_files(path: str) -> Iterator[str]:
-    if path.endswith(".py"):
-        yield path
-        return
-    for folder, _, names in os.walk(path):
-        yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
-
-
-def key(program: Program, device: str, code: str | None = None) -> str:
-    """What a record is of."""
-    values = [dataclasses.asdict(program), device, code or source_digest()]
-    return json.dumps(values, sort_keys=True)
-
-
-def read_records(path: str | None) -> dict[str, dict[str, Any]]:
-    """The records of a file of JSON lines by `key`; none where there is no file yet."""
-    if path is None or not os.path.exists(path):
-        return {}
-    with open(path, encoding="utf-8") as file:
-        lines = [files.parse_json(line, path) for line in file if line.strip()]
-    try:
-        return {key(Program(**r["program"]), r["device"], r["code"]): r for r in lines}
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: should have rows of this command: {error}") from error
-
-
-def write_records(path: str | None, records: dict[str, dict[str, Any]]) -> None:
-    """Writes all records to the file, if there is one."""
-    if path is not None:
-        files.write_text(path, "".join(f"{json.dumps(record)}\n" for record in records.values()))
-
-
-# ---------------------------------------------------------------- work
-
-
-def _records(
-    program: Program, devices: Sequence[str], records: dict[str, dict[str, Any]]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each device and its record; those that are not in `records` are made, and added."""
-    described = dataclasses.asdict(program)
-    with tempfile.TemporaryDirectory() as folder:
-        path, error = os.path.join(folder, "program.hlo"), None
-        for device in devices:
-            if record := records.get(key(program, device)):
-                yield device, record
-                continue
-            record = {"program": described, "device": device, "code": source_digest()}
-            record["commit"] = git_commit()
-            if not error and not os.path.exists(path):
-                export = [sys.executable, "-m", "benchmarks.program_export"]
-                error = _ran([*export, path, json.dumps(described)])[1]
-            if not error:
-                compiler = [_PYTHON.value, "-m", "benchmarks.program_compile"]
-                line, failed = _ran([*compiler, path, device, str(program.replicas)])
-            if error or failed:
-                yield device, {**record, "failed": error or failed}
-                continue
-            records[key(program, device)] = record | {"result": json.loads(line)}
-            write_records(_OUTPUT.value, records)
-            yield device, records[key(program, device)]
-
-
-def _ran(command: list[str]) -> tuple[str, str | None]:
-    """The last line of a command's output, and of its messages if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    line = (done.stdout.strip().splitlines() or [""])[-1]
-    if done.returncode == 0:
-        return line, None
-    said = done.stderr.strip().splitlines() or ["no message"]
-    return line, f"status {done.returncode}: {said[-1]:.300}"
-
-
-# ---------------------------------------------------------------- table
-
-
 def label(program: Program) -> str:
     """What the first column calls a program."""
     parts = [f"{program.system} {program.size}", program.kind, program.phase]
@@ -285,36 +173,29 @@ def row(program: Program, device: str, record: dict[str, Any]) -> list[str | flo
         1e3 * said("bytes", chip.bandwidth),
         f"{launches['total']:,}" if launches else "",
         f"{launches['clip']}, {launches['update']}" if launches else "",
+        str(result.get("sums", "")) if program.replicas > 1 else "",
         "" if host is None else ", ".join(host) or "none",
     ]
 
 
-def needed(result: dict[str, Any]) -> float:
-    """Bytes of memory that a program needs on a device; NaN if it was not compiled."""
-    if "needed" in result or not result:
-        return result.get("needed", math.nan)
-    new = result["outputs"] - result["aliased"]  # the others are where arguments were
-    return result["arguments"] + new + result["temporaries"] + result["code"]
-
-
 def _print_tables(paths: Sequence[str]) -> None:
     """Prints the rows of files of --output."""
-    records = {}
+    found = {}
     for path in paths:
-        if not os.path.exists(path):
-            raise InputError(f"--tables {path}: there is no such file")
-        records |= read_records(path)
-    commits = {str(record["commit"]) for record in records.values()}
+        found |= read_records(path)
+    records = list(found.values())
+    commits = {str(record["commit"]) for record in records}
     report = Report({"commit": "", **_COLUMNS}, ", ".join(sorted(commits)))
-    for record in records.values():
+    for record in records:
         commit = str(record["commit"])[:7]
         report.row(commit, *row(Program(**record["program"]), record["device"], record))
     report.end(*_versions(records))
 
 
-def _versions(records: dict[str, dict[str, Any]]) -> list[str]:
+def _versions(records: Sequence[dict[str, Any]]) -> list[str]:
     """The compilers of records, a line each."""
-    return sorted({f"compiled with {record['result']['versions']}" for record in records.values()})
+    found = {record["result"]["versions"] for record in records if "result" in record}
+    return [f"compiled with {versions}" for versions in sorted(found)]
 
 
 if __name__ == "__main__":
