@@ -8,7 +8,6 @@ package libtpu, GPUs jax-cuda12-plugin[with-cuda]; see requirements-tpu-compile.
 
 from __future__ import annotations
 
-import collections
 import importlib.metadata
 import json
 import os
@@ -18,6 +17,7 @@ import time
 from typing import Any
 
 from benchmarks.chips import CHIPS, Chip
+from benchmarks.hlo_text import Module
 
 # libtpu looks for a TPU otherwise, and for the machines of its slice.
 _ENVIRONMENT = {
@@ -27,16 +27,6 @@ _ENVIRONMENT = {
 _NO_ROOM = re.compile(r"Used ([\d.]+)([KMG]) of [\d.]+[KMG] hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
-# An instruction of a module's text: its name, type, opcode, and what follows.
-_INSTRUCTION = re.compile(
-    r"^\s+(?:ROOT )?%?[\w.\-]+ = (?:\(.*?\)|\S+) ([\w\-]+)\((.*)$", re.MULTILINE
-)
-_SCOPE = re.compile(r'op_name="([^"]*)"')
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
-_HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
-# Parameters, tuples and views start nothing; a `-done` waits for its `-start`.
-_NO_LAUNCH = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
-
 
 def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
     """What the compiler says of a program.
@@ -44,16 +34,17 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
     Returns:
         `seconds`; `arguments`, `outputs`, `aliased`, `temporaries`, `code`, in bytes; `flops`,
         `bytes` and `transcendentals` by XLA's cost analysis; `sums` over devices; `host`, the
-        operations that wait for the host; `launches`, counts of a GPU's kernels; `versions`. Of a
+        operations that wait for the host; `launches`, counts of a GPU's kernels;
+        `unknown_loops`, see `Module`; `versions`. Of a
         program that needs more memory than the device has: `seconds`, and the bytes `needed`.
     """
     os.environ.update(_ENVIRONMENT)
     client, devices = _devices(chip, replicas)
     with open(path, "rb") as file:
-        module = _stablehlo(file.read())
+        program = _stablehlo(file.read())
     begin = time.monotonic()
     try:
-        executable = _compile(client, devices, module)
+        executable = _compile(client, devices, program)
     except Exception as error:
         needed = _NO_ROOM.search(str(error))
         if not needed:
@@ -64,7 +55,8 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
     seconds = time.monotonic() - begin
     memory = executable.get_compiled_memory_stats()
     compiled_module = executable.hlo_modules()[0]
-    cost, text = _cost(executable, compiled_module, chip), compiled_module.to_string()
+    module = Module(compiled_module.to_string())
+    cost = _cost(executable, compiled_module, module, chip)
     return {
         "seconds": seconds,
         "arguments": memory.argument_size_in_bytes,
@@ -75,9 +67,10 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
         "transcendentals": cost.get("transcendentals", 0.0),
-        "sums": all_reduces(text),
-        "host": host_operations(text),
-        "launches": launches(text) if chip.platform == "gpu" else None,
+        "sums": module.all_reduces(),
+        "host": module.host_operations(),
+        "launches": module.launches() if chip.platform == "gpu" else None,
+        "unknown_loops": module.unknown_loops,
         "versions": _versions(chip),
     }
 
@@ -137,49 +130,35 @@ def _versions(chip: Chip) -> str:
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("jax", package))
 
 
-def _cost(executable, module, chip: Chip) -> dict[str, float]:
-    """XLA's cost analysis of what was compiled."""
-    if chip.platform == "gpu":  # whose executables have none: the same counts, by the CPU's client
-        import jax
-        from jaxlib import _jax
+def _cost(executable, compiled_module, module: Module, chip: Chip) -> dict[str, float]:
+    """XLA's cost analysis of what was compiled, with the bodies of loops as often as they run."""
+    import jax
+    from jaxlib import _hlo, _jax
 
-        return _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
-    cost = executable.cost_analysis()
-    return cost[0] if isinstance(cost, list) else cost
+    client = jax.devices("cpu")[0].client
+    names = ("flops", "bytes accessed", "transcendentals")
 
+    def costs(hlo_module) -> dict[str, float]:
+        found = _jax.hlo_module_cost_analysis(client, hlo_module)
+        return {name: found.get(name, 0.0) for name in names}
 
-def all_reduces(text: str) -> int:
-    """How many times the devices of a program sum something."""
-    opcodes = [opcode for opcode, _ in _INSTRUCTION.findall(text)]
-    return opcodes.count("all-reduce") + opcodes.count("all-reduce-start")
-
-
-def host_operations(text: str) -> list[str]:
-    """The operations of a module that exchange data with the host, by opcode or target."""
-    found = collections.Counter()
-    for opcode, rest in _INSTRUCTION.findall(text):
-        target = _TARGET.search(rest) if opcode == "custom-call" else None
-        if opcode in _HOST or (target and re.search("[Hh]ost|callback", target[1])):
-            found[target[1] if target else opcode] += 1
-    return sorted(found)
-
-
-def launches(text: str) -> dict[str, int]:
-    """How many kernels a GPU starts for a module: those of its entry computation.
-
-    `clip` and `update` are those of the scopes in which training.optimizer clips and updates.
-    """
-    counts = collections.Counter(total=0, fusions=0, library=0, clip=0, update=0)
-    for opcode, rest in _INSTRUCTION.findall(text[text.index("\nENTRY ") :]):
-        if opcode in _NO_LAUNCH or opcode.endswith("-done"):
-            continue
-        counts["total"] += 1
-        counts["fusions"] += opcode == "fusion"
-        counts["library"] += opcode == "custom-call"
-        scope = _SCOPE.search(rest)
-        counts["clip"] += bool(scope and "clip_gradients/" in scope[1])
-        counts["update"] += bool(scope and "update_weights/" in scope[1])
-    return dict(counts)
+    once = costs(compiled_module)
+    said = once
+    if chip.platform == "tpu":  # GPUs' executables have none
+        said = executable.cost_analysis()
+        said = said[0] if isinstance(said, list) else said
+    bodies = [name for name, times in module.executions.items() if times > 1]
+    inside = {name: costs(_hlo.hlo_module_from_text(module.as_entry(name))) for name in bodies}
+    total = dict(once)
+    for body in bodies:
+        for name in names:
+            nested = sum(
+                inside[inner][name] for inner in module.loop_bodies(body) if inner in inside
+            )
+            own = inside[body][name] - nested
+            total[name] += (module.executions[body] - 1) * own
+    # In the proportion that the analysis for any device gives to loops.
+    return {name: said.get(name, 0.0) * total[name] / (once[name] or 1.0) for name in names}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 import pytest
 from tensorflow.compiler.xla.service import hlo_pb2
 
-from benchmarks import chips, compilations, program_compile, program_export, programs
+from benchmarks import chips, compilations, program_export, programs
 from benchmarks.compilations import Compilations
 from benchmarks.programs import PRETRAINING, Program
 from errors import InputError
@@ -25,23 +25,6 @@ RESULT = {
     **{"flops": 197e9, "bytes": 8.19e9, "transcendentals": 1.0, "sums": 0, "host": []},
     **{"launches": None, "versions": "jax 1, libtpu 2"},
 }
-MODULE = """HloModule step
-%fused (p: f32[2]) -> f32[2] {
-  %p = f32[2]{0} parameter(0)
-  ROOT %fusion.9 = f32[2]{0} fusion(%p), kind=kLoop, calls=%other
-}
-
-ENTRY %main (a: f32[2]) -> (f32[2], u8[0]) {
-  %a = f32[2]{0} parameter(0), metadata={op_name="XLA_Args"}
-  %f.1 = (f32[2]{0}, u8[0]{0}) fusion(%a), metadata={op_name="x/clip_gradients/global_norm/mul"}
-  %g = f32[2]{0} get-tuple-element(%f.1), index=0
-  %f.2 = f32[2]{0} fusion(%g), kind=kLoop, metadata={op_name="update_weights/Adam/mul"}
-  %c.1 = f32[2]{0} custom-call(%f.2), custom_call_target="__cublas$gemm"
-  %r-start = f32[2]{0} all-reduce-start(%c.1), to_apply=%sum
-  %r-done = f32[2]{0} all-reduce-done(%r-start)
-  ROOT %copy.1 = f32[2]{0} copy(%r-done)
-}
-"""
 
 
 def command(*arguments):
@@ -137,25 +120,6 @@ def test_other_code_is_another_row():
 
 
 # ---------------------------------------------------------------- what the compiler says
-
-
-def test_launches():
-    counts = {"total": 5, "fusions": 2, "library": 1, "clip": 1, "update": 1}
-    assert program_compile.launches(MODULE) == counts
-    assert program_compile.all_reduces(MODULE) == 1
-
-
-def test_host_operations():
-    assert program_compile.host_operations(MODULE) == []
-    lines = [
-        "  %i = (s32[], token[]) infeed(%t), metadata={}",
-        '  %x = f32[] custom-call(%a), custom_call_target="xla_python_cpu_callback"',
-        '  %y = f32[] custom-call(%a), custom_call_target="MoveToHost"',
-        '  ROOT %s = (f32[], token[]) send(%a, %t), metadata={op_name="recv"}',
-    ]
-    text = "\n".join(lines)
-    expected = ["MoveToHost", "infeed", "send", "xla_python_cpu_callback"]
-    assert program_compile.host_operations(text) == expected
 
 
 def test_rates_of_a_device():
