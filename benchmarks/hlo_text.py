@@ -18,6 +18,7 @@ _CALLED = re.compile(r"(?:to_apply|(?:true|false)_computation|branch_computation
 _CONDITION, _BODY = re.compile(r"condition=%?([\w.\-]+)"), re.compile(r"body=%?([\w.\-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _INTEGER = re.compile(r"= [su]\d+\[\]\S* constant\((\d+)\)")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _SCOPE = re.compile(r'op_name="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
@@ -111,6 +112,21 @@ class Module:
                 found.add(target[1] if target else opcode)
         return sorted(found)
 
+    def scopes(self) -> dict[str, tuple[int, int]]:
+        """Where the time goes: scope -> cycles, as a TPU's compiler estimates them, and kernels.
+
+        Scopes are TensorFlow's, four deep, with # for every number; the largest first.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for opcode, rest, times in self._instructions():
+            if _starts_kernel(opcode):
+                scope, cycles = _SCOPE.search(rest), _CYCLES.search(rest)
+                parts = re.sub(r"\d+", "#", scope[1] if scope else opcode).split("/")[:4]
+                known = found.get("/".join(parts), (0, 0))
+                cycles = times * int(cycles[1]) if cycles else 0
+                found["/".join(parts)] = (known[0] + cycles, known[1] + times)
+        return dict(sorted(found.items(), key=lambda item: item[1], reverse=True))
+
     def launches(self) -> dict[str, int]:
         """How many kernels a GPU starts, all together and of some kinds.
 
@@ -118,7 +134,7 @@ class Module:
         """
         counts = collections.Counter(total=0, fusions=0, library=0, clip=0, update=0)
         for opcode, rest, times in self._instructions():
-            if opcode in _NO_LAUNCH or opcode.endswith("-done"):
+            if not _starts_kernel(opcode):
                 continue
             scope = _SCOPE.search(rest)
             counts["total"] += times
@@ -127,3 +143,7 @@ class Module:
             counts["clip"] += times * bool(scope and "clip_gradients/" in scope[1])
             counts["update"] += times * bool(scope and "update_weights/" in scope[1])
         return dict(counts)
+
+
+def _starts_kernel(opcode: str) -> bool:
+    return opcode not in _NO_LAUNCH and not opcode.endswith("-done")

@@ -9,6 +9,7 @@ package libtpu, GPUs jax-cuda12-plugin[with-cuda]; see requirements-tpu-compile.
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -33,10 +34,10 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
 
     Returns:
         `seconds`; `arguments`, `outputs`, `aliased`, `temporaries`, `code`, in bytes; `flops`,
-        `bytes` and `transcendentals` by XLA's cost analysis; `sums` over devices; `host`, the
-        operations that wait for the host; `launches`, counts of a GPU's kernels;
-        `unknown_loops`, see `Module`; `versions`. Of a
-        program that needs more memory than the device has: `seconds`, and the bytes `needed`.
+        `bytes` and `transcendentals` by XLA's cost analysis; `cycles`, by the estimate of a TPU's
+        compiler; `scopes`, `launches` (of a GPU), `host`, `unknown_loops`, see `Module`; `sums`
+        over devices; `versions`. Of a program that needs more memory than the device has:
+        `seconds`, `versions` and the bytes `needed`.
     """
     os.environ.update(_ENVIRONMENT)
     client, devices = _devices(chip, replicas)
@@ -56,6 +57,7 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
     memory = executable.get_compiled_memory_stats()
     compiled_module = executable.hlo_modules()[0]
     module = Module(compiled_module.to_string())
+    scopes = module.scopes()
     cost = _cost(executable, compiled_module, module, chip)
     return {
         "seconds": seconds,
@@ -67,6 +69,8 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
         "transcendentals": cost.get("transcendentals", 0.0),
+        "cycles": sum(cycles for cycles, _ in scopes.values()),
+        "scopes": dict(itertools.islice(scopes.items(), 40)),
         "sums": module.all_reduces(),
         "host": module.host_operations(),
         "launches": module.launches() if chip.platform == "gpu" else None,

@@ -15,9 +15,12 @@ perhaps an environment of its own, compiles it (benchmarks.program_compile). A r
 - GFLOP, GB accessed: by XLA's cost analysis of the compiled program;
 - products ms, memory ms: those over the published peak rates (benchmarks.chips); the longer one is
   the roofline's time, which no step can beat;
+- Mcycles: what the compiler of a TPU estimates the step to take;
 - launches: kernels that a GPU starts, and how many of them clip gradients and update weights;
 - all-reduces: of a program of several devices;
 - host: operations that wait for the host.
+
+--scopes lists where those cycles, or launches, are. Loops count as often as they run.
 
 A row takes minutes. With --output, rows that are there already are not compiled again, as long as
 the code that the program comes from is the same.
@@ -60,13 +63,16 @@ _REPLICAS = flags.DEFINE_integer(
 )
 _PYTHON = flags.DEFINE_string("python", sys.executable, "Python interpreter that has jax.")
 _OUTPUT = flags.DEFINE_string("output", None, "File of JSON lines that rows are added to.")
+_SCOPES = flags.DEFINE_integer(
+    "scopes", 0, "Scopes with the most cycles, or launches, to list for each row.", lower_bound=0
+)
 _TABLES = flags.DEFINE_list("tables", [], "Files of --output to print, compiling nothing.")
 
 _DEFAULT_DEVICE = {"tpu": ["v5e"], "gpu": ["h100"]}
 _COLUMNS = {"program": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
 _COLUMNS |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "fits": ""}
 _COLUMNS |= {"GFLOP": ".0f", "GB accessed": ".2f", "products ms": ".2f", "memory ms": ".2f"}
-_COLUMNS |= {"launches": "", "clip, update": "", "all-reduces": "", "host": ""}
+_COLUMNS |= {"Mcycles": ".2f", "launches": "", "clip, update": "", "all-reduces": "", "host": ""}
 
 
 def main(argv: list[str]) -> None:
@@ -84,7 +90,7 @@ def main(argv: list[str]) -> None:
             if "failed" in record:
                 name = f"{label(program)}, {device}"
                 report.missing({name: Result(missing=record["failed"])})
-    report.end(*_versions(records))
+    report.end(*_lines(records))
 
 
 def requested() -> tuple[list[Program], list[str]]:
@@ -171,6 +177,7 @@ def row(program: Program, device: str, record: dict[str, Any]) -> list[str | flo
         said("bytes", 1e9),
         1e3 * said("flops", chip.flops),
         1e3 * said("bytes", chip.bandwidth),
+        said("cycles", 1e6) if chip.platform == "tpu" else "",
         f"{launches['total']:,}" if launches else "",
         f"{launches['clip']}, {launches['update']}" if launches else "",
         str(result.get("sums", "")) if program.replicas > 1 else "",
@@ -189,13 +196,23 @@ def _print_tables(paths: Sequence[str]) -> None:
     for record in records:
         commit = str(record["commit"])[:7]
         report.row(commit, *row(Program(**record["program"]), record["device"], record))
-    report.end(*_versions(records))
+    report.end(*_lines(records))
 
 
-def _versions(records: Sequence[dict[str, Any]]) -> list[str]:
-    """The compilers of records, a line each."""
+def _lines(records: Sequence[dict[str, Any]]) -> list[str]:
+    """What is said below the table: scopes, loops that count once, and compilers."""
+    lines = []
+    for record in (record for record in records if "result" in record):
+        result = record["result"]
+        name = f"{label(Program(**record['program']))}, {record['device']}"
+        if result.get("unknown_loops"):
+            lines.append(f"{name}: {result['unknown_loops']} loops of unknown length count once")
+        if _SCOPES.value:
+            scopes = list(result.get("scopes", {}).items())[: _SCOPES.value]
+            rows = [f"{c:12,} cycles {n:5,} kernels  {scope}" for scope, (c, n) in scopes]
+            lines.append("\n".join([f"{name}:", *rows]))
     found = {record["result"]["versions"] for record in records if "result" in record}
-    return [f"compiled with {versions}" for versions in sorted(found)]
+    return [*lines, *(f"compiled with {versions}" for versions in sorted(found))]
 
 
 if __name__ == "__main__":

@@ -66,6 +66,16 @@ def test_launches():
     assert module.unknown_loops == 0
 
 
+def test_scopes():
+    """Twelve times 50 cycles in the loop, 5 outside of it."""
+    cycles = ', metadata={op_name="layer_SIX/mul/a/b/c"}, backend_config={"estimated_cycles":"N"}'
+    text = MODULE.replace("calls=%fused", f"calls=%fused{cycles.replace('N', '50')}")
+    text = text.replace("fusion(%q)", f"fusion(%q){cycles.replace('N', '5').replace('SIX', '6')}")
+    scopes = Module(text.replace("SIX", "7")).scopes()
+    assert next(iter(scopes.items())) == ("layer_#/mul/a/b", (605, 13))
+    assert scopes["sort"] == (0, 36)
+
+
 def test_loops_of_unknown_length():
     module = Module(MODULE.replace("constant(12)", "parameter(1)"))
     assert module.unknown_loops == 1

@@ -23,6 +23,7 @@ RESULT = {
     "seconds": 90.0,
     **{"arguments": 6e9, "outputs": 6e9, "aliased": 5.9e9, "temporaries": 2e9, "code": 1e8},
     **{"flops": 197e9, "bytes": 8.19e9, "transcendentals": 1.0, "sums": 0, "host": []},
+    **{"cycles": 3e6, "scopes": {"encoder": [3000000, 4]}},
     **{"launches": None, "versions": "jax 1, libtpu 2"},
 }
 
@@ -99,6 +100,8 @@ def test_rows_are_kept_and_printed(tmp_path, monkeypatch):
     assert (cells["products ms"], cells["memory ms"]) == ("1.00", "10.00")
     assert "64 x 128" in dict(zip(header, second))["program"]
     assert "libtpu 2" in printed
+    assert "encoder" not in printed
+    assert "encoder" in command(f"--tables={path}", "--scopes=1").stdout
 
 
 def test_memory_needed():

@@ -5,6 +5,7 @@ values written out in place of being worked out again, constants as large as a t
 that waits for the host. A change for the better should lower them.
 """
 
+import math
 import os
 
 import pytest
@@ -16,14 +17,9 @@ from tests.benchmarks.tpu_support import TWO_LAYERS
 
 pytestmark = pytest.mark.tpu
 PYTHON = os.environ.get("TPU_PYTHON", ".venv-tpu/bin/python")
-# MB accessed by a step of 32 x 128, MB of code for each layer (of the generator, too, if any).
-LIMITS = {
-    "ConvBERT": (0, 0),
-    "ELECTRA": (0, 0),
-    "BERT": (0, 0),
-    "ALE": (0, 0),
-    "ConvBERT masked_lm": (0, 0),
-}
+# MB accessed by a step of 32 x 128, and MB of code for each layer (the generator's count, too).
+LIMITS = {"ConvBERT": (0, 0), "ConvBERT masked_lm": (0, 0)}
+NO_LIMITS = (math.inf, math.inf)  # of a new objective
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +27,9 @@ def compilations():
     return Compilations(PYTHON)
 
 
-@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize("system", [name for name in systems() if name.startswith("ConvBERT")])
 def test_a_tiny_step(compilations, system):
+    """One system of each objective."""
     program = Program(system, "tiny", PRETRAINING, "train", overrides=TWO_LAYERS)
     ((_, record),) = compilations.of(program, ["v5e"])
     assert "failed" not in record, record["failed"]
@@ -42,6 +39,5 @@ def test_a_tiny_step(compilations, system):
     layers = 2 if "masked_lm" in str(systems()[system]) else 4
     megabytes = result["bytes"] / 1e6, result["code"] / 1e6 / layers
     print(f"{system}: {megabytes[0]:.0f} MB accessed, {megabytes[1]:.2f} MB of code a layer")
-    # A new objective has no limits yet.
-    most = LIMITS.get(system, (float("inf"), float("inf")))
+    most = LIMITS.get(system, NO_LIMITS)
     assert all(a <= b for a, b in zip(megabytes, most)), (megabytes, most)
