@@ -154,6 +154,14 @@ def test_a_step_of_eight_devices(tmp_path):
     assert {"clip_gradients", "update_weights"} <= names
 
 
+@pytest.mark.slow  # needs half a minute: two programs are traced
+def test_forms(tmp_path):
+    """A CPU's forms, when asked for: products where an accelerator has sums."""
+    shape = ("ConvBERT", "tiny", PRETRAINING, "train")
+    cpu, accelerator = (exported(tmp_path / f, *shape, form=f)[0] for f in ("cpu", "accelerator"))
+    assert cpu["dot"] > accelerator["dot"]
+
+
 @pytest.mark.slow  # needs a minute: eight programs are traced
 @pytest.mark.parametrize("kind", kinds.names())
 @pytest.mark.parametrize("phase", programs.FINETUNING)
