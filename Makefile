@@ -8,7 +8,7 @@ MODEL := $(QUICKSTART)/models/convbert-tiny
 PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-avx2 test-slow test-hostile test-perf test-beam lint clean
+.PHONY: quickstart test test-avx2 test-slow test-hostile test-perf test-beam test-tpu lint clean
 
 # Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
 # a network of random weights on a small task, exports the better one, and says what was learned.
@@ -41,14 +41,14 @@ quickstart: .venv/installed
 
 # Two workers take one module at a time, in the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow and not perf and not hostile" -n 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not perf and not hostile and not tpu" -n 2 --dist loadscope --no-loadscope-reorder
 
 # The same as on a CPU without AVX-512, where TensorFlow computes bfloat16 without oneDNN.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
 test-avx2: .venv/installed-dev
 	$(AVX2) $(MAKE) test
 	$(AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
-	    -m "bfloat16 and not slow and not perf and not hostile"
+	    -m "bfloat16 and not slow and not perf and not hostile and not tpu"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope
@@ -65,6 +65,10 @@ test-perf: .venv/installed-dev
 test-beam: .venv-beam/installed
 	.venv-beam/bin/python -m pytest tests/data/test_beam_build.py
 
+# What the compiler of TPU v5e makes of tiny steps. It needs no TPU, and an environment of its own.
+test-tpu: .venv/installed-dev .venv-tpu/installed
+	TPU_PYTHON=.venv-tpu/bin/python $(BIN)/python -m pytest -m tpu -s
+
 # Style, format, and the direction of imports.
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -72,7 +76,12 @@ lint: .venv/installed-dev
 	$(BIN)/python -m tests.imports_check
 
 clean:
-	rm -rf .venv .venv-beam runs
+	rm -rf .venv .venv-beam .venv-tpu runs
+
+.venv-tpu/installed: requirements-tpu-compile.txt
+	$(PYTHON) -m venv .venv-tpu
+	.venv-tpu/bin/python -m pip install --quiet -r requirements-tpu-compile.txt
+	touch $@
 
 .venv/installed: requirements.txt constraints.txt
 	$(PYTHON) -m venv .venv

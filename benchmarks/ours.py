@@ -158,7 +158,8 @@ def step_trainer(hparams: PretrainingHParams, schedule, **options: Any) -> Train
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     config = encoder_config(hparams, hparams.vocab_size)
     objective = build_objective(hparams, config, SPECIAL_IDS)
-    optimizer = create_optimizer("adam", schedule, 0.01, objective.trainable_variables)
+    variables = objective.trainable_variables
+    optimizer = create_optimizer(hparams.optimizer, schedule, 0.01, variables)
     return Trainer(
         objective,
         optimizer,

@@ -12,8 +12,9 @@ from data.vocabulary import Vocabulary
 from finetune.batches import TrainingBatches
 from finetune.catalogue import load_task
 from finetune.encoded import Encoded
-from finetune.hparams import resolve_hparams
+from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning, learning_rate_scales
+from finetune.task import Task
 from finetune.task_data import load_task_data
 from model import EncoderConfig, build_encoder
 from training.loop import Trainer
@@ -49,15 +50,9 @@ def finetuning_rows(
     return data.task, rows, hparams
 
 
-def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
-    """As many steps of fine-tuning random weights as there are full batches in an epoch.
-
-    Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
-    """
-    tf_keras.utils.set_random_seed(0)
-    tf_keras.mixed_precision.set_global_policy(precision)
-    declared, rows, hparams = finetuning_rows(fields, batch=batch, precision=precision, **data)
-    encoder = build_encoder(EncoderConfig(**fields))
+def networks(declared: Task, config: EncoderConfig, hparams: FinetuningHParams):
+    """The objective of random weights, and its optimizer."""
+    encoder = build_encoder(config)
     head = declared.plugin.head(declared, encoder.config, hparams)
     objective = FineTuning(encoder, head, hparams.loss_reduction)
     optimizer = create_optimizer(
@@ -67,6 +62,18 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
         objective.trainable_variables,
         learning_rate_scales(objective, hparams.layerwise_lr_decay),
     )
+    return objective, optimizer
+
+
+def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
+    """As many steps of fine-tuning random weights as there are full batches in an epoch.
+
+    Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
+    """
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(precision)
+    declared, rows, hparams = finetuning_rows(fields, batch=batch, precision=precision, **data)
+    objective, optimizer = networks(declared, EncoderConfig(**fields), hparams)
     batches = TrainingBatches(
         rows,
         batch,

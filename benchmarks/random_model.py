@@ -10,17 +10,15 @@ import sys
 import tensorflow as tf
 import tf_keras
 
-from benchmarks.texts import made_up_words
+from benchmarks.texts import made_up_vocabulary
 from checkpoints.model_directory import Conversion, Networks, describe_pretraining, save
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import build_encoder, named_size
 
 
 def make_model(size: str, folder: str) -> None:
     """A pre-training model directory of random weights and a made-up vocabulary."""
     config = named_size(size)
-    words = made_up_words(config.vocab_size - len(SPECIAL_TOKENS))
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
+    vocabulary = made_up_vocabulary(config.vocab_size)
     tf_keras.utils.set_random_seed(0)
     encoder = build_encoder(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one

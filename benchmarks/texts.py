@@ -7,6 +7,8 @@ import string
 
 import numpy as np
 
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+
 
 def texts(batch: int, length: int) -> list[str]:
     """Texts of `length` pieces with [CLS] and [SEP]."""
@@ -18,3 +20,8 @@ def made_up_words(count: int) -> list[str]:
     """The first words of four letters, each a piece of the vocabulary."""
     letters = itertools.product(string.ascii_lowercase, repeat=4)
     return ["".join(word) for word in itertools.islice(letters, count)]
+
+
+def made_up_vocabulary(size: int) -> Vocabulary:
+    """A vocabulary of this many pieces, all but the special ones made-up words."""
+    return Vocabulary((*SPECIAL_TOKENS, *made_up_words(size - len(SPECIAL_TOKENS))))

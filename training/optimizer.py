@@ -184,7 +184,8 @@ def create_optimizer(
 
 def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Clips to global norm 1; returns the dense gradients and the norm before."""
-    return tf.clip_by_global_norm([tf.convert_to_tensor(g) for g in gradients], CLIP_NORM)
+    with tf.name_scope("clip_gradients"):  # benchmarks.tpu_compile counts what is in this scope
+        return tf.clip_by_global_norm([tf.convert_to_tensor(g) for g in gradients], CLIP_NORM)
 
 
 def apply_gradients(optimizer, gradients: Sequence[tf.Tensor], variables) -> None:
@@ -193,4 +194,5 @@ def apply_gradients(optimizer, gradients: Sequence[tf.Tensor], variables) -> Non
         skip = {"experimental_aggregate_gradients": False}
     else:
         skip = {"skip_gradients_aggregation": True}
-    optimizer.apply_gradients(zip(gradients, variables), **skip)
+    with tf.name_scope("update_weights"):  # as above
+        optimizer.apply_gradients(zip(gradients, variables), **skip)
