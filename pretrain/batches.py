@@ -7,6 +7,7 @@ import tensorflow as tf
 from data.input_pipeline import count_records, pretraining_dataset, record_files
 from errors import InputError
 from pretrain.hparams import PretrainingHParams
+from training import workers
 from training.strategies import micro_batches
 
 
@@ -48,7 +49,8 @@ class Batches:
         self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The batches from a step on."""
+        """The batches from a step on; of each, the share of this worker."""
+        group = workers.current()
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -59,6 +61,8 @@ class Batches:
             shuffle=self._training,
             repeat=self._training,
             drop_remainder=self._training,
+            worker=group.index,
+            workers=group.count,
         )
 
     def examples(self, num_steps: int) -> int:
