@@ -49,6 +49,12 @@ def install() -> None:
         _watcher = _Watcher()
 
 
+def handle_again() -> None:
+    """Takes the signals back from a library that has begun to handle them, if they are handled."""
+    if _watcher is not None:
+        _watcher.take()
+
+
 @contextlib.contextmanager
 def handling() -> Iterator[_Watcher | None]:
     """Handles signals in the block; yields None in a thread that cannot have handlers."""
@@ -193,7 +199,13 @@ class _Watcher:
         # Under nohup SIGHUP is ignored, and stays so.
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         handled = [n for n in SIGNALS if n != signal.SIGHUP or not ignored]
-        self._before = {number: signal.signal(number, self._hold) for number in handled}
+        self._before = {number: signal.getsignal(number) for number in handled}
+        self.take()
+
+    def take(self) -> None:
+        """Becomes the handler of the signals."""
+        for number in self._before:
+            signal.signal(number, self._hold)
 
     def close(self) -> None:
         """Gives the signals back."""

@@ -6,6 +6,7 @@ import sys
 
 import tensorflow as tf
 
+import stopping
 from errors import InputError
 from library_logs import silence_compiler
 from training import workers
@@ -51,7 +52,9 @@ def _create_multi_worker() -> tf.distribute.Strategy:
         raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
     # Without a time-out the sums of a group that lost a worker would wait for ever.
     options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=group.timeout)
-    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    stopping.handle_again()  # TensorFlow's server takes SIGTERM for itself
+    return strategy
 
 
 def _split_cpu(parts: int) -> None:

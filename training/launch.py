@@ -171,9 +171,7 @@ def _start(host: str, command: list[str], tf_config: str, directory: str) -> sub
 def _copy(number: int, process: subprocess.Popen) -> None:
     """Prints what a worker says, line by line, until it ends."""
     for line in process.stdout:
-        for part in re.split(
-            rb"\r+\n?", line.rstrip(b"\r\n")
-        ):  # a progress bar returns to its line
+        for part in re.split(rb"\r+", line.rstrip(b"\r\n")):  # a progress bar returns to its line
             if part.strip():
                 sys.stdout.buffer.write(b"[%d] %s\n" % (number, part.rstrip()))
                 sys.stdout.buffer.flush()
