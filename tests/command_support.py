@@ -46,15 +46,18 @@ class Command:
     Args:
         *arguments: what would follow `python`: a script or `-m MODULE`, and its arguments.
         text: what it reads from standard input.
+        environment: variables of its own.
     """
 
-    def __init__(self, *arguments, text: str = ""):
+    def __init__(self, *arguments, text: str = "", environment: dict[str, str] | None = None):
         self.arguments = [str(argument) for argument in arguments]
         self._folder = tempfile.TemporaryDirectory()
         streams = [os.path.join(self._folder.name, name) for name in ("in", "out", "err")]
         self._in, self._out, self._err = map(pathlib.Path, streams)
         self._in.write_text(text, encoding="utf-8")
-        process = _context.Process(target=_execute, args=(self.arguments, streams))
+        process = _context.Process(
+            target=_execute, args=(self.arguments, streams, environment or {})
+        )
         process.start()
         self.process = process
 
@@ -121,8 +124,9 @@ def run(*arguments, text: str = "") -> subprocess.CompletedProcess:
     return Command(*arguments, text=text).finish()
 
 
-def _execute(arguments: list[str], streams: list[str]) -> None:
+def _execute(arguments: list[str], streams: list[str], environment: dict[str, str]) -> None:
     """In the forked process: what the interpreter does with its command line."""
+    os.environ.update(environment)
     for number, path in enumerate(streams):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
         os.dup2(descriptor, number)
