@@ -44,11 +44,8 @@ def meet(cluster: Cluster, facts: Mapping[str, Any], timeout: float) -> dict[int
         InputError: a worker has other facts, or this one cannot listen at its address.
         WorkerLost: one did not come.
     """
-    hello = {
-        "kind": "hello",
-        "worker": cluster.index,
-        "facts": {"addresses": list(cluster.addresses), **facts},
-    }
+    own = json.loads(json.dumps({"addresses": cluster.addresses, **facts}))  # as others' come
+    hello = {"kind": "hello", "worker": cluster.index, "facts": own}
     if len(cluster.addresses) == 1:
         return {}
     if cluster.index:
