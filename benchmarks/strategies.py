@@ -1,7 +1,7 @@
 """The same steps by every strategy, with less memory and by XLA: losses and weights beside another.
 
     python -m benchmarks.strategies
-    python -m benchmarks.strategies --strategies one_device,mirrored:2 --steps 10
+    python -m benchmarks.strategies --strategies one_device,mirrored:2 --xla no --steps 10
 
 Each strategy is a process of its own (multi_worker: two, on this machine), which trains the same
 model from the same seed once for each number of micro-batches, with and without XLA and
@@ -33,19 +33,24 @@ from training import workers
 from training.cluster import read_cluster
 
 STRATEGIES = ("one_device", "mirrored:2", "multi_worker")
-PARTS, COLUMNS = (1, 2, 8), ("micro-batches", "XLA", "rematerialized")
+PLAIN = (1, False, False)  # the run that others are compared with
+PARTS, SWITCHES = (1, 2, 8), {"no": False, "yes": True}
+COLUMNS = ("micro-batches", "XLA", "rematerialized")
 BATCH, LENGTH, WORDS = 16, 32, 500
 
 FLAGS = flags.FLAGS
 _STRATEGIES = flags.DEFINE_list("strategies", list(STRATEGIES), "Strategies compared.")
 _STEPS = flags.DEFINE_integer("steps", 50, "Steps of training.")
+_XLA = flags.DEFINE_multi_enum("xla", list(SWITCHES), list(SWITCHES), "XLA, one each time.")
 _LAYERS = flags.DEFINE_integer("layers", 2, "Layers of ConvBERT-tiny.")
 _FOLDER = flags.DEFINE_string("folder", "", "For a process of one strategy: data and results.")
 
 
-def variants() -> list[tuple[int, bool, bool]]:
+def variants(strategy: str) -> list[tuple[int, bool, bool]]:
     """Micro-batches, XLA and rematerialization of each run of a strategy."""
-    return list(itertools.product(PARTS, (False, True), (False, True)))
+    found = list(itertools.product(PARTS, (SWITCHES[name] for name in _XLA.value), (False, True)))
+    first = [PLAIN] if strategy == STRATEGIES[0] and PLAIN not in found else []
+    return first + found
 
 
 def main(argv: list[str]) -> None:
@@ -55,6 +60,8 @@ def main(argv: list[str]) -> None:
     if _FOLDER.value:
         train_all(_STRATEGIES.value[0], _FOLDER.value)
         return
+    if _STRATEGIES.value[:1] != [STRATEGIES[0]]:
+        raise InputError(f"--strategies should begin with {STRATEGIES[0]}, the one compared with")
     report = Report(
         {
             "strategy": "",
@@ -70,7 +77,7 @@ def main(argv: list[str]) -> None:
         expected = None
         for strategy in _STRATEGIES.value:
             start(strategy, folder)
-            for number, (parts, *switches) in enumerate(variants()):
+            for number, (parts, *switches) in enumerate(variants(strategy)):
                 losses, weights = read(folder, strategy, number)
                 expected = expected or (losses, weights)
                 report.row(
@@ -91,6 +98,7 @@ def main(argv: list[str]) -> None:
 def start(strategy: str, folder: str) -> None:
     """Runs the processes of a strategy to their end."""
     command = [sys.executable, "-m", "benchmarks.strategies", f"--strategies={strategy}"]
+    command += [f"--xla={name}" for name in _XLA.value]
     command += [f"--folder={folder}", f"--steps={_STEPS.value}", f"--layers={_LAYERS.value}"]
     if strategy == "multi_worker":
         launch = [sys.executable, "-m", "training.launch", "--hosts=localhost:2", "--"]
@@ -154,7 +162,7 @@ def train_variants(name: str, folder: str) -> None:
     hparams = hyper_parameters(vocabulary.size)
     config, ids = encoder_config(hparams, vocabulary.size), special_ids(vocabulary)
     share = BATCH // strategy.num_replicas_in_sync
-    for number, (parts, xla, rematerialized) in enumerate(variants()):
+    for number, (parts, xla, rematerialized) in enumerate(variants(name)):
         tf_keras.backend.clear_session()
         tf_keras.utils.set_random_seed(0)
         with strategy.scope():
