@@ -15,9 +15,11 @@ import stopping
 class CommandError(Exception):
     """Something that the user can understand and fix: the message is one sentence saying what.
 
-    A command that meets one prints the sentence and exits with status 1, without a traceback; any
-    other exception is a bug of ours and keeps its traceback.
+    A command that meets one prints the sentence and exits with its `status`, without a traceback;
+    any other exception is a bug of ours and keeps its traceback.
     """
+
+    status = 1
 
 
 class InputError(CommandError, ValueError):
@@ -78,20 +80,22 @@ def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[
     """
 
     def wrapped(argv: list[str]) -> None:
+        status = 0
         try:
             with stopping.handling():
                 main(argv)
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
-            sys.exit(1)
+            status = error.status
         except OSError as error:  # a full disk, a folder that may not be written, ...
             print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-            sys.exit(1)
+            status = 1
         except stopping.Stopped as stopped:
             print(f"{stopped}; run the same command again", file=sys.stderr)
-            sys.exit(stopped.status)
+            status = stopped.status
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
-            sys.exit(128 + signal.SIGINT)
+            status = 128 + signal.SIGINT
+        stopping.leave(status)
 
     return wrapped

@@ -31,9 +31,10 @@ from finetune.hparams import RunSettings
 from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, load_model, split_hparams
 from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
-from locks import locked
 from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
-from training.strategies import parse_strategy
+from training import workers
+from training.model_directory import code_facts
+from training.strategies import check_strategy
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -52,7 +53,15 @@ flags.DEFINE_string("sweep", "", "JSON of lists of values, or `paper` for the pa
 flags.DEFINE_integer(
     "seed", None, "Seed of the first trial: new weights, order, dropout. Default: 0."
 )
-flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
+flags.DEFINE_string(
+    "strategy", None, "Devices: one_device, mirrored (all GPUs), mirrored:N or multi_worker."
+)
+flags.DEFINE_integer(
+    "worker_timeout",
+    workers.TIMEOUT,
+    "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
+    lower_bound=1,
+)
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_integer(
@@ -85,7 +94,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
-    parse_strategy(settings.run.strategy)
+    check_strategy(settings.run.strategy)
     config, vocabulary = load_model(settings)
     for task in settings.tasks:
         for _ in settings.points(task, config):  # which raises where a value is wrong
@@ -93,11 +102,16 @@ def main(argv: list[str]) -> None:
         check_files(
             task, settings.data_dir, train=settings.train, test=settings.run.write_test_outputs
         )
-    with locked(settings.output_dir):
+    with workers.at_work(
+        settings.run.strategy,
+        settings.output_dir,
+        lambda: {**settings.shared(), "vocabulary": vocabulary.digest, **code_facts()},
+        FLAGS.worker_timeout,
+    ):
         from finetune.run import finetune  # TensorFlow: it takes seconds
 
         finetune(settings, config, vocabulary)
-        if FLAGS.glue_submission:
+        if FLAGS.glue_submission and workers.current().is_chief:
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")
 

@@ -22,10 +22,9 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.manifest import read_manifest
+from data.manifest import folder_digest, read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
-from locks import locked
 from model import load_config
 from pretrain.hparams import (
     CONTINUE_FLAGS,
@@ -38,8 +37,9 @@ from pretrain.hparams import (
 )
 from pretrain.original_names import translate
 from settings import checked_bool, read_json_object, replace_checked
-from training.model_directory import HPARAMS_FILE
-from training.strategies import parse_strategy
+from training import workers
+from training.model_directory import HPARAMS_FILE, code_facts
+from training.strategies import check_strategy
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
@@ -49,7 +49,15 @@ flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those 
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
-flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
+flags.DEFINE_string(
+    "strategy", None, "Devices: one_device, mirrored (all GPUs), mirrored:N or multi_worker."
+)
+flags.DEFINE_integer(
+    "worker_timeout",
+    workers.TIMEOUT,
+    "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
+    lower_bound=1,
+)
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
 flags.DEFINE_integer(
@@ -102,13 +110,24 @@ def main(argv: list[str]) -> None:
         vocabulary = load_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
         hparam_values["do_lower_case"] = vocabulary.do_lower_case
         check_settings(command, hparam_values, vocabulary)
-    with locked(command.model_dir):
+    strategy = replace_checked(RunSettings(), run_values).strategy
+    facts = {**hparam_values, **run_values}
+    with workers.at_work(
+        strategy, command.model_dir, lambda: shared_facts(command, facts), FLAGS.worker_timeout
+    ):
         from pretrain import run  # TensorFlow: it takes seconds
 
         if command.do_train:
             run.pretrain(command, hparam_values, run_values, vocabulary)
         else:
             run.without_training(command, hparam_values, run_values)
+
+
+def shared_facts(command: CommandLine, settings: dict) -> dict:
+    """What must be the same on all workers: settings, code and data."""
+    given = {name: getattr(command, name) for name in ("do_train", "do_eval", *CONTINUE_FLAGS)}
+    data = {"data": folder_digest(command.data_dir)}
+    return {**settings, **given, **data, **code_facts()}
 
 
 def read_command() -> CommandLine:
@@ -158,7 +177,7 @@ def read_settings() -> tuple[dict, dict]:
     run_flags = ("strategy", "xla", "micro_batch_size", "rematerialize", "data_service")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
-    parse_strategy(replace_checked(RunSettings(), run).strategy)
+    check_strategy(replace_checked(RunSettings(), run).strategy)
     return hparams, run
 
 

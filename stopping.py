@@ -27,6 +27,7 @@ _PATIENCE = 0.5  # until the main thread is held; in C++ it is not
 
 _cleanups: list[Callable[[], None]] = []  # innermost last
 _watcher: _Watcher | None = None  # of this process, while it handles signals
+_at_once = False  # see `leave_at_once`
 
 
 class Stopped(Exception):
@@ -48,6 +49,12 @@ def install() -> None:
         _watcher = _Watcher()
 
 
+def handle_again() -> None:
+    """Takes the signals back from a library that has begun to handle them, if they are handled."""
+    if _watcher is not None:
+        _watcher.take()
+
+
 @contextlib.contextmanager
 def handling() -> Iterator[_Watcher | None]:
     """Handles signals in the block; yields None in a thread that cannot have handlers."""
@@ -64,8 +71,43 @@ def handling() -> Iterator[_Watcher | None]:
             _watcher = None
 
 
+def asked() -> int | None:
+    """The signal that asked this process to stop, None where none has come."""
+    return None if _watcher is None else _watcher.asked
+
+
+def end(status: int, text: str) -> None:
+    """Ends the process at once, from any thread: holds the main thread, says why, removes what is
+    unfinished. Waits for no thread, as some of TensorFlow's would wait for ever.
+    """
+    if _watcher is not None:
+        _watcher.hold_main_thread(signal.SIGTERM)
+    _say(text)
+    _clean()
+    os._exit(status)
+
+
+def leave(status: int) -> None:
+    """Ends a command whose work is done: as Python does, or at once after `leave_at_once`."""
+    if _at_once:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(status)
+    if status:
+        sys.exit(status)
+
+
+def leave_at_once() -> None:
+    """Lets `leave` wait for no threads: TensorFlow's server has some that wait for its peers."""
+    global _at_once
+    _at_once = True
+
+
 @contextlib.contextmanager
-def deferred(what: str) -> Iterator[Callable[..., None]]:
+def deferred(
+    what: str, agree: Callable[[int | None], int | None] = lambda number: number
+) -> Iterator[Callable[..., None]]:
     """Lets the first signal wait for a piece of work.
 
     Example:
@@ -79,6 +121,8 @@ def deferred(what: str) -> Iterator[Callable[..., None]]:
 
     Args:
         what: is finished first, for the message.
+        agree: turns the signal that has come to this process, if any, into that which several
+            processes stop by together.
 
     Yields:
         A function that raises Stopped where a signal has come; takes and ignores any arguments.
@@ -90,9 +134,14 @@ def deferred(what: str) -> Iterator[Callable[..., None]]:
         if watcher is None:
             yield lambda *_: None
             return
+
+        def stop_if_asked(*_: Any) -> None:
+            if (number := agree(watcher.asked)) is not None:
+                raise Stopped(number)
+
         with watcher.deferring(what):
-            yield watcher.stop_if_asked
-        watcher.stop_if_asked()
+            yield stop_if_asked
+        stop_if_asked()
 
 
 @contextlib.contextmanager
@@ -137,7 +186,7 @@ class _Watcher:
     """Handles signals from its creation until `close`."""
 
     def __init__(self) -> None:
-        self._asked: int | None = None  # the first signal
+        self.asked: int | None = None  # the first signal
         self._asked_at = 0.0
         self._deferred: list[str] = []
         self._lock = threading.Lock()  # of the three above
@@ -150,7 +199,13 @@ class _Watcher:
         # Under nohup SIGHUP is ignored, and stays so.
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         handled = [n for n in SIGNALS if n != signal.SIGHUP or not ignored]
-        self._before = {number: signal.signal(number, self._hold) for number in handled}
+        self._before = {number: signal.getsignal(number) for number in handled}
+        self.take()
+
+    def take(self) -> None:
+        """Becomes the handler of the signals."""
+        for number in self._before:
+            signal.signal(number, self._hold)
 
     def close(self) -> None:
         """Gives the signals back."""
@@ -176,13 +231,15 @@ class _Watcher:
         os.close(self._read)
 
     def _receive(self, number: int) -> None:
+        if self._ending:
+            return
         with self._lock:
             now = time.monotonic()
-            if self._asked is not None and now - self._asked_at < _ONE_REQUEST:
+            if self.asked is not None and now - self._asked_at < _ONE_REQUEST:
                 return
-            first, waits_for = self._asked is None, self._deferred[-1:]
+            first, waits_for = self.asked is None, self._deferred[-1:]
             if first:
-                self._asked, self._asked_at = number, now
+                self.asked, self._asked_at = number, now
         if first and waits_for:
             name = signal.Signals(number).name
             _say(f"{name}: stopping after {waits_for[0]}; once more to stop at once")
@@ -204,24 +261,23 @@ class _Watcher:
         finally:
             with self._lock:
                 self._deferred.pop()
-                asked = self._asked
+                asked = self.asked
             if failed and asked is not None:  # there is nothing to save
                 self._end()
 
-    def stop_if_asked(self, *_: Any) -> None:
-        """Raises Stopped where a signal has come."""
-        if self._asked is not None:
-            raise Stopped(self._asked)
-
     def _end(self) -> None:
         """Holds the main thread, removes what is unfinished, ends the process."""
+        self.hold_main_thread(self.asked)
+        _say(f"{Stopped(self.asked)}; run the same command again")
+        _clean()
+        os._exit(128 + self.asked)  # without waiting for threads that compile or compute
+
+    def hold_main_thread(self, number: int) -> None:
+        """Keeps the main thread from going on, by a signal that is handled here."""
         self._ending = True
         if threading.current_thread() is not threading.main_thread():
-            signal.pthread_kill(threading.main_thread().ident, self._asked)
+            signal.pthread_kill(threading.main_thread().ident, number)
             self._held.wait(_PATIENCE)
-        _say(f"{Stopped(self._asked)}; run the same command again")
-        _clean()
-        os._exit(128 + self._asked)  # without waiting for threads that compile or compute
 
     def _hold(self, number: int, frame: Any) -> None:
         """In the main thread, between two instructions."""

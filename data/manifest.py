@@ -47,6 +47,24 @@ def settings_digest(content: dict[str, Any] | None) -> str | None:
     return hashlib.sha256(settings.encode()).hexdigest()
 
 
+def folder_digest(data_dir: str) -> str:
+    """SHA-256 (hexadecimal) of a data folder's build settings and list of files.
+
+    Of a folder without a manifest, of its files' names and sizes.
+    """
+    content = read_manifest(data_dir)
+    if content is None:
+        found = sorted(
+            (os.path.relpath(path, data_dir), os.path.getsize(path))
+            for folder in (data_dir, os.path.join(data_dir, "pretrain_tfrecords"))
+            for name in (os.listdir(folder) if os.path.isdir(folder) else ())
+            if os.path.isfile(path := os.path.join(folder, name))
+        )
+    else:
+        found = [content.get("settings"), content.get("files")]
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
 def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
     """The manifest of the data that a run was trained on; None where it is not there any more.
 

@@ -23,8 +23,8 @@ from data.service_addresses import PROTOCOL
 from data.streams import READ_AHEAD, batch_stream, without_autotuning
 from errors import InputError, reason
 
-# (first step, part, parts) -> the batches of the steps first + part, first + part + parts, ...
-MakePart = Callable[[int, int, int], tf.data.Dataset]
+# (first step, part=, parts=) -> the batches of the steps first + part, first + part + parts, ...
+MakePart = Callable[..., tf.data.Dataset]
 _STOP_INTERVAL = 0.5  # seconds in which a thread sees that nobody takes its batches any more
 
 
@@ -146,7 +146,7 @@ class ServedBatches:
         """Puts (step, batch) of a service into a queue, in a thread; an exception is the last."""
         try:
             parts, service = len(self._addresses), tf.data.experimental.service
-            dataset = self._make_part(start_step, part, parts)
+            dataset = self._make_part(start_step, part=part, parts=parts)
             # Numbered by whoever makes them, so that a batch that is lost on the way is missed.
             dataset = dataset.enumerate().map(
                 lambda number, batch: (start_step + part + number * parts, batch)

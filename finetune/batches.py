@@ -15,6 +15,7 @@ import tensorflow as tf
 from data.streams import batch_stream
 from errors import InputError
 from finetune.encoded import Encoded
+from training import workers
 
 # Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the
 # same length, chance decides which meet in a batch.
@@ -122,6 +123,7 @@ class EvaluationBatches:
 
     Attributes:
         order: int64 [n], the number of each sequence that comes out.
+        own: int64 [batches x B / workers], those that come out on this worker, with the copies.
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class EvaluationBatches:
         self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
         self._batch_size = batch_size
         self.order = _members(np.argsort(groups, kind="stable"), group_size)
+        filled = np.pad(self.order, (0, len(self) * batch_size - len(self.order)), mode="edge")
+        self.own = filled.reshape(-1, batch_size)[:, self._assemble.share].reshape(-1)
 
     def __len__(self) -> int:
         return -(-len(self.order) // self._batch_size)
@@ -179,6 +183,9 @@ class _Assembler:
         self._encoded, self._B = encoded, batch_size
         self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
         self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths
+        group = workers.current()
+        own = batch_size // group.count
+        self.share = slice(group.index * own, (group.index + 1) * own)  # of this worker
         # Padding takes the value that stands after the last token.
         self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
 
@@ -187,14 +194,16 @@ class _Assembler:
         batches: Callable[[], Iterator[np.ndarray]],
         cardinality: int = tf.data.INFINITE_CARDINALITY,
     ) -> tf.data.Dataset:
-        """The padded batches of these numbers of sequences, at most B in each."""
+        """The padded batches of these numbers of sequences, at most B in each; of each batch, this
+        worker's share."""
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
         )
         return batch_stream(dataset.apply(tf.data.experimental.assert_cardinality(cardinality)))
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        B, S = self._B, None if self._length_buckets else self._max_seq_length
+        B = self.share.stop - self.share.start
+        S = None if self._length_buckets else self._max_seq_length
         sequences = self._encoded.sequences
         return {
             **{name: tf.TensorSpec([B, S], x.dtype) for name, x in self._tokens.items()},
@@ -211,6 +220,7 @@ class _Assembler:
         S = self._max_seq_length
         if self._length_buckets:
             S = min(S, -(-int(lengths.max()) // LENGTH_STEP) * LENGTH_STEP)
+        numbers, lengths, weight = (x[self.share] for x in (numbers, lengths, weight))
         positions = np.arange(S)
         mask = positions < lengths[:, None]  # [B, S]
         places = np.where(mask, self._starts[numbers][:, None] + positions, -1)  # [B, S]

@@ -15,6 +15,7 @@ from data.manifest import package_version
 from errors import InputError
 from files import replacing
 from finetune.encoded import Encoded
+from training import workers
 
 # To be raised by whoever changes what a `Kind.encode` makes of the same input.
 FORMAT_VERSION = 2
@@ -39,6 +40,8 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
         except Exception as error:  # any damage to a zip file of arrays has an error of its own
             logging.warning("%s: encoded again, because it is damaged: %s", path, error)
     encoded = encode()
+    if not workers.current().is_chief:
+        return encoded
     try:
         _write(path, encoded, key)
     except (OSError, InputError) as error:

@@ -20,11 +20,12 @@ from finetune.settings import Settings, saved_hparams
 from finetune.sweep import run_all
 from finetune.task import Task
 from finetune.task_data import load_task_data
-from finetune.trial import Context, Trial
+from finetune.trial import Context, Trial, describe_trial
 from model import Backbone, BackboneConfig, build_backbone
 from model.sizes import size_of
 from pretrain.load import load_encoder
 from settings import check_setting
+from training import workers
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
 from training.strategies import micro_batches
@@ -64,8 +65,10 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         _checkpoint_digest(settings),
         settings.show_errors,
     )
+    for trial in trials:
+        workers.current().agree(describe_trial(trial, context))
     results, stopped = run_all(trials, context, train=settings.train)
-    if results:
+    if results and workers.current().is_chief:
         print(summary_line(results))
         print(f"report: {write_report(settings.output_dir)}")
     if stopped:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import os
-import sys
 import time
 from typing import Any
 
@@ -14,6 +13,7 @@ import storage
 from errors import InputError, LossNotFinite
 from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
+from training import workers
 from training.model_directory import CHECKPOINT_FOLDER
 from training.monitoring import live_bar
 
@@ -77,9 +77,10 @@ def run_all(
     if not train and missing:
         raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
     left = missing if train else trials
+    workers.current().agree({"runs that are left": [trial.folder for trial in left]})
     finished = len(trials) - len(left)
     if finished:
-        print(f"{finished} of {len(trials)} runs are finished already", file=sys.stderr)
+        workers.say(f"{finished} of {len(trials)} runs are finished already")
     bar, stopped = SweepBar(left, train), []
     try:
         for trial in left:
@@ -89,7 +90,7 @@ def run_all(
             except LossNotFinite as error:
                 stopped.append(f"{trial.folder}: {error}")
                 continue
-            if train and not context.run.keep_all_models:
+            if train and not context.run.keep_all_models and workers.current().is_chief:
                 _drop_all_but_best(trial, trials, results)
     finally:
         bar.close()

@@ -31,7 +31,7 @@ from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.backbone import rematerialize
 from model.config import ADDED_LATER
-from training import checkpointing, monitoring
+from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
 from training.distribution import own_rows
 from training.loop import Trainer
@@ -87,7 +87,7 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     path = os.path.join(trial.folder, RESULT_FILE)
     if not storage.exists(path):
         return None
-    result, now = read_json(path), _described(trial, context)
+    result, now = read_json(path), describe_trial(trial, context)
     before = _as_now(result["hparams"], now)
     checkpointing.reject_other_run(trial.folder, before, now, _ADVICE)
     return result
@@ -101,7 +101,7 @@ def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in before.items() if name in now}
 
 
-def _described(trial: Trial, context: Context) -> dict[str, Any]:
+def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
     """Everything that decides a run's scores."""
     task = trial.data.task.to_json()
     del task["folders"]  # the data may move
@@ -132,9 +132,11 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         head = data.task.plugin.head(data.task, encoder.config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
     if train:
-        now = _described(trial, context)
+        now = describe_trial(trial, context)
         checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
-        _forget_useless(trial)
+        if workers.current().is_chief:
+            _forget_useless(trial)
+        workers.current().exchange("what to resume from")
         started = time.monotonic()
         _train(trial, context, objective, bar)
         seconds = time.monotonic() - started
@@ -154,9 +156,9 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
         **_measure(trial, context, objective),
-        "hparams": {**result.get("hparams", {}), **_described(trial, context)},
+        "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
-    write_json(os.path.join(trial.folder, RESULT_FILE), result)
+    write_json(os.path.join(workers.current().written(trial.folder), RESULT_FILE), result)
     if train:
         _keep_weights_only(trial, objective)
     return result
@@ -196,18 +198,20 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     )
     # Makes the folder self-describing, after what is in it has been restored.
     run_settings = {**dataclasses.asdict(run), **context.about, **context.origin}
-    checkpointing.describe_run(trial.folder, _described(trial, context), run_settings)
-    objective.encoder.config.save(trial.folder)
-    context.vocabulary.save(trial.folder)
-    write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
-    log = monitoring.MetricsLog(trial.folder, step).action("train")
+    folder = workers.current().written(trial.folder)
+    checkpointing.describe_run(folder, describe_trial(trial, context), run_settings)
+    objective.encoder.config.save(folder)
+    context.vocabulary.save(folder)
+    write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
+    log = monitoring.MetricsLog(folder, step).action("train")
     show = bar(step, hparams.train_batch_size)
     if run.xla:
         count = len(batches.lengths)
         text = f"compiling the training step for {count} lengths of batch, each when it first comes"
         tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
+    agree = workers.current().agree_to_stop
     try:
-        with stopping.deferred("this loop of steps") as stop_if_asked:
+        with stopping.deferred("this loop of steps", agree) as stop_if_asked:
             while (now := int(step.numpy())) < total:
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
                 steps = min(run.iterations_per_loop, multiple - now, total - now)
@@ -247,7 +251,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
-        os.path.join(trial.folder, CHECKPOINT_FOLDER),
+        os.path.join(workers.current().written(trial.folder), CHECKPOINT_FOLDER),
         max_to_keep=1,  # the others go when this one is complete
         checkpoint_name=WEIGHTS_NAME,
     )
@@ -302,14 +306,37 @@ def predict(
         for name, value in run(features).items():
             for part in strategy.experimental_local_results(value):
                 emitted.setdefault(name, []).extend(part.numpy())
-    place = np.argsort(batches.order)  # where each sequence was emitted
-    collected = {}
-    for name, values in emitted.items():
-        if name in task.plugin.token_outputs:
-            pairs = zip(place, split.encoded.lengths)
-            collected[name] = np.concatenate([values[i][:length] for i, length in pairs])
+    return _collect(emitted, batches.own, split.encoded.lengths, task.plugin.token_outputs)
+
+
+def _collect(
+    emitted: dict[str, list[np.ndarray]],
+    own: np.ndarray,
+    lengths: np.ndarray,
+    token_outputs: tuple[str, ...],
+) -> dict[str, np.ndarray]:
+    """Puts what all workers' batches gave into the order of the sequences; see `predict`.
+
+    Args:
+        emitted: by name, one array for each sequence that came out on this worker.
+        own: the numbers of these sequences.
+        lengths: of all sequences.
+        token_outputs: names of arrays that have an item for each token, and for padding.
+    """
+    packed = {name: np.stack(v) for name, v in emitted.items() if name not in token_outputs}
+    for name in emitted.keys() - packed:
+        cut = [value[:length] for value, length in zip(emitted[name], lengths[own])]
+        packed[name] = np.concatenate(cut)
+    gathered = workers.current().gather("predictions", {**packed, "": own})
+    all_own = np.concatenate([arrays.pop("") for arrays in gathered])
+    place = np.unique(all_own, return_index=True)[1]  # of each sequence, without its copies
+    collected = {name: np.concatenate([arrays[name] for arrays in gathered]) for name in emitted}
+    for name, values in collected.items():
+        if name in token_outputs:
+            values = np.split(values, np.cumsum(lengths[all_own])[:-1])
+            collected[name] = np.concatenate([values[i] for i in place])
         else:
-            collected[name] = np.stack([values[i] for i in place])
+            collected[name] = values[place]
     return collected
 
 
@@ -317,7 +344,8 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
     """Predicts every split, scores the labelled ones, writes predictions and pictures."""
     task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
-    folder = os.path.join(trial.folder, PREDICTIONS_FOLDER)
+    own_folder = workers.current().written(trial.folder)
+    folder = os.path.join(own_folder, PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():
         if name in task.test and trial.number >= context.run.n_writes_test:
@@ -341,7 +369,7 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
             found["undefined"][name] = reasons
         if reason := kind.collapsed(predicted):
             found["collapsed"][name] = reason
-        kind.draw(predicted, os.path.join(trial.folder, f"{name}.png"))
+        kind.draw(predicted, os.path.join(own_folder, f"{name}.png"))
         if context.show_errors:
             text = predictions.largest_errors(predicted, context.show_errors)
             write_text(os.path.join(folder, f"{name}_errors.md"), text)

@@ -8,6 +8,7 @@ from data.input_pipeline import count_records, pretraining_dataset, record_files
 from data.served_batches import ServedBatches
 from errors import InputError
 from pretrain.hparams import PretrainingHParams
+from training import workers
 from training.strategies import micro_batches
 
 
@@ -48,8 +49,12 @@ class Batches:
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()
 
-    def __call__(self, start_step: int = 0, part: int = 0, parts: int = 1) -> tf.data.Dataset:
-        """The batches from a step on, or of them number `part` and every `parts`-th after it."""
+    def __call__(self, start_step: int = 0, *, part: int = 0, parts: int = 1) -> tf.data.Dataset:
+        """The batches from a step on, or of them number `part` and every `parts`-th after it.
+
+        Of each batch, the share of this worker.
+        """
+        group = workers.current()
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -62,6 +67,8 @@ class Batches:
             drop_remainder=self._training,
             part=part,
             parts=parts,
+            worker=group.index,
+            workers=group.count,
         )
 
     def served(self, addresses: list[str], timeout: float) -> ServedBatches:

@@ -20,7 +20,7 @@ from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, res
 from pretrain.load import load_objective
 from pretrain.saved_settings import load_hparams
 from settings import replace_checked
-from training import checkpointing, monitoring
+from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator
 from training.model_directory import read_record
@@ -109,6 +109,7 @@ def evaluate(
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)
+    workers.current().agree({"checkpoint": step})
     evaluator = Evaluator(
         objective,
         batches,
@@ -118,6 +119,8 @@ def evaluate(
     )
     with clear_read_errors(batches.files, hparams.max_seq_length, hparams.vocab_size):
         values = evaluator.evaluate(tf.constant(run.num_eval_steps))
+    if not workers.current().is_chief:
+        return step
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
     if own:
         log.action("heldout")(values)

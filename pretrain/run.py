@@ -37,7 +37,7 @@ from pretrain.hparams import (
 )
 from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
 from settings import replace_checked
-from training import checkpointing, monitoring
+from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
@@ -63,6 +63,7 @@ def pretrain(
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
+    workers.current().agree(described)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
     files, heldout_batches = train_batches.files, None
@@ -85,7 +86,8 @@ def pretrain(
     step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
     if resumed:
         resuming = f"resuming from step {step} of {total}"
-        print(resuming if step < total else f"training is finished: step {step}", file=sys.stderr)
+        workers.say(resuming if step < total else f"training is finished: step {step}")
+    command = dataclasses.replace(command, model_dir=workers.current().written(model_dir))
     write_model_directory(command, described, run, config, vocabulary)
     settings = {"seed": hparams.seed, "strategy": strategy}
     count = train_batches.micro_batches
@@ -221,7 +223,7 @@ def restore(
     def initialize() -> None:
         if start is not None:
             start.restore(objective, optimizer)
-            print(start.describe(), file=sys.stderr)
+            workers.say(start.describe())
 
     with strategy.scope():
         return checkpointing.create_manager(
@@ -293,27 +295,31 @@ def train(
     step, total = controller.global_step, hparams.num_train_steps
     names = {"loss": "loss", **hparams.objective.bar}
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, names)
+    agree = workers.current().agree_to_stop
     try:
         at_checkpoint = int(step.numpy()) % run.save_checkpoints_steps == 0
-        if evaluate and at_checkpoint and log.has("train") and not log.has("heldout"):
+        stopped_in = at_checkpoint and log.has("train") and not log.has("heldout")
+        if evaluate and workers.current().exchange("whether to evaluate", stopped_in)[0]:
             controller.evaluate(run.num_eval_steps)  # which it was stopped in
         while (now := int(step.numpy())) < total:
             multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-            with stopping.deferred("this loop of steps") as stop_if_asked:
+            with stopping.deferred("this loop of steps", agree) as stop_if_asked:
                 controller.train_actions = (log.action("train"), bar, stop_if_asked)
                 controller.train(min(multiple, total))  # ends with a checkpoint
             if evaluate:
                 controller.evaluate(run.num_eval_steps)
     except stopping.Stopped:
         controller.save_checkpoint()
-        print(f"\nsaved at step {int(step.numpy())}", file=sys.stderr)
+        workers.say(f"\nsaved at step {int(step.numpy())}")
         raise
     finally:
         bar.close()
 
 
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
-    """Says where everything is and what was measured last."""
+    """Says where everything is and what was measured last; the chief alone does."""
+    if not workers.current().is_chief:
+        return
     names = ("loss", *hparams.objective.curves, "learning_rate")
     picture = monitoring.plot_curves(model_dir, names)
     curves = f" curves in {picture}," if picture else ""

@@ -14,7 +14,7 @@ import files
 import storage
 from errors import InputError, TrainingStopped, reason, warn
 from settings import differences
-from training import checkpoint_files
+from training import checkpoint_files, workers
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, git_commit, read_record
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
@@ -63,7 +63,8 @@ def create_manager(
     """Restores the newest good checkpoint of `model_dir`; returns a manager that saves the next.
 
     Where training begins or resumes, so leftovers of killed processes are removed, too, after all
-    has been restored. Damaged checkpoints are not counted among those that are kept.
+    has been restored. Damaged checkpoints are not counted among those that are kept. Of several
+    workers all restore, and save: the chief here, the others into a temporary folder.
 
     Args:
         max_to_keep: how many to keep; 0 or None keeps all.
@@ -72,12 +73,15 @@ def create_manager(
     Raises:
         InputError: no checkpoint is readable, or the newest lacks a variable.
     """
-    folder, newest = os.path.join(model_dir, CHECKPOINT_FOLDER), None
+    group, newest = workers.current(), None
     if has_checkpoint(model_dir):
         newest = restore(checkpoint, model_dir, "all that training resumes from")
     elif initialize is not None:
         initialize()
-    checkpoint_files.clean(folder, newest)
+    group.agree({"checkpoint": newest and os.path.basename(newest)})
+    folder = os.path.join(group.written(model_dir), CHECKPOINT_FOLDER)
+    if group.is_chief:
+        checkpoint_files.clean(folder, newest)
     return CheckpointManager(
         checkpoint,
         folder,

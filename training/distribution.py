@@ -6,9 +6,11 @@ import sys
 
 import tensorflow as tf
 
+import stopping
 from errors import InputError
 from library_logs import silence_compiler
-from training.strategies import parse_strategy
+from training import workers
+from training.strategies import MULTI_WORKER, parse_strategy
 
 
 def create_strategy(name: str) -> tf.distribute.Strategy:
@@ -17,6 +19,7 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     Args:
         name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs; on a machine without
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
+            "multi_worker": all GPUs of each worker, or its CPU; in `training.workers.joined`.
 
     Raises:
         InputError: another name, or more devices than there are.
@@ -25,6 +28,8 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     kind, count = parse_strategy(name)
     if kind == "one_device":
         return tf.distribute.get_strategy()
+    if kind == MULTI_WORKER:
+        return _create_multi_worker()
     gpus = tf.config.list_physical_devices("GPU")
     wanted = count or len(gpus) or 2
     if not gpus:
@@ -40,6 +45,18 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
 
 
+def _create_multi_worker() -> tf.distribute.Strategy:
+    """The strategy of the workers in TF_CONFIG, which all have come."""
+    group = workers.current()
+    if group is workers.ALONE:
+        raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
+    # Without a time-out the sums of a group that lost a worker would wait for ever.
+    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=group.timeout)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    stopping.handle_again()  # TensorFlow's server takes SIGTERM for itself
+    return strategy
+
+
 def _split_cpu(parts: int) -> None:
     """Makes logical CPU devices, unless there are enough; TensorFlow fixes them at first use."""
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -51,24 +68,26 @@ def _split_cpu(parts: int) -> None:
 
 
 def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """This replica's rows of a global batch, from inside a replica; the first has the first.
+    """This replica's rows of a batch, from inside a replica; the first has the first.
 
     TensorFlow's own distribution of a dataset would give each device a pipeline of its own, with
     autotuning (why not: `data.streams`), to copy some hundred kilobytes ahead.
 
     Args:
-        features: tensors [B, ...], the same on every replica.
+        features: tensors [B, ...] of the global batch, the same on every replica; of its share
+            of that, where this process is one of several workers.
 
     Returns:
-        Tensors [B / replicas, ...].
+        Tensors [B / replicas of this process, ...].
 
     Raises:
         ValueError: B is not divisible by the number of replicas.
     """
     context = tf.distribute.get_replica_context()
-    replicas, number = context.num_replicas_in_sync, context.replica_id_in_sync_group
+    replicas = context.num_replicas_in_sync // workers.current().count
     if replicas == 1:
         return features
+    number = context.replica_id_in_sync_group % replicas
     # Stacking keeps the shape known, which a slice at `number` would not.
     return {k: tf.stack(tf.split(v, replicas))[number] for k, v in features.items()}
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from data.streams import without_autotuning
 from errors import LossNotFinite
-from training import metrics
+from training import metrics, workers
 from training.distribution import own_rows, replica_number, sum_over_replicas
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
@@ -180,7 +180,8 @@ class Evaluator(orbit.AbstractEvaluator):
             for name, value in sums.items():  # in float64, where any number of tokens adds up
                 parts = self.strategy.experimental_local_results(value)
                 totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
-        return metrics.summarize(totals)
+        gathered = workers.current().gather("sums of an evaluation", totals)
+        return metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
 
     def _replica_step(self, features, number):
         batch = self.objective.prepare(own_rows(features), evaluation_seed(self.seed, number))

@@ -13,6 +13,7 @@ import tqdm
 
 import files
 import storage
+from training import workers
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
@@ -92,6 +93,7 @@ def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm
     return tqdm.tqdm(
         total=total,
         initial=initial,
+        disable=not workers.current().is_chief,
         unit="step",
         file=sys.stderr,
         mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines

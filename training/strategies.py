@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from errors import InputError
+from training.cluster import read_cluster
+
+MULTI_WORKER = "multi_worker"
 
 
 def parse_strategy(name: str) -> tuple[str, int | None]:
@@ -14,16 +18,22 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
         InputError: another name, or a number that is none of devices.
     """
     kind, _, count = name.partition(":")
-    if kind not in ("one_device", "mirrored") or (
+    if kind not in ("one_device", "mirrored", MULTI_WORKER) or (
         count and not re.fullmatch("0*[1-9][0-9]*", count)
     ):
         raise InputError(
-            "--strategy should be one_device, mirrored or mirrored:N, where N is at least 1."
-            f" Received: {name!r}"
+            "--strategy should be one_device, mirrored or mirrored:N, where N is at least 1, or"
+            f" {MULTI_WORKER}. Received: {name!r}"
         )
-    if kind == "one_device" and count:
-        raise InputError(f"--strategy one_device takes no number. Received: {name!r}")
+    if kind != "mirrored" and count:
+        raise InputError(f"--strategy {kind} takes no number. Received: {name!r}")
     return kind, int(count) if count else None
+
+
+def check_strategy(name: str) -> None:
+    """Raises InputError where a strategy does not exist, or its workers cannot be read."""
+    if parse_strategy(name)[0] == MULTI_WORKER:
+        read_cluster(os.environ)
 
 
 def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:

@@ -1,0 +1,119 @@
+"""The SLURM script and the Kubernetes manifest of examples/cluster, as far as loopback allows."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import yaml
+
+import stopping
+from tests.pretraining_support import HPARAMS, build_data, metrics
+from training.launch import free_ports
+
+ROOT = pathlib.Path(stopping.__file__).parent
+FOLDER = ROOT / "examples" / "cluster"
+# Two tasks on this machine, with the variables that SLURM gives them.
+SRUN = """#!/bin/sh
+echo "$@" >> $CALLS
+while [ "${1#--}" != "$1" ]; do shift; done
+export SLURM_JOB_ID=$JOB SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE=2
+export SLURM_STEP_NUM_TASKS=2
+SLURM_PROCID=1 "$@" & other=$!
+SLURM_PROCID=0 "$@"; first=$?
+wait $other; second=$?
+exit $((first > second ? first : second))
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """Runs the script; returns what it ended with and how often it called srun."""
+
+    def run(**environment):
+        (tmp_path / "srun").write_text(SRUN)
+        (tmp_path / "srun").chmod(0o755)
+        (tmp_path / "calls").write_text("")
+        environment = {k: str(v) for k, v in environment.items()}
+        environment |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": f"{tmp_path}/calls"}
+        environment |= {"JOB": str(free_ports(1)[0]), "SLURM_SUBMIT_DIR": str(ROOT)}
+        command = ["bash", str(FOLDER / "slurm.sh")]
+        environment = {**os.environ, "MODEL_NAME": "m", "DATA": "d", **environment}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        return done, (tmp_path / "calls").read_text().splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("statuses", "calls", "status"),
+    [([0], 1, 0), ([75, 137, 0], 3, 0), ([1, 0], 1, 1), ([75] * 9, 4, 75), ([143, 0], 1, 143)],
+)
+def test_the_slurm_script_starts_again_after_a_loss_alone(slurm, tmp_path, statuses, calls, status):
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\n[ $SLURM_PROCID = 0 ] || exit 0\nset -- {' '.join(map(str, statuses))}\n"
+        f"shift $(($(wc -l < {tmp_path}/calls) - 1)); exit $1\n"
+    )
+    python.chmod(0o755)
+    done, called = slurm(PYTHON=python)
+    assert (done.returncode, len(called)) == (status, calls), done.stderr
+
+
+@pytest.mark.slow  # imports TensorFlow twice, beside each other, and trains
+def test_the_slurm_script_trains(slurm, tmp_path):
+    data = build_data(tmp_path, "data")
+    (tmp_path / "recipe.json").write_text(json.dumps(HPARAMS))
+    done, called = slurm(DATA=data, RECIPE=tmp_path / "recipe.json")
+    assert done.returncode == 0, done.stderr
+    assert len(called) == 1
+    assert metrics(f"{data}/models/m")[-1]["step"] == HPARAMS["num_train_steps"]
+
+
+def manifest() -> tuple[dict, dict]:
+    """The service and the job."""
+    documents = yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text())
+    found = {document["kind"]: document for document in documents}
+    return found["Service"], found["Job"]
+
+
+def test_the_parts_of_the_manifest_fit_together():
+    service, job = manifest()
+    pod = job["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert job["spec"]["completions"] == job["spec"]["parallelism"] == int(environment["WORKERS"])
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    host, _, port = environment["ADDRESS"].partition(":")
+    assert host == f"{job['metadata']['name']}-%g.{pod['spec']['subdomain']}"
+    assert pod["spec"]["subdomain"] == service["metadata"]["name"]
+    assert {int(port)} == {p["containerPort"] for p in container["ports"]}
+    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onExitCodes"]["containerName"] == container["name"]
+    assert not {75, 137} & set(rule["onExitCodes"]["values"])
+    assert (ROOT / environment["RECIPE"]).exists()
+
+
+@pytest.mark.slow  # imports TensorFlow twice, beside each other, and trains
+def test_the_command_of_the_manifest_trains(tmp_path):
+    data = build_data(tmp_path, "data")
+    (tmp_path / "recipe.json").write_text(json.dumps(HPARAMS))
+    container = manifest()[1]["spec"]["template"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    environment |= {"ADDRESS": f"127.0.0.1:{free_ports(1)[0] // 10}%g", "DATA": data}
+    environment["RECIPE"] = str(tmp_path / "recipe.json")
+    processes = [
+        subprocess.Popen(
+            [*container["command"], *container["args"]],
+            env={**os.environ, **environment, "JOB_COMPLETION_INDEX": str(index)},
+            cwd=ROOT,
+        )
+        for index in range(int(environment["WORKERS"]))
+    ]
+    try:
+        assert [process.wait(timeout=900) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+    assert metrics(f"{data}/models/mine")[-1]["step"] == HPARAMS["num_train_steps"]

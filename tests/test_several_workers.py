@@ -1,0 +1,254 @@
+"""Real workers on loopback: what they learn, and how they end. All need the time of two commands
+that import, trace and train beside each other."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from data.vocabulary import Vocabulary
+from finetune import predictions
+from tests import command_support
+from tests.command_support import Command
+from tests.finetune.kinds_support import model_directory
+from tests.pretraining_support import HPARAMS, WORDS, arguments, build_data, checkpoint_tensors
+from training.launch import free_ports
+from training.monitoring import read_metrics
+
+pytestmark = pytest.mark.slow
+STEPS = 50
+TRAINING = HPARAMS | {
+    "num_train_steps": STEPS,
+    "iterations_per_loop": 5,
+    "save_checkpoints_steps": 10,
+    "learning_rate": 3e-4,
+}
+
+
+class Pair:
+    """Two workers of one command. `folder` is for what those that are not the chief write.
+
+    Args:
+        script: of the command.
+        flags: of both.
+        own: of each.
+    """
+
+    def __init__(self, folder, script, flags, own=((), ())):
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        self.temporary = [folder / f"temporary{i}" for i in range(2)]
+        self.commands = []
+        for index, temporary in enumerate(self.temporary):
+            temporary.mkdir(parents=True, exist_ok=True)
+            task = {"type": "worker", "index": index}
+            config = {"cluster": {"worker": self.addresses}, "task": task}
+            environment = {"TF_CONFIG": json.dumps(config), "TMPDIR": str(temporary)}
+            given = [script, "--strategy=multi_worker", *flags, *own[index]]
+            self.commands.append(Command(*given, environment=environment))
+
+    def finish(self):
+        """What both ended with; nothing may be left of what the second wrote."""
+        try:
+            return [command.finish(timeout=900) for command in self.commands]
+        finally:
+            for command in self.commands:
+                command.kill()
+
+    def succeed(self):
+        """Both end with status 0, and the second says nothing."""
+        first, second = self.finish()
+        assert first.returncode == 0, first.stderr
+        assert second.returncode == 0, second.stderr
+        assert second.stdout == ""
+        assert "%|" not in second.stderr
+        assert os.listdir(self.temporary[1]) == []
+        return first
+
+
+def assert_same_weights(found, expected, step=STEPS):
+    """Weights and slots agree within 1e-5."""
+    tensors = checkpoint_tensors(found, step)
+    for name, value in checkpoint_tensors(expected, step).items():
+        np.testing.assert_allclose(tensors[name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return build_data(tmp_path_factory.mktemp("workers"), "data", num_shards=3)
+
+
+@pytest.fixture(scope="module")
+def pair(data_dir, tmp_path_factory):
+    """The model directory of a pair that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("pair")
+    flags = arguments(data_dir, folder / "m", defaults=TRAINING, do_eval=True)
+    Pair(folder, "run_pretraining.py", flags).succeed()
+    return folder / "m"
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored:2"])
+def test_two_workers_learn_what_others_learn(pair, data_dir, tmp_path, strategy):
+    flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING, do_eval=True, strategy=strategy)
+    assert command_support.run("run_pretraining.py", *flags).returncode == 0
+    assert_same_weights(pair, tmp_path / "m")
+    rows, expected = read_metrics(str(pair)), read_metrics(str(tmp_path / "m"))
+    assert [(r["step"], r["split"]) for r in rows] == [(r["step"], r["split"]) for r in expected]
+    for row, other in zip(rows, expected):
+        for name in ("loss", "masked_lm_loss", "disc_loss"):
+            assert row[name] == pytest.approx(other[name], rel=1e-5), (row["step"], name)
+    assert set(os.listdir(pair)) == set(os.listdir(tmp_path / "m"))
+
+
+def test_evaluation_by_two_workers(pair, data_dir, tmp_path):
+    before = read_metrics(str(pair))[-1]
+    flags = arguments(data_dir, pair, {}, defaults={}, do_train=False, do_eval=True)
+    Pair(tmp_path, "run_pretraining.py", flags).succeed()
+    after = read_metrics(str(pair))[-1]
+    assert (after["step"], after["split"]) == (STEPS, "heldout")
+    assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["chief", "other"])
+def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path, victim):
+    flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING, do_eval=True)
+    workers = Pair(tmp_path, "run_pretraining.py", flags)
+    step = random.randint(5, STEPS - 10)
+
+    def trained_to():
+        return max((row["step"] for row in read_metrics(str(tmp_path / "m"))), default=0)
+
+    workers.commands[0].wait_until(lambda: trained_to() >= step)
+    killed, other = workers.commands[victim], workers.commands[1 - victim]
+    killed.kill()
+    began = time.monotonic()
+    done = other.finish(timeout=120)
+    assert time.monotonic() - began < 60, f"killed at step {step}"
+    assert done.returncode == 75
+    assert f"worker {victim} ({workers.addresses[victim]})" in done.stderr
+    assert "Traceback" not in done.stderr
+    for _ in range(2):  # the second time there is nothing left to do
+        Pair(tmp_path / "again", "run_pretraining.py", flags).succeed()
+        assert_same_weights(tmp_path / "m", pair)
+        assert [r["loss"] for r in read_metrics(str(tmp_path / "m"))] == pytest.approx(
+            [r["loss"] for r in read_metrics(str(pair))], rel=1e-5
+        )
+
+
+def test_a_signal_to_one_saves_and_stops_both_at_the_same_step(data_dir, tmp_path):
+    changes = {"num_train_steps": 5000, "num_eval_steps": 1, "save_checkpoints_steps": 1000}
+    flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING)
+    workers = Pair(tmp_path, "run_pretraining.py", flags)
+    workers.commands[0].wait_until(lambda: len(read_metrics(str(tmp_path / "m"))) > 2)
+    workers.commands[1].send(signal.SIGTERM)
+    assert [done.returncode for done in workers.finish()] == [128 + signal.SIGTERM] * 2
+    assert list((tmp_path / "m" / "checkpoints").glob("*.index"))
+    assert os.listdir(workers.temporary[1]) == []
+
+
+def errors_of(done) -> list[str]:
+    """The lines of standard error that say what was wrong."""
+    return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+
+
+def test_other_settings_or_data_are_rejected_on_both(data_dir, tmp_path):
+    flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING)
+    other = build_data(tmp_path, "other", num_shards=2)
+    own = ((), ("--seed=7", f"--data_dir={other}"))
+    for done in Pair(tmp_path, "run_pretraining.py", flags, own).finish():
+        assert done.returncode == 1
+        assert len(errors_of(done)) == 1
+        assert "worker 1" in done.stderr
+        assert "seed" in done.stderr
+        assert "data" in done.stderr
+    assert not os.path.exists(tmp_path / "m")
+
+
+def test_a_batch_that_two_workers_cannot_share(data_dir, tmp_path):
+    flags = arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, defaults=TRAINING)
+    for done in Pair(tmp_path, "run_pretraining.py", flags).finish():
+        assert done.returncode == 1
+        assert len(errors_of(done)) == 1
+        assert "divisible by the 2" in done.stderr
+    assert not list(tmp_path.glob("m/*"))
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["chief", "other"])
+def test_a_checkpoint_that_one_cannot_write(data_dir, tmp_path, victim):
+    """A file where the chief's folder should be; no temporary folder for the other."""
+    model_dir = tmp_path / "m"
+    if victim == 0:
+        model_dir.mkdir()
+        (model_dir / "checkpoints").write_text("a file")
+    flags = arguments(data_dir, model_dir, defaults=TRAINING)
+    workers = Pair(tmp_path, "run_pretraining.py", flags)
+    if victim == 1:
+        folder = workers.temporary[1]
+        workers.commands[0].wait_until(lambda: list(folder.glob("worker-*")))
+        created = next(folder.glob("worker-*")).joinpath(*model_dir.parts[1:])
+        created.mkdir(parents=True, exist_ok=True)
+        (created / "checkpoints").write_text("a file")
+    for done in workers.finish():
+        assert done.returncode == 1
+        assert len(errors_of(done)) == 1
+        assert "checkpoints" in errors_of(done)[0]
+        assert "Traceback" not in done.stderr
+
+
+def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
+    """In CoLA's official layout; with fewer examples in the last batch than there are workers'."""
+    vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
+    model_dir = model_directory(tmp_path / "model", vocabulary)
+    write_cola(tmp_path / "glue" / "CoLA")
+    hparams = {"learning_rate": 1e-3, "train_batch_size": 8, "max_seq_length": 24}
+    hparams |= {"num_train_epochs": 2, "eval_batch_size": 8, "save_checkpoints_steps": 7}
+
+    def flags(name):
+        named = {"model_dir": model_dir, "task": "cola", "data_dir": tmp_path / "glue"}
+        named |= {"output_dir": tmp_path / name, "hparams": json.dumps(hparams), "num_trials": 2}
+        return [f"--{name}={value}" for name, value in named.items()]
+
+    def logits(name, split):
+        found = []
+        for path in sorted((tmp_path / name).glob(f"cola/*/trial_*/predictions/{split}.jsonl")):
+            rows = predictions.read(str(path))
+            found.append([np.diff(np.log(list(row["probabilities"].values()))) for row in rows])
+        return np.array(found)
+
+    assert command_support.run("run_finetuning.py", *flags("one")).returncode == 0
+    first = Pair(tmp_path, "run_finetuning.py", flags("two")).succeed()
+    assert "report: " in first.stdout
+    assert set(os.listdir(tmp_path / "one")) == set(os.listdir(tmp_path / "two"))
+    for split, count in (("dev", 37), ("test", 11)):
+        found, expected = logits("two", split), logits("one", split)
+        assert found.shape == (2, count, 1)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    before = logits("two", "dev")
+    path = next((tmp_path / "two").glob("cola/*/trial_0/predictions/dev.jsonl"))
+    path.unlink()
+    Pair(tmp_path / "again", "run_finetuning.py", [*flags("two"), "--nodo_train"]).succeed()
+    np.testing.assert_allclose(logits("two", "dev"), before, atol=1e-4)
+
+
+def write_cola(folder: pathlib.Path) -> None:
+    """Sentences that are acceptable where they have more of the first words than of the last."""
+    folder.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+
+    def sentences(count):
+        return [draw.choice(len(WORDS), draw.integers(3, 15)) for _ in range(count)]
+
+    for split, count in (("train", 120), ("dev", 37)):
+        with open(folder / f"{split}.tsv", "w", encoding="utf-8") as file:
+            for numbers in sentences(count):
+                label = int(np.mean(numbers) < len(WORDS) / 2)
+                text = " ".join(WORDS[i] for i in numbers)
+                file.write(f"x\t{label}\t\t{text}\n")
+    with open(folder / "test.tsv", "w", encoding="utf-8") as file:
+        file.write("index\tsentence\n")
+        for index, numbers in enumerate(sentences(11)):
+            file.write(f"{index}\t{' '.join(WORDS[i] for i in numbers)}\n")
