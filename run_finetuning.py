@@ -33,7 +33,8 @@ from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from locks import locked
 from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
-from training.strategies import parse_strategy
+from training.tpu_address import FLAG_NAMES as TPU_FLAGS
+from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -52,7 +53,14 @@ flags.DEFINE_string("sweep", "", "JSON of lists of values, or `paper` for the pa
 flags.DEFINE_integer(
     "seed", None, "Seed of the first trial: new weights, order, dropout. Default: 0."
 )
-flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored (all GPUs) or mirrored:N.")
+flags.DEFINE_string(
+    "strategy", None, "Devices: one_device, mirrored (all GPUs), mirrored:N or tpu."
+)
+flags.DEFINE_string(
+    "tpu", None, "TPU: local, a name, grpc://HOST:PORT. Default: the environment's TPU_NAME, local."
+)
+flags.DEFINE_string("tpu_zone", None, "Zone of a TPU that is given by its name.")
+flags.DEFINE_string("gcp_project", None, "Google Cloud project of a TPU that is given by its name.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_integer(
@@ -85,7 +93,8 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
-    parse_strategy(settings.run.strategy)
+    folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
+    check_folders(tpu_address(settings.run), folders)
     config, vocabulary = load_model(settings)
     for task in settings.tasks:
         for _ in settings.points(task, config):  # which raises where a value is wrong
@@ -122,7 +131,7 @@ def read_settings() -> Settings:
             FLAGS[name].value = checked_bool(name, given[name])
     for target, flag_names in (
         (hparams, ("seed", "precision")),
-        (run, ("strategy", "xla", "micro_batch_size", "rematerialize", "num_trials")),
+        (run, ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize", "num_trials")),
     ):
         target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
     return Settings(

@@ -27,6 +27,7 @@ from settings import check_setting
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
 from training.strategies import micro_batches
+from training.tpu_address import tpu_address
 
 
 def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
@@ -37,7 +38,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         LossNotFinite: some runs diverged; the others are in the report.
     """
     tf.get_logger().setLevel("ERROR")  # it warns of tracing again; every run traces its own step
-    strategy = create_strategy(settings.run.strategy)
+    strategy = create_strategy(settings.run.strategy, tpu_address(settings.run))
     create_encoder = _encoder_creator(settings, config)
     saved = saved_hparams(settings.model_dir)
     trials = []

@@ -84,7 +84,8 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
             something that does not exist here.
     """
-    hparam_names, run_names = kinds.hparam_names(), field_names(RunSettings)
+    hparam_names = kinds.hparam_names()
+    run_names = [name for name in field_names(RunSettings) if name not in IGNORED_NAMES]
     other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES, *UNSUPPORTED_NAMES)
     reject_unknown(values, [*hparam_names, *run_names, *other])
     for name in UNSUPPORTED_NAMES:

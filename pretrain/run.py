@@ -40,6 +40,7 @@ from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
+from training.tpu_address import tpu_address
 
 
 def pretrain(
@@ -55,7 +56,7 @@ def pretrain(
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
     run = replace_checked(RunSettings(), run_values)
-    strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
+    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)

@@ -9,22 +9,28 @@ import tensorflow as tf
 from errors import InputError
 from library_logs import silence_compiler
 from training.strategies import parse_strategy
+from training.tpu import create_tpu_strategy
+from training.tpu_address import TpuAddress
 
 
-def create_strategy(name: str) -> tf.distribute.Strategy:
+def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
     """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
 
     Args:
         name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs; on a machine without
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
+            "tpu": all cores of a TPU.
+        tpu: which one.
 
     Raises:
-        InputError: another name, or more devices than there are.
+        InputError: another name, more devices than there are, or no such TPU.
     """
     silence_compiler()
     kind, count = parse_strategy(name)
     if kind == "one_device":
         return tf.distribute.get_strategy()
+    if kind == "tpu":
+        return create_tpu_strategy(tpu or TpuAddress())
     gpus = tf.config.list_physical_devices("GPU")
     wanted = count or len(gpus) or 2
     if not gpus:

@@ -14,15 +14,15 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
         InputError: another name, or a number that is none of devices.
     """
     kind, _, count = name.partition(":")
-    if kind not in ("one_device", "mirrored") or (
+    if kind not in ("one_device", "mirrored", "tpu") or (
         count and not re.fullmatch("0*[1-9][0-9]*", count)
     ):
         raise InputError(
-            "--strategy should be one_device, mirrored or mirrored:N, where N is at least 1."
+            "--strategy should be one_device, mirrored, mirrored:N, where N is at least 1, or tpu."
             f" Received: {name!r}"
         )
-    if kind == "one_device" and count:
-        raise InputError(f"--strategy one_device takes no number. Received: {name!r}")
+    if kind != "mirrored" and count:
+        raise InputError(f"--strategy {kind} takes no number. Received: {name!r}")
     return kind, int(count) if count else None
 
 
