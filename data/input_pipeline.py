@@ -187,6 +187,8 @@ def pretraining_dataset(
     repeat: bool = True,
     drop_remainder: bool = True,
     vocab_size: int | None = None,
+    worker: int = 0,
+    workers: int = 1,
 ) -> tf.data.Dataset:
     """Batches of unmasked pre-training features, resumable at any step.
 
@@ -202,9 +204,11 @@ def pretraining_dataset(
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
             with examples of nothing but padding (`input_mask` 0 throughout).
         vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
+        worker, workers: which of the equal shares of each batch is parsed and returned, of how
+            many, which divide B. All records are read, as every batch has records of every file.
 
     Returns:
-        A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B, S].
+        A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S].
 
     Raises:
         InputError: no files or no records; a file is missing; the first record of a file is
@@ -228,11 +232,14 @@ def pretraining_dataset(
         resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
         return order.epoch(number, resumed * group, resumed * skip)
 
-    sizes = {"batch_size": batch_size, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
+    share = batch_size // workers
+    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
     parse = functools.partial(_parse, **sizes)
     last_epoch = np.iinfo(np.int64).max if repeat else 1
     dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
+    if workers > 1:
+        dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 

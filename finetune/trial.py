@@ -33,7 +33,7 @@ from model.backbone import rematerialize
 from model.config import ADDED_LATER
 from training import checkpointing, monitoring
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.distribution import own_rows
+from training.distribution import on_tpu, own_rows
 from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
@@ -293,10 +293,16 @@ def predict(
         group_size=task.plugin.group_size(task),
     )
     dataset = batches()
-    run = plain_function(
-        lambda features: strategy.run(lambda part: objective.predict(own_rows(part)), (features,)),
-        input_signature=[dataset.element_spec],  # one trace for all lengths
-    )
+
+    def predict_part(features):
+        return objective.predict(own_rows(features))
+
+    def predict_batch(features):
+        return strategy.run(predict_part, (features,))
+
+    # One trace for all lengths, but on a TPU, where shapes are static.
+    options = {} if on_tpu(strategy) else {"input_signature": [dataset.element_spec]}
+    run = plain_function(predict_batch, **options)
     emitted: dict[str, list[np.ndarray]] = {}
     for features in dataset:
         for name, value in run(features).items():

@@ -21,11 +21,14 @@ class Batches:
     Attributes:
         files: the record files.
         micro_batches: how many micro-batches each device's share of a batch is cut into.
+        per_host: see `training.feeding.feeding`.
 
     Raises:
         InputError: there are no records, or of another length or vocabulary; or the devices cannot
             share a batch evenly.
     """
+
+    per_host = True
 
     def __init__(
         self,
@@ -47,8 +50,8 @@ class Batches:
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()
 
-    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The batches from a step on."""
+    def __call__(self, start_step: int = 0, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+        """The batches from a step on; of each, the share of one of several hosts."""
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -59,6 +62,8 @@ class Batches:
             shuffle=self._training,
             repeat=self._training,
             drop_remainder=self._training,
+            worker=host,
+            workers=hosts,
         )
 
     def examples(self, num_steps: int) -> int:

@@ -46,6 +46,11 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     return tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
 
 
+def on_tpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether a strategy's replicas are the cores of a TPU, which compile all they run."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
 def _split_cpu(parts: int) -> None:
     """Makes logical CPU devices, unless there are enough; TensorFlow fixes them at first use."""
     cpu = tf.config.list_physical_devices("CPU")[0]
