@@ -48,7 +48,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
     if settings.run.xla and not tf.config.list_physical_devices("GPU"):
         warn(
             "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
-            ' each; do without --xla, or set "length_buckets" to false for one length'
+            ' each; do without --xla, or set "length_buckets" to few lengths, such as [64, 128]'
         )
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
     parts = os.path.abspath(settings.model_dir).split(os.sep)

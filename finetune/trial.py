@@ -105,7 +105,9 @@ def _described(trial: Trial, context: Context) -> dict[str, Any]:
     """Everything that decides a run's scores."""
     task = trial.data.task.to_json()
     del task["folders"]  # the data may move
-    described = {**dataclasses.asdict(trial.hparams), "task": task}
+    hparams = dataclasses.asdict(trial.hparams)
+    described = {k: list(v) if isinstance(v, tuple) else v for k, v in hparams.items()}
+    described["task"] = task
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
     encoder = context.config.to_json()
