@@ -51,6 +51,8 @@ class Settings:
     inits: tuple[str, ...]  # "pretrained" or "random"; () as the hyper-parameters say
     train: bool  # False measures finished runs again
     show_errors: int  # number of largest errors to write for each split
+    # Hyper-parameters that the devices decide where nothing else does.
+    device: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -62,7 +64,7 @@ class Settings:
         """
         inits = [{"init": init} for init in self.inits] or [{}]
         own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
-        fixed = {**self.recipe, **self.per_task.get(task.name, {}), **self.given}
+        fixed = {**self.device, **self.recipe, **self.per_task.get(task.name, {}), **self.given}
         fixed = {name: value for name, value in fixed.items() if name in own}
         reject_unknown(self.grid, field_names(*(other.plugin.hparams for other in self.tasks)))
         grid = {name: values for name, values in self.grid.items() if name in own}

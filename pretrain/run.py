@@ -34,7 +34,7 @@ from pretrain.hparams import (
 )
 from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
 from settings import replace_checked
-from training import checkpointing, monitoring
+from training import checkpointing, devices, monitoring
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
@@ -52,11 +52,15 @@ def pretrain(
     """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
     hparam_values = continued_values(hparam_values, command)
+    resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are looked for
+    run = replace_checked(RunSettings(), run_values)
+    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
+    fast = fast_values(model_dir, strategy, hparam_values | run_values)
+    hparam_values = hparam_values | {k: v for k, v in fast.items() if k == "precision"}
+    run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
-    run = replace_checked(RunSettings(), run_values)
-    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
@@ -94,6 +98,17 @@ def pretrain(
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size):
         run_controller(command, hparams, run, trainer, evaluator, manager)
+
+
+def fast_values(
+    model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
+) -> dict[str, Any]:
+    """What is not said and devices decide: `precision` and `xla`. A run resumes with its own."""
+    device, recorded = devices.found(strategy), {}
+    if checkpointing.has_checkpoint(model_dir):
+        hparams = read_record(model_dir)["hparams"]
+        recorded = {name: hparams[name] for name in ("precision",) if name in hparams}
+    return devices.chosen(device, devices.defaults(device), said, recorded)
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:
