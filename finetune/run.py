@@ -50,7 +50,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
     for task in settings.tasks:
         trials += _plan_trials(task, settings, config, vocabulary, saved.get("max_seq_length"))
     _check_batch_sizes(trials, settings.run, strategy.num_replicas_in_sync)
-    if settings.run.xla and not tf.config.list_physical_devices("GPU"):
+    if settings.run.xla and devices.found(strategy).kind == "CPU":
         warn(
             "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
             ' each; do without --xla, or set "length_buckets" to few lengths, such as [64, 128]'

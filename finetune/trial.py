@@ -204,7 +204,7 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     write_json(os.path.join(trial.folder, TASK_FILE), trial.data.task.to_json())
     log = monitoring.MetricsLog(trial.folder, step).action("train")
     show = bar(step, hparams.train_batch_size)
-    if run.xla:
+    if run.xla or on_tpu(context.strategy):
         count = len(batches.lengths)
         text = f"compiling the training step for {count} lengths of batch, each when it first comes"
         tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
