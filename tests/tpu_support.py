@@ -77,7 +77,8 @@ def compiled_operations() -> set[str]:
 
 
 def unsupported(graph: tf.Graph) -> set[str]:
-    """Operations that a TPU cannot run: of its replicas, and of Python or strings around them.
+    """What a TPU cannot run: operations of its replicas, those of Python or strings around them,
+    and those of replicas whose results have no static shape.
 
     Raises:
         AssertionError: there are no replicas in the graph.
@@ -85,4 +86,10 @@ def unsupported(graph: tf.Graph) -> set[str]:
     device, host = operations(graph)
     assert device, "nothing here runs on a TPU"
     allowed = compiled_operations() | TPU_OPERATIONS | GRAPH_OPERATIONS
-    return ({*device} - allowed) | {name for name in host if _STRINGS.search(name)}
+    wrong = ({*device} - allowed) | {name for name in host if _STRINGS.search(name)}
+    for operation in graph.get_operations():
+        if "_tpu_replicate" in operation.node_def.attr:
+            tensors = (t for t in operation.outputs if t.dtype not in (tf.resource, tf.variant))
+            if not all(tensor.shape.is_fully_defined() for tensor in tensors):
+                wrong.add(f"{operation.type} of a shape that is not static")
+    return wrong
