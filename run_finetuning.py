@@ -35,6 +35,8 @@ from settings import checked_bool, read_json_object, reject_unknown, replace_che
 from training import workers
 from training.model_directory import code_facts
 from training.strategies import check_strategy
+from training.tpu_address import FLAG_NAMES as TPU_FLAGS
+from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -54,7 +56,9 @@ flags.DEFINE_integer(
     "seed", None, "Seed of the first trial: new weights, order, dropout. Default: 0."
 )
 flags.DEFINE_string(
-    "strategy", None, "Devices: one_device, mirrored (all GPUs), mirrored:N or multi_worker."
+    "strategy",
+    None,
+    "Devices: one_device, mirrored (all GPUs), mirrored:N, multi_worker or tpu.",
 )
 flags.DEFINE_integer(
     "worker_timeout",
@@ -62,6 +66,11 @@ flags.DEFINE_integer(
     "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
     lower_bound=1,
 )
+flags.DEFINE_string(
+    "tpu", None, "TPU: local, a name, grpc://HOST:PORT. Default: the environment's TPU_NAME, local."
+)
+flags.DEFINE_string("tpu_zone", None, "Zone of a TPU that is given by its name.")
+flags.DEFINE_string("gcp_project", None, "Google Cloud project of a TPU that is given by its name.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_integer(
@@ -95,6 +104,8 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     settings = read_settings()
     check_strategy(settings.run.strategy)
+    folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
+    check_folders(tpu_address(settings.run), folders)
     config, vocabulary = load_model(settings)
     for task in settings.tasks:
         for _ in settings.points(task, config):  # which raises where a value is wrong
@@ -136,7 +147,7 @@ def read_settings() -> Settings:
             FLAGS[name].value = checked_bool(name, given[name])
     for target, flag_names in (
         (hparams, ("seed", "precision")),
-        (run, ("strategy", "xla", "micro_batch_size", "rematerialize", "num_trials")),
+        (run, ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize", "num_trials")),
     ):
         target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
     return Settings(

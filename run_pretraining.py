@@ -40,6 +40,8 @@ from settings import checked_bool, read_json_object, replace_checked
 from training import workers
 from training.model_directory import HPARAMS_FILE, code_facts
 from training.strategies import check_strategy
+from training.tpu_address import FLAG_NAMES as TPU_FLAGS
+from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
@@ -50,7 +52,9 @@ flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
 flags.DEFINE_string(
-    "strategy", None, "Devices: one_device, mirrored (all GPUs), mirrored:N or multi_worker."
+    "strategy",
+    None,
+    "Devices: one_device, mirrored (all GPUs), mirrored:N, multi_worker or tpu.",
 )
 flags.DEFINE_integer(
     "worker_timeout",
@@ -58,6 +62,11 @@ flags.DEFINE_integer(
     "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
     lower_bound=1,
 )
+flags.DEFINE_string(
+    "tpu", None, "TPU: local, a name, grpc://HOST:PORT. Default: the environment's TPU_NAME, local."
+)
+flags.DEFINE_string("tpu_zone", None, "Zone of a TPU that is given by its name.")
+flags.DEFINE_string("gcp_project", None, "Google Cloud project of a TPU that is given by its name.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
 flags.DEFINE_integer(
@@ -106,6 +115,7 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
+    check_devices(command, run_values)
     if command.do_train:
         vocabulary = load_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
         hparam_values["do_lower_case"] = vocabulary.do_lower_case
@@ -174,11 +184,17 @@ def read_settings() -> tuple[dict, dict]:
             FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    run_flags = ("strategy", "xla", "micro_batch_size", "rematerialize", "data_service")
+    run_flags = ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize", "data_service")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
     check_strategy(replace_checked(RunSettings(), run).strategy)
     return hparams, run
+
+
+def check_devices(command: CommandLine, run_values: dict) -> None:
+    """Raises InputError where devices cannot be right, or do not see the folders."""
+    address = tpu_address(replace_checked(RunSettings(), run_values))
+    check_folders(address, {"data_dir": command.data_dir, "model_dir": command.model_dir})
 
 
 def check_continue_flags() -> None:

@@ -7,7 +7,7 @@ are groups of `group_size` sequences, of 1 for most tasks; a group is as long as
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,8 @@ from training import workers
 # Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the
 # same length, chance decides which meet in a batch.
 LENGTH_STEP = 8
+# Lengths of which a compiler can make a program each, where that takes longer than padding.
+FEW_LENGTHS = (32, 64, 128, 256, 512)
 # Maximum of batches that groups are sorted among: the more, the less padding and the less chance.
 WINDOW_BATCHES = 64
 
@@ -37,9 +39,8 @@ class TrainingBatches:
         batch_size: B, the global batch size in sequences.
         seed: of the order, any integer.
         max_seq_length: the maximum sequence length.
-        length_buckets: whether S is the length of the batch's longest sequence, rounded up to a
-            multiple of `LENGTH_STEP`. False: always `max_seq_length`; the same sequences in the
-            same order, and padding the only difference.
+        length_buckets: what S can be, see `padded_length`; the same sequences in the same order
+            whatever it says, and padding the only difference.
         group_size: how many sequences stay together, one after another; B is a multiple of it.
 
     Attributes:
@@ -57,15 +58,15 @@ class TrainingBatches:
         seed: int,
         *,
         max_seq_length: int,
-        length_buckets: bool = True,
+        length_buckets: bool | Sequence[int] = True,
         group_size: int = 1,
     ):
         groups = _groups(encoded, batch_size, group_size)
         self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
         self._buckets = -(-groups // LENGTH_STEP)  # [groups]
-        longest = np.unique(self._buckets) * LENGTH_STEP if length_buckets else [max_seq_length]
-        self.lengths = sorted({min(int(length), max_seq_length) for length in longest})
+        found = (padded_length(n, length_buckets, max_seq_length) for n in np.unique(groups))
+        self.lengths = sorted({*found})
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
@@ -132,7 +133,7 @@ class EvaluationBatches:
         batch_size: int,
         *,
         max_seq_length: int,
-        length_buckets: bool = True,
+        length_buckets: bool | Sequence[int] = True,
         group_size: int = 1,
     ):
         groups = _groups(encoded, batch_size, group_size)
@@ -150,6 +151,20 @@ class EvaluationBatches:
         B = self._batch_size
         starts = range(0, len(self.order), B)
         return self._assemble.dataset(lambda: (self.order[i : i + B] for i in starts), len(self))
+
+
+def padded_length(longest: int, length_buckets: bool | Sequence[int], max_seq_length: int) -> int:
+    """What a batch is padded to whose longest sequence has `longest` tokens.
+
+    Args:
+        length_buckets: True: to a multiple of `LENGTH_STEP`. False: always to `max_seq_length`.
+            Or the lengths that there are besides `max_seq_length`.
+    """
+    if isinstance(length_buckets, bool):
+        length = -(-int(longest) // LENGTH_STEP) * LENGTH_STEP if length_buckets else max_seq_length
+    else:
+        length = min((n for n in length_buckets if n >= longest), default=max_seq_length)
+    return min(length, max_seq_length)
 
 
 def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
@@ -171,7 +186,11 @@ class _Assembler:
     """Makes padded batches of sequences by their numbers."""
 
     def __init__(
-        self, encoded: Encoded, batch_size: int, max_seq_length: int, length_buckets: bool
+        self,
+        encoded: Encoded,
+        batch_size: int,
+        max_seq_length: int,
+        length_buckets: bool | Sequence[int],
     ):
         if not len(encoded):
             raise InputError("the split should have examples. Received: none")
@@ -203,7 +222,7 @@ class _Assembler:
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
         B = self.share.stop - self.share.start
-        S = None if self._length_buckets else self._max_seq_length
+        S = self._max_seq_length if self._length_buckets is False else None
         sequences = self._encoded.sequences
         return {
             **{name: tf.TensorSpec([B, S], x.dtype) for name, x in self._tokens.items()},
@@ -217,9 +236,7 @@ class _Assembler:
         weight = (np.arange(self._B) < len(numbers)).astype(np.float32)
         numbers = np.pad(numbers, (0, self._B - len(numbers)), mode="edge")
         lengths = self._lengths[numbers]
-        S = self._max_seq_length
-        if self._length_buckets:
-            S = min(S, -(-int(lengths.max()) // LENGTH_STEP) * LENGTH_STEP)
+        S = padded_length(lengths.max(), self._length_buckets, self._max_seq_length)
         numbers, lengths, weight = (x[self.share] for x in (numbers, lengths, weight))
         positions = np.arange(S)
         mask = positions < lengths[:, None]  # [B, S]

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from finetune.task import Task
 
 _FRACTION = {"check": (lambda value: 0 <= value <= 1, "in [0, 1]")}
+_LENGTHS = {
+    "check": (
+        lambda value: isinstance(value, bool) or (value and min(value) > 0),
+        "true, false or a list of lengths",
+    )
+}
 _POSITIVE = {"check": (lambda value: value > 0, "greater than 0")}
 _SEED = {"check": (lambda value: 0 <= value < 2**31 - 1000, "at least 0 and below 2^31 - 1000")}
 BASE_WIDTH = 768
@@ -45,9 +51,9 @@ class FinetuningHParams:
     # Text.
     # 128; for question answering 512, or all the model has.
     max_seq_length: int | None = field(default=None, metadata=at_least(8))
-    # False: every batch is padded to max_seq_length. By default where padding changes nothing,
-    # which is not so with the original's `mask_padding`.
-    length_buckets: bool | None = None
+    # True: batches are padded to their own length. A list: to one of these lengths. False: to
+    # max_seq_length, the default where padding changes something: the original's `mask_padding`.
+    length_buckets: bool | tuple[int, ...] | None = field(default=None, metadata=_LENGTHS)
 
     # Network: as the model's config.json says.
     hidden_dropout_prob: float | None = None
@@ -68,6 +74,9 @@ class RunSettings:
     """Settings that change how fast a run is and what is kept of it, not what is learned."""
 
     strategy: str = "one_device"
+    tpu: str | None = None  # see `training.tpu_address`
+    tpu_zone: str | None = None
+    gcp_project: str | None = None
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
     rematerialize: bool = False

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import sys
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -13,6 +14,7 @@ import tf_keras
 import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, LossNotFinite, warn
+from finetune.batches import FEW_LENGTHS
 from finetune.grid import folder_name, setting_of
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.report import summary_line, write_report
@@ -25,10 +27,12 @@ from model import Backbone, BackboneConfig, build_backbone
 from model.sizes import size_of
 from pretrain.load import load_encoder
 from settings import check_setting
-from training import workers
+from training import devices, workers
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
+from training.model_directory import HPARAMS_FILE, read_record
 from training.strategies import micro_batches
+from training.tpu_address import tpu_address
 
 
 def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
@@ -39,17 +43,18 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         LossNotFinite: some runs diverged; the others are in the report.
     """
     tf.get_logger().setLevel("ERROR")  # it warns of tracing again; every run traces its own step
-    strategy = create_strategy(settings.run.strategy)
+    strategy = create_strategy(settings.run.strategy, tpu_address(settings.run))
+    settings = dataclasses.replace(settings, device=_fast_values(settings, config, strategy))
     create_encoder = _encoder_creator(settings, config)
     saved = saved_hparams(settings.model_dir)
     trials = []
     for task in settings.tasks:
         trials += _plan_trials(task, settings, config, vocabulary, saved.get("max_seq_length"))
     _check_batch_sizes(trials, settings.run, strategy.num_replicas_in_sync)
-    if settings.run.xla and not tf.config.list_physical_devices("GPU"):
+    if settings.run.xla and devices.found(strategy).kind == "CPU":
         warn(
             "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
-            ' each; do without --xla, or set "length_buckets" to false for one length'
+            ' each; do without --xla, or set "length_buckets" to few lengths, such as [64, 128]'
         )
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
     parts = storage.abspath(settings.model_dir).split(os.sep)
@@ -73,6 +78,29 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         print(f"report: {write_report(settings.output_dir)}")
     if stopped:
         raise LossNotFinite("\n".join(stopped))
+
+
+def _fast_values(
+    settings: Settings, config: BackboneConfig, strategy: tf.distribute.Strategy
+) -> dict[str, Any]:
+    """The hyper-parameters that are not said and devices decide; runs resume with their own.
+
+    Whole-step XLA is not among them: it compiles for each length of batch, which takes longer than
+    most fine-tunings.
+    """
+    device = devices.found(strategy)
+    fast = {k: v for k, v in devices.defaults(device).items() if k == "precision"}
+    if device.kind == "TPU" and not config.visible_padding:
+        fast["length_buckets"] = FEW_LENGTHS
+    said = {**settings.recipe, **settings.given, **settings.grid}
+    for values in settings.per_task.values():
+        said |= values
+    recorded: dict[str, Any] = {}
+    for task in settings.tasks:
+        found = os.path.join(settings.output_dir, task.name, "*", "trial_*", HPARAMS_FILE)
+        for path in sorted(tf.io.gfile.glob(found))[:1] if fast else ():
+            recorded = read_record(os.path.dirname(path))["hparams"] | recorded
+    return devices.chosen(device, fast, said, recorded)
 
 
 def _checkpoint_digest(settings: Settings) -> str | None:

@@ -52,6 +52,8 @@ class Settings:
     inits: tuple[str, ...]  # "pretrained" or "random"; () as the hyper-parameters say
     train: bool  # False measures finished runs again
     show_errors: int  # number of largest errors to write for each split
+    # Hyper-parameters that the devices decide where nothing else does.
+    device: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -63,7 +65,7 @@ class Settings:
         """
         inits = [{"init": init} for init in self.inits] or [{}]
         own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
-        fixed = {**self.recipe, **self.per_task.get(task.name, {}), **self.given}
+        fixed = {**self.device, **self.recipe, **self.per_task.get(task.name, {}), **self.given}
         fixed = {name: value for name, value in fixed.items() if name in own}
         reject_unknown(self.grid, field_names(*(other.plugin.hparams for other in self.tasks)))
         grid = {name: values for name, values in self.grid.items() if name in own}
@@ -96,7 +98,8 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
             something that does not exist here.
     """
-    hparam_names, run_names = kinds.hparam_names(), field_names(RunSettings)
+    hparam_names = kinds.hparam_names()
+    run_names = [name for name in field_names(RunSettings) if name not in IGNORED_NAMES]
     other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES, *UNSUPPORTED_NAMES)
     reject_unknown(values, [*hparam_names, *run_names, *other])
     for name in UNSUPPORTED_NAMES:

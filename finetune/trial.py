@@ -33,7 +33,7 @@ from model.backbone import rematerialize
 from model.config import ADDED_LATER
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.distribution import own_rows
+from training.distribution import on_tpu, own_rows
 from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
@@ -105,7 +105,9 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
     """Everything that decides a run's scores."""
     task = trial.data.task.to_json()
     del task["folders"]  # the data may move
-    described = {**dataclasses.asdict(trial.hparams), "task": task}
+    hparams = dataclasses.asdict(trial.hparams)
+    described = {k: list(v) if isinstance(v, tuple) else v for k, v in hparams.items()}
+    described["task"] = task
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
     encoder = context.config.to_json()
@@ -205,7 +207,7 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
     log = monitoring.MetricsLog(folder, step).action("train")
     show = bar(step, hparams.train_batch_size)
-    if run.xla:
+    if run.xla or on_tpu(context.strategy):
         count = len(batches.lengths)
         text = f"compiling the training step for {count} lengths of batch, each when it first comes"
         tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
@@ -297,10 +299,16 @@ def predict(
         group_size=task.plugin.group_size(task),
     )
     dataset = batches()
-    run = plain_function(
-        lambda features: strategy.run(lambda part: objective.predict(own_rows(part)), (features,)),
-        input_signature=[dataset.element_spec],  # one trace for all lengths
-    )
+
+    def predict_part(features):
+        return objective.predict(own_rows(features))
+
+    def predict_batch(features):
+        return strategy.run(predict_part, (features,))
+
+    # One trace for all lengths, but on a TPU, where shapes are static.
+    options = {} if on_tpu(strategy) else {"input_signature": [dataset.element_spec]}
+    run = plain_function(predict_batch, **options)
     emitted: dict[str, list[np.ndarray]] = {}
     for features in dataset:
         for name, value in run(features).items():

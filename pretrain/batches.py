@@ -23,11 +23,14 @@ class Batches:
     Attributes:
         files: the record files.
         micro_batches: how many micro-batches each device's share of a batch is cut into.
+        per_host: see `training.feeding.feeding`.
 
     Raises:
         InputError: there are no records, or of another length or vocabulary; or the devices cannot
             share a batch evenly.
     """
+
+    per_host = True
 
     def __init__(
         self,
@@ -49,10 +52,12 @@ class Batches:
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()
 
-    def __call__(self, start_step: int = 0, *, part: int = 0, parts: int = 1) -> tf.data.Dataset:
+    def __call__(
+        self, start_step: int = 0, *, part: int = 0, parts: int = 1, host: int = 0, hosts: int = 1
+    ) -> tf.data.Dataset:
         """The batches from a step on, or of them number `part` and every `parts`-th after it.
 
-        Of each batch, the share of this worker.
+        Of each batch, the share of one of a TPU's hosts, or of this worker.
         """
         group = workers.current()
         return pretraining_dataset(
@@ -67,8 +72,8 @@ class Batches:
             drop_remainder=self._training,
             part=part,
             parts=parts,
-            worker=group.index,
-            workers=group.count,
+            worker=host if hosts > 1 else group.index,
+            workers=max(hosts, group.count),
         )
 
     def served(self, addresses: list[str], timeout: float) -> ServedBatches:

@@ -24,6 +24,7 @@ from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator
 from training.model_directory import read_record
+from training.tpu_address import tpu_address
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
@@ -102,7 +103,7 @@ def evaluate(
     hparams, run = read_settings(model_dir, hparam_values, run_values)
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)
-    strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
+    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
     batches = Batches(
         data_dir, "heldout", hparams, run.eval_batch_size, strategy, run.micro_batch_size
     )

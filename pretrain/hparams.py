@@ -86,6 +86,9 @@ class RunSettings:
     """Settings that must not change what is learned, only how fast and what is kept of it."""
 
     strategy: str = "one_device"
+    tpu: str | None = None  # see `training.tpu_address`
+    tpu_zone: str | None = None
+    gcp_project: str | None = None
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
     rematerialize: bool = False
@@ -160,7 +163,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
         if values.get(name):
             raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
     hparams = {name: values[name] for name in hparam_names if name in values}
-    run = {name: values[name] for name in run_names if name in values}
+    run = {n: values[n] for n in run_names if n in values and n not in IGNORED_NAMES}
     return hparams, run, [name for name in values if name in IGNORED_NAMES]
 
 

@@ -37,12 +37,13 @@ from pretrain.hparams import (
 )
 from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
 from settings import replace_checked
-from training import checkpointing, monitoring, workers
+from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
+from training.tpu_address import tpu_address
 
 
 def pretrain(
@@ -54,11 +55,15 @@ def pretrain(
     """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
     hparam_values = continued_values(hparam_values, command)
+    resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are looked for
+    run = replace_checked(RunSettings(), run_values)
+    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
+    fast = fast_values(model_dir, strategy, hparam_values | run_values)
+    hparam_values = hparam_values | {k: v for k, v in fast.items() if k == "precision"}
+    run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
-    run = replace_checked(RunSettings(), run_values)
-    strategy = create_strategy(run.strategy)  # before anything uses TensorFlow
     config = encoder_config(hparams, vocabulary.size)
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
@@ -113,6 +118,17 @@ def feed(
         return batches, contextlib.nullcontext
     served = batches.served(parse_addresses(run.data_service), run.data_service_timeout)
     return served, served.clear_errors
+
+
+def fast_values(
+    model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
+) -> dict[str, Any]:
+    """What is not said and devices decide: `precision` and `xla`. A run resumes with its own."""
+    device, recorded = devices.found(strategy), {}
+    if checkpointing.has_checkpoint(model_dir):
+        hparams = read_record(model_dir)["hparams"]
+        recorded = {name: hparams[name] for name in ("precision",) if name in hparams}
+    return devices.chosen(device, devices.defaults(device), said, recorded)
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:

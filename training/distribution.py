@@ -11,18 +11,22 @@ from errors import InputError
 from library_logs import silence_compiler
 from training import workers
 from training.strategies import MULTI_WORKER, parse_strategy
+from training.tpu import create_tpu_strategy
+from training.tpu_address import TpuAddress
 
 
-def create_strategy(name: str) -> tf.distribute.Strategy:
+def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
     """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
 
     Args:
         name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs; on a machine without
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
             "multi_worker": all GPUs of each worker, or its CPU; in `training.workers.joined`.
+            "tpu": all cores of a TPU.
+        tpu: which one.
 
     Raises:
-        InputError: another name, or more devices than there are.
+        InputError: another name, more devices than there are, or no such TPU.
     """
     silence_compiler()
     kind, count = parse_strategy(name)
@@ -30,6 +34,8 @@ def create_strategy(name: str) -> tf.distribute.Strategy:
         return tf.distribute.get_strategy()
     if kind == MULTI_WORKER:
         return _create_multi_worker()
+    if kind == "tpu":
+        return create_tpu_strategy(tpu or TpuAddress())
     gpus = tf.config.list_physical_devices("GPU")
     wanted = count or len(gpus) or 2
     if not gpus:
@@ -55,6 +61,11 @@ def _create_multi_worker() -> tf.distribute.Strategy:
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     stopping.handle_again()  # TensorFlow's server takes SIGTERM for itself
     return strategy
+
+
+def on_tpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether a strategy's replicas are the cores of a TPU, which compile all they run."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def _split_cpu(parts: int) -> None:

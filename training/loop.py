@@ -11,7 +11,8 @@ import tensorflow as tf
 from data.streams import without_autotuning
 from errors import LossNotFinite
 from training import metrics, workers
-from training.distribution import own_rows, replica_number, sum_over_replicas
+from training.distribution import on_tpu, own_rows, replica_number, sum_over_replicas
+from training.feeding import Feeding, batches_per_host, feeding
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
 from training.randomness import part_seed, split_seed, step_seed
@@ -24,11 +25,12 @@ class Trainer(orbit.AbstractTrainer):
     """Runs training steps of an objective.
 
     A step is a function of the variables and (seed, step) alone. With `xla` it is compiled whole on
-    one device; with several, the loss and its gradients are.
+    one device; with several, the loss and its gradients are. A TPU compiles all by itself.
 
     Args:
         optimizer: a Keras optimizer, built; its `iterations` is the step.
-        create_dataset: returns the dataset of training batches from a given step on.
+        create_dataset: returns the dataset of training batches from a given step on; on a TPU, see
+            `training.feeding`.
         xla: whether to compile the step.
         micro_batches: how many equal parts each device's share of a batch is cut into, whose
             gradients are taken one after the other and added up. Masks, dropout, normalizers and
@@ -48,15 +50,18 @@ class Trainer(orbit.AbstractTrainer):
     ):
         self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
         self.seed, self.micro_batches = seed, micro_batches
-        self._create_dataset = create_dataset
+        self._create_dataset, self._feeding = create_dataset, feeding(strategy, create_dataset)
         self._iterator = None
         self._variables = objective.trainable_variables
         self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
-        if xla and strategy.num_replicas_in_sync == 1:
+        if on_tpu(strategy):
+            pass  # which compiles what a replica runs; nothing in there may be compiled again
+        elif xla and strategy.num_replicas_in_sync == 1:
             self._replica_step = plain_function(self._replica_step_fn, jit_compile=True)
         elif xla:  # sums over replicas cannot be compiled
             self._gradients = plain_function(self._gradients_fn, jit_compile=True)
         self._step = plain_function(self._step_fn)
+        self._batch_step = plain_function(self._batch_step_fn)
         self._run = plain_function(self._run_fn)
 
     def train(self, num_steps: tf.Tensor) -> dict[str, float]:
@@ -66,9 +71,9 @@ class Trainer(orbit.AbstractTrainer):
             LossNotFinite: a loss or gradient that is not finite; names the first such step.
         """
         if self._iterator is None:  # now, because the step has been restored since construction
-            dataset = self._create_dataset(int(self.optimizer.iterations.numpy()))
-            self._iterator = iter(without_autotuning(dataset))
-        sums, first_bad_step = self._run(self._iterator, num_steps)
+            self._iterator = iter(self._batches(int(self.optimizer.iterations.numpy())))
+        run = self._run_fed if self._feeding is Feeding.FED else self._run
+        sums, first_bad_step = run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
             raise LossNotFinite(
                 f"the loss or its gradient is not finite (NaN or infinite) at step "
@@ -87,6 +92,21 @@ class Trainer(orbit.AbstractTrainer):
         del self._iterator  # a tf.Module keeps track of what an attribute was before
         self._iterator = None
 
+    def _batches(self, step):
+        if self._feeding is Feeding.PER_HOST:
+            return batches_per_host(self.strategy, self._create_dataset, step)
+        return without_autotuning(self._create_dataset(step))
+
+    def _run_fed(self, iterator, num_steps):
+        """`_run_fn` as a loop of Python."""
+        totals, first_bad_step = None, NO_STEP
+        for _ in range(int(num_steps)):
+            sums, bad_step = self._batch_step(next(iterator))
+            totals = sums if totals is None else tf.nest.map_structure(tf.add, totals, sums)
+            if first_bad_step == NO_STEP:
+                first_bad_step = int(bad_step)
+        return totals, first_bad_step
+
     def _run_fn(self, iterator, num_steps):
         # The loop from the first step on, so that the graph holds, and optimizes, one step.
         outputs = self._step.get_concrete_function(iterator).structured_outputs
@@ -104,8 +124,11 @@ class Trainer(orbit.AbstractTrainer):
         return totals, first_bad_step
 
     def _step_fn(self, iterator):
+        return self._batch_step_fn(next(iterator))
+
+    def _batch_step_fn(self, features):
         """One step: its metrics' sums, and its number if it is not finite, else NO_STEP."""
-        sums = self.strategy.run(self._replica_step, args=(next(iterator),))
+        sums = self.strategy.run(self._replica_step, args=(features,))
         if self.strategy.num_replicas_in_sync > 1:
             reduce_op = tf.distribute.ReduceOp.SUM
             sums = {k: self.strategy.reduce(reduce_op, v, axis=None) for k, v in sums.items()}
@@ -116,7 +139,9 @@ class Trainer(orbit.AbstractTrainer):
     def _replica_step_fn(self, features):
         seed = step_seed(self.seed, self.optimizer.iterations)
         data_seed, dropout_seed = split_seed(seed, 2)
-        batch = self.objective.prepare(own_rows(features), data_seed)
+        if self._feeding is not Feeding.PER_HOST:
+            features = own_rows(features)
+        batch = self.objective.prepare(features, data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
         gradients, norm = clip(sum_over_replicas(gradients))
@@ -166,9 +191,7 @@ class Evaluator(orbit.AbstractEvaluator):
     ):
         self.objective, self.strategy, self.seed = objective, strategy, seed
         self._create_dataset, self._micro_batches = create_dataset, micro_batches
-        self._run = plain_function(
-            lambda features, number: strategy.run(self._replica_step, args=(features, number))
-        )
+        self._run = plain_function(self._run_fn)
 
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Mean metrics over the first `num_steps` batches; -1: all of them."""
@@ -182,6 +205,9 @@ class Evaluator(orbit.AbstractEvaluator):
                 totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
         gathered = workers.current().gather("sums of an evaluation", totals)
         return metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
+
+    def _run_fn(self, features, number):  # of which a TPU needs a name, so it is no lambda
+        return self.strategy.run(self._replica_step, args=(features, number))
 
     def _replica_step(self, features, number):
         batch = self.objective.prepare(own_rows(features), evaluation_seed(self.seed, number))

@@ -44,7 +44,8 @@ def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf
     if replicas == 1:
         return noise
     first = context.replica_id_in_sync_group * batch_size
-    return noise[first : first + batch_size]
+    # Not as noise[first : ...], of which a compiler does not see that it is of `batch_size`.
+    return tf.slice(noise, [first, *(0 for _ in shape)], [batch_size, *shape])
 
 
 def inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

@@ -46,7 +46,7 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 
 def compiles(shapes, sooner=1):
     """Whether a fused function of tensors of these shapes is compiled."""
-    if tf.executing_eagerly() or any(shape.rank is None for shape in shapes):
+    if tf.executing_eagerly() or on_tpu() or any(shape.rank is None for shape in shapes):
         return False
     each_length = _each_length.get() and running_on_cpu_only()
     if not (each_length or all(shape.is_fully_defined() for shape in shapes)):
@@ -114,9 +114,14 @@ def for_accelerator() -> Iterator[None]:
         _for_accelerator.reset(token)
 
 
+def on_tpu() -> bool:
+    """Whether what is built here runs on a TPU, which compiles a replica's whole graph itself."""
+    return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+
+
 def running_on_cpu_only() -> bool:
     """True if there is no GPU or TPU; gates CPU-tuned paths."""
-    if _for_accelerator.get():
+    if _for_accelerator.get() or on_tpu():  # a TPU elsewhere is none of this machine's devices
         return False
     return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
 

@@ -87,12 +87,18 @@ def test_batches_hold_their_sequences_padded(length_buckets):
     assert lengths <= set(promised)
 
 
-def test_fixed_length_changes_padding_alone():
+@pytest.mark.parametrize("length_buckets", [False, (32, 16)])
+def test_fixed_lengths_change_padding_alone(length_buckets):
     encoded = encoded_of(100)
     own = take(TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX)(), 20)
-    fixed = TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX, length_buckets=False)()
-    assert fixed.element_spec["input_ids"].shape == [8, S_MAX]
-    for a, b in zip(own, take(fixed, 20)):
+    batches = TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX, length_buckets=length_buckets)
+    lengths = [16, 32, S_MAX] if length_buckets else [S_MAX]
+    assert batches.lengths == lengths
+    fixed = batches()
+    assert fixed.element_spec["input_ids"].shape == [8, None if length_buckets else S_MAX]
+    fixed = take(fixed, 20)
+    assert {batch["input_ids"].shape[1] for batch in fixed} == {*lengths}
+    for a, b in zip(own, fixed):
         S = a["input_ids"].shape[1]
         assert np.array_equal(a["input_ids"], b["input_ids"][:, :S])
         assert not b["input_ids"][:, S:].any()

@@ -104,6 +104,7 @@ def test_padding_and_the_order_of_sequences_change_no_prediction(kind):
         for batch_size, buckets, strategy in (
             (8, True, "one_device"),
             (8, False, "one_device"),
+            (8, [20, 32], "one_device"),
             (6, True, "mirrored:2"),
         )
     ]

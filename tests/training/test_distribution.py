@@ -7,7 +7,7 @@ from training.distribution import create_strategy
 
 
 @pytest.mark.parametrize(
-    "name", ["mirrored:0", "mirrored:00", "mirrored:-1", "mirrored:two", "tpu"]
+    "name", ["mirrored:0", "mirrored:00", "mirrored:-1", "mirrored:two", "tpus"]
 )
 def test_a_strategy_that_does_not_exist_is_rejected_with_what_does(name, capsys):
     with pytest.raises(

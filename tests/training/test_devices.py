@@ -1,0 +1,133 @@
+"""What is chosen on a GPU or a TPU; there is none here, so they are described."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from finetune import run as finetuning
+from finetune.batches import FEW_LENGTHS
+from finetune.glue import TASKS
+from finetune.hparams import RunSettings
+from finetune.settings import Settings
+from model import EncoderConfig
+from pretrain import run as pretraining
+from training import devices
+from training.devices import Device
+from training.distribution import create_strategy
+
+H100 = Device("GPU", "NVIDIA H100", (9, 0))
+T4 = Device("GPU", "Tesla T4", (7, 5))
+TPU = Device("TPU", "with 8 cores")
+CONFIG = EncoderConfig(vocab_size=7)
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (Device("CPU"), {}),
+        (H100, {"precision": "mixed_bfloat16", "xla": True}),
+        (Device("GPU", "NVIDIA A100", (8, 0)), {"precision": "mixed_bfloat16", "xla": True}),
+        (T4, {"xla": True}),
+        (Device("GPU", "another maker's"), {"xla": True}),
+        (TPU, {"precision": "mixed_bfloat16"}),
+    ],
+    ids=str,
+)
+def test_what_is_fast(device, expected):
+    assert devices.defaults(device) == expected
+
+
+def test_what_was_chosen_is_said_in_a_line(capsys):
+    fast = devices.defaults(H100)
+    assert devices.chosen(H100, fast, {}, {}) == fast
+    (line,) = capsys.readouterr().err.splitlines()
+    for part in ("GPU NVIDIA H100", "mixed_bfloat16", "xla"):
+        assert part in line
+    said = {"precision": "float32", "xla": False}
+    assert devices.chosen(H100, fast, said, {}) == {}
+    assert devices.chosen(Device("CPU"), {}, {}, {"precision": "float32"}) == {}
+    assert not capsys.readouterr().err
+
+
+def test_devices_are_found(monkeypatch):
+    strategy = create_strategy("one_device")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
+    assert devices.found(strategy) == Device("CPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["first", "second"])
+    details = {"first": {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", details.__getitem__)
+    assert devices.found(strategy) == H100
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Makes a device be found."""
+    return lambda device: monkeypatch.setattr(devices, "found", lambda _: device)
+
+
+def record(folder, **hparams):
+    """A folder as a run that resumes has it."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint").write_text("")
+    (folder / "hparams.json").write_text(json.dumps({"hparams": {"seed": 0, **hparams}}))
+
+
+def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
+    on(H100)
+    folder, fast = str(tmp_path), {"precision": "mixed_bfloat16", "xla": True}
+    assert pretraining.fast_values(folder, None, {}) == fast
+    assert pretraining.fast_values(folder, None, {"xla": False}) == {"precision": "mixed_bfloat16"}
+    record(tmp_path, precision="float32")
+    assert pretraining.fast_values(folder, None, {}) == {"precision": "float32", "xla": True}
+    on(Device("CPU"))
+    assert pretraining.fast_values(folder, None, {}) == {}
+
+
+def settings_of(folder, **given):
+    names = ("recipe", "per_task", "model_values", "grid")
+    empty = {name: {} for name in names}
+    return Settings(
+        model_dir=str(folder),
+        data_dir="",
+        output_dir=str(folder),
+        tasks=[TASKS["cola"]],
+        run=RunSettings(),
+        given=given,
+        inits=(),
+        train=True,
+        show_errors=0,
+        **empty,
+    )
+
+
+def test_fine_tuning_is_not_compiled_for_each_length_on_a_gpu(on, tmp_path):
+    on(H100)
+    found = finetuning._fast_values(settings_of(tmp_path), CONFIG, None)
+    assert found == {"precision": "mixed_bfloat16"}
+    on(Device("CPU"))
+    assert finetuning._fast_values(settings_of(tmp_path), CONFIG, None) == {}
+
+
+def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
+    on(TPU)
+    settings = settings_of(tmp_path)
+    found = finetuning._fast_values(settings, CONFIG, None)
+    assert found == {"precision": "mixed_bfloat16", "length_buckets": FEW_LENGTHS}
+    original = CONFIG.replace(mask_padding=False)  # whose padding is not free
+    assert "length_buckets" not in finetuning._fast_values(settings, original, None)
+    own = settings_of(tmp_path, length_buckets=False, precision="float32")
+    assert finetuning._fast_values(own, CONFIG, None) == {}
+    task = tmp_path / "cola" / "defaults" / "trial_0"
+    record(task, precision="float32", length_buckets=True)
+    assert finetuning._fast_values(settings, CONFIG, None) == {
+        "precision": "float32",
+        "length_buckets": True,
+    }
+
+
+def test_what_devices_decide_goes_last(tmp_path):
+    settings = settings_of(tmp_path, precision="float32")
+    object.__setattr__(settings, "device", {"precision": "mixed_bfloat16", "length_buckets": [64]})
+    ((_, hparams),) = settings.points(TASKS["cola"], CONFIG)
+    assert (hparams.precision, hparams.length_buckets) == ("float32", (64,))
