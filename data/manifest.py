@@ -55,10 +55,10 @@ def folder_digest(data_dir: str) -> str:
     content = read_manifest(data_dir)
     if content is None:
         found = sorted(
-            (os.path.relpath(path, data_dir), os.path.getsize(path))
+            (path[len(data_dir) :].strip(os.sep), storage.getsize(path))
             for folder in (data_dir, os.path.join(data_dir, "pretrain_tfrecords"))
-            for name in (os.listdir(folder) if os.path.isdir(folder) else ())
-            if os.path.isfile(path := os.path.join(folder, name))
+            for name in (storage.listdir(folder) if storage.isdir(folder) else ())
+            if storage.isfile(path := os.path.join(folder, name))
         )
     else:
         found = [content.get("settings"), content.get("files")]
