@@ -279,7 +279,11 @@ def run_controller(
     model_dir = command.model_dir
     step = trainer.optimizer.iterations
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        monitoring.writing_events(model_dir),
+    ):
         controller = orbit.Controller(
             global_step=step,
             trainer=trainer,

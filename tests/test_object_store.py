@@ -209,6 +209,7 @@ def test_a_place_that_cannot_be_written(store, data, place, named, flag):
         ("pretrain_data.tfrecord-00001", [*BUILD, "--output_dir={}/full"]),
         ("full/manifest.json", [*BUILD, "--output_dir={}/full"]),
         ("full/checkpoints/", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
+        ("tfevents", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
         ("full/metrics.jsonl", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
         ("saved_model.pb", ["export_savedmodel.py", "--model_dir={}/m", "--output_dir={}/full"]),
         ("vocab.txt", [*CONVERT, "--target=tf1", "--input={}/m", "--output={}/full"]),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 import tqdm
 
 import files
 import storage
+from errors import TrainingStopped, reason
 from training import workers
 
 METRICS_FILE = "metrics.jsonl"
@@ -82,6 +84,19 @@ def read_metrics(model_dir: str) -> list[dict]:
     except FileNotFoundError:
         pass
     return rows
+
+
+@contextlib.contextmanager
+def writing_events(model_dir: str) -> Iterator[None]:
+    """Raises TrainingStopped where TensorBoard's events cannot be written in the block."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "tfevents" not in str(error):
+            raise
+        raise TrainingStopped(
+            f"{model_dir}: TensorBoard's events cannot be written ({reason(error)})"
+        ) from error
 
 
 def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm:
