@@ -79,6 +79,7 @@ PREDICT = ["-m", "serving.predict", "--model={}/exported"]
         ([*PRETRAIN, "--recipe={}/none.json"], "none.json"),
         (["run_pretraining.py", "--data_dir={}/built", "--model_name=m"], "`max_seq_length`"),
         ([*PRETRAIN, "--strategy=mirrored:0"], "mirrored:0"),
+        ([*PRETRAIN, "--data_service=localhost:5050"], "--data_service"),
         ([*PRETRAIN, "--continue_from={}/none"], "none"),
         ([*PRETRAIN, "--continue_from={}/model", '--hparams={{"gen_weight": -1}}'], "`gen_weight`"),
         ([*FINETUNE, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
