@@ -54,8 +54,7 @@ def first(dataset, count: int) -> list[np.ndarray]:
 
 
 # 0.8 of 120 documents are more than 16 batches, less than 60: the second start is in a later epoch.
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("start_step", [0, 61])
+@pytest.mark.parametrize(("count", "start_step"), [(1, 0), (2, 61)])
 def test_they_are_those_of_the_trainer(make_part, services, count, start_step):
     wanted = first(make_part(start_step), 12)
     assert not all(np.array_equal(a, b) for a, b in itertools.pairwise(wanted))
@@ -122,3 +121,19 @@ def test_addresses_of_another_form_are_rejected(text):
 
 def test_several_addresses():
     assert parse_addresses("grpc://a:1, grpc://10.0.0.1:22") == ["grpc://a:1", "grpc://10.0.0.1:22"]
+
+
+def test_a_service_that_was_restarted_is_an_error(make_part):
+    dispatcher, worker = start_service("localhost", 0, 0)
+    ports = [int(server._address.split(":")[1]) for server in (dispatcher, worker)]
+    batches = served(make_part, [dispatcher.target], timeout=10.0)
+    with pytest.raises(InputError) as caught, batches.clear_errors():
+        for number, _ in enumerate(batches()):
+            if number == 2:
+                worker._stop()
+                dispatcher._stop()
+                dispatcher, worker = start_service("localhost", *ports)
+            assert number < 500
+    worker._stop()
+    dispatcher._stop()
+    assert f"localhost:{ports[0]}" in str(caught.value)
