@@ -25,8 +25,8 @@ _ENVIRONMENT = {
     **{"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"},
     **{"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0", "TPU_LOG_DIR": "disabled"},
 }
-_NO_ROOM = re.compile(r"Used ([\d.]+)([KMG]) of [\d.]+[KMG] hbm")
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_NO_ROOM = re.compile(r"memory required for [\w ]*\(([\d.]+)([KMGT])\) exceeds available")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
@@ -47,12 +47,11 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
     try:
         executable = _compile(client, devices, program)
     except Exception as error:
-        needed = _NO_ROOM.search(str(error))
-        if not needed:
+        needed = memory_required(str(error))
+        if needed is None:
             raise
-        amount = float(needed[1]) * _UNITS[needed[2]]
         seconds = time.monotonic() - begin
-        return {"seconds": seconds, "needed": amount, "versions": _versions(chip)}
+        return {"seconds": seconds, "needed": needed, "versions": _versions(chip)}
     seconds = time.monotonic() - begin
     memory = executable.get_compiled_memory_stats()
     compiled_module = executable.hlo_modules()[0]
@@ -126,6 +125,12 @@ def _compile(client, devices, module):
     places = np.array([[device.id] for device in devices])
     options.device_assignment = xla_client.DeviceAssignment.create(places)
     return client.compile(module, _jax.DeviceList(devices), options)
+
+
+def memory_required(message: str) -> float | None:
+    """The bytes that a TPU's compiler could not find room for; None where an error is another."""
+    found = _NO_ROOM.search(message)
+    return float(found[1]) * _UNITS[found[2]] if found else None
 
 
 def _versions(chip: Chip) -> str:

@@ -162,7 +162,7 @@ def row(program: Program, device: str, record: dict[str, Any]) -> list[str | flo
         return result.get(name, math.nan) / scale
 
     memory = needed(result)
-    fits = "" if math.isnan(memory) else "yes" if memory <= chip.memory else "no"
+    fits = "" if math.isnan(memory) else "yes" if memory <= chip.usable else "no"
     launches, host = result.get("launches") or {}, result.get("host")
     return [
         label(program),

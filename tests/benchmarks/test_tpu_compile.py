@@ -10,7 +10,7 @@ import time
 import pytest
 from tensorflow.compiler.xla.service import hlo_pb2
 
-from benchmarks import chips, compilations, program_export, programs
+from benchmarks import chips, compilations, program_compile, program_export, programs
 from benchmarks.compilations import Compilations
 from benchmarks.programs import PRETRAINING, Program
 from errors import InputError
@@ -107,6 +107,16 @@ def test_rows_are_kept_and_printed(tmp_path, monkeypatch):
 def test_memory_needed():
     assert compilations.needed({"needed": 5.0}) == 5.0
     assert compilations.needed(RESULT) == pytest.approx(8.2e9)
+
+
+def test_memory_that_is_not_there():
+    """The words of libtpu 0.0.52."""
+    message = (
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory"
+        " required for HLO temporaries (209.57G) exceeds available HBM (15.75G). HLO module: jit_f."
+    )
+    assert program_compile.memory_required(message) == 209.57 * 2**30
+    assert program_compile.memory_required("UNIMPLEMENTED: sorting") is None
 
 
 @pytest.mark.parametrize("line", ["[]", "{", '{"program": {"system": "x"}}'])
