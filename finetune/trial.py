@@ -34,6 +34,7 @@ from model.config import ADDED_LATER
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
 from training.distribution import on_tpu, own_rows
+from training.feeding import on_this_machine
 from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
@@ -298,7 +299,9 @@ def predict(
         max_seq_length=hparams.max_seq_length,
         group_size=task.plugin.group_size(task),
     )
-    dataset = batches()
+    with on_this_machine(strategy):
+        dataset = batches()
+        iterator = iter(dataset)
 
     def predict_part(features):
         return objective.predict(own_rows(features))
@@ -310,7 +313,7 @@ def predict(
     options = {} if on_tpu(strategy) else {"input_signature": [dataset.element_spec]}
     run = plain_function(predict_batch, **options)
     emitted: dict[str, list[np.ndarray]] = {}
-    for features in dataset:
+    for features in iterator:
         for name, value in run(features).items():
             for part in strategy.experimental_local_results(value):
                 emitted.setdefault(name, []).extend(part.numpy())

@@ -283,6 +283,21 @@ def test_devices_precision_and_what_is_kept(model_dir, reviews, tmp_path):
         assert accuracy[0] > 90, name
 
 
+@pytest.mark.slow  # a process of its own that trains
+def test_lengths_of_batches_are_part_of_a_run(model_dir, reviews, tmp_path):
+    task, output = reviews / "reviews.json", tmp_path / "out"
+    lines = [
+        arguments(model_dir, task, output, {"length_buckets": buckets})
+        for buckets in ([8, 16], [8, 16], True)
+    ]
+    first, again, other = outcomes(lines, tmp_path)
+    assert first is None
+    assert again is None
+    assert "length_buckets" in other
+    ((_, result),) = results(output).items()
+    assert result["hparams"]["length_buckets"] == [8, 16]
+
+
 def next_folder(output_dir, epochs=2):
     """The folder of the one setting's first trial, also before it is there."""
     return f"{output_dir}/reviews/lr0.01_wd0.01_epochs{epochs}/trial_0"

@@ -22,6 +22,8 @@ TPU_OPERATIONS = {"TPUReplicateMetadata", "TPUReplicatedInput", "TPUReplicatedOu
 TPU_OPERATIONS |= {"TPUCompilationResult", "CrossReplicaSum"}
 # Operations that make graphs, which compilers take apart.
 GRAPH_OPERATIONS = {"Placeholder", "NoOp", "_Arg", "_Retval"}
+# Compilers work out its results, lists of axes, from shapes.
+OF_SHAPES = {"BroadcastGradientArgs"}
 _STRINGS = re.compile("String|Regex|Print|PyFunc|Table|Decode|Summary|Assert")
 
 
@@ -88,7 +90,7 @@ def unsupported(graph: tf.Graph) -> set[str]:
     allowed = compiled_operations() | TPU_OPERATIONS | GRAPH_OPERATIONS
     wrong = ({*device} - allowed) | {name for name in host if _STRINGS.search(name)}
     for operation in graph.get_operations():
-        if "_tpu_replicate" in operation.node_def.attr:
+        if "_tpu_replicate" in operation.node_def.attr and operation.type not in OF_SHAPES:
             tensors = (t for t in operation.outputs if t.dtype not in (tf.resource, tf.variant))
             if not all(tensor.shape.is_fully_defined() for tensor in tensors):
                 wrong.add(f"{operation.type} of a shape that is not static")

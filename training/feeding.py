@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable
 
@@ -9,6 +10,8 @@ import tensorflow as tf
 
 from data.streams import without_autotuning
 from training.distribution import on_tpu
+
+_THIS_MACHINE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 class Feeding(enum.Enum):
@@ -36,6 +39,14 @@ def feeding(strategy: tf.distribute.Strategy, create_dataset: Callable) -> Feedi
     if not on_tpu(strategy):
         return Feeding.GLOBAL
     return Feeding.PER_HOST if getattr(create_dataset, "per_host", False) else Feeding.FED
+
+
+def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:
+    """Where iterators over batches are made that this process's Python makes.
+
+    All else runs on the first host of a TPU, which may be another machine.
+    """
+    return tf.device(_THIS_MACHINE) if on_tpu(strategy) else contextlib.nullcontext()
 
 
 def batches_per_host(

@@ -12,7 +12,7 @@ from data.streams import without_autotuning
 from errors import LossNotFinite
 from training import metrics, workers
 from training.distribution import on_tpu, own_rows, replica_number, sum_over_replicas
-from training.feeding import Feeding, batches_per_host, feeding
+from training.feeding import Feeding, batches_per_host, feeding, on_this_machine
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip
 from training.randomness import part_seed, split_seed, step_seed
@@ -71,7 +71,7 @@ class Trainer(orbit.AbstractTrainer):
             LossNotFinite: a loss or gradient that is not finite; names the first such step.
         """
         if self._iterator is None:  # now, because the step has been restored since construction
-            self._iterator = iter(self._batches(int(self.optimizer.iterations.numpy())))
+            self._iterator = self._batches(int(self.optimizer.iterations.numpy()))
         run = self._run_fed if self._feeding is Feeding.FED else self._run
         sums, first_bad_step = run(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
@@ -93,19 +93,20 @@ class Trainer(orbit.AbstractTrainer):
         self._iterator = None
 
     def _batches(self, step):
+        """An iterator over the batches from a step on."""
         if self._feeding is Feeding.PER_HOST:
-            return batches_per_host(self.strategy, self._create_dataset, step)
-        return without_autotuning(self._create_dataset(step))
+            return iter(batches_per_host(self.strategy, self._create_dataset, step))
+        with on_this_machine(self.strategy):
+            return iter(without_autotuning(self._create_dataset(step)))
 
     def _run_fed(self, iterator, num_steps):
         """`_run_fn` as a loop of Python."""
-        totals, first_bad_step = None, NO_STEP
+        totals, bad_steps = None, []
         for _ in range(int(num_steps)):
             sums, bad_step = self._batch_step(next(iterator))
             totals = sums if totals is None else tf.nest.map_structure(tf.add, totals, sums)
-            if first_bad_step == NO_STEP:
-                first_bad_step = int(bad_step)
-        return totals, first_bad_step
+            bad_steps.append(bad_step)
+        return totals, next((step for step in bad_steps if step != NO_STEP), NO_STEP)
 
     def _run_fn(self, iterator, num_steps):
         # The loop from the first step on, so that the graph holds, and optimizes, one step.

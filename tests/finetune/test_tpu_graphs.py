@@ -43,7 +43,7 @@ def test_steps_and_evaluation_have_operations_of_a_tpu_alone(strategy, kind):
         objective, batch = span_objective() if kind == "span" else (objective_of(kind), None)
     trainer = trainer_of(objective, encoded, strategy)
     assert trainer._feeding is Feeding.FED
-    batch = batch or next(iter(trainer._batches(0)))
+    batch = batch or next(trainer._batches(0))
     graph = trainer._batch_step.get_concrete_function(batch).graph
     assert unsupported(graph) == set()
     assert "ResourceApplyAdam" in operations(graph)[0]

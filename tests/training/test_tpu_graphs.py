@@ -39,13 +39,13 @@ class Hosts:
 
 def loop_graph(trainer):
     """The graph of the loop of steps."""
-    iterator = iter(trainer._batches(0))
+    iterator = trainer._batches(0)
     return trainer._run.get_concrete_function(iterator, tf.constant(2)).graph
 
 
 def step_graph(trainer):
     """The graph of a step in the loop."""
-    return trainer._step.get_concrete_function(iter(trainer._batches(0))).graph
+    return trainer._step.get_concrete_function(trainer._batches(0)).graph
 
 
 def test_a_step_of_pre_training_has_operations_of_a_tpu_alone(strategy):
