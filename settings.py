@@ -161,11 +161,17 @@ def _called(annotation: Any) -> str:
     return {types.NoneType: "null", dict: "a JSON object"}.get(origin, origin.__name__)
 
 
-def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
-    """Human-readable lines for every key whose value differs between two JSON objects."""
-    missing = "not set"
+def differences(
+    saved: dict[str, Any], current: dict[str, Any], where: tuple[str, str] = ("there", "now")
+) -> list[str]:
+    """Human-readable lines for every key whose value differs between two JSON objects.
+
+    Args:
+        where: what is said of values of the first and of the second.
+    """
+    missing, (first, second) = "not set", where
     return [
-        f"{key}: {saved.get(key, missing)!r} there, {current.get(key, missing)!r} now"
+        f"{key}: {saved.get(key, missing)!r} {first}, {current.get(key, missing)!r} {second}"
         for key in sorted({*saved, *current})
         if saved.get(key, missing) != current.get(key, missing)
     ]

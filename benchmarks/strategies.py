@@ -34,7 +34,7 @@ from training.cluster import read_cluster
 
 STRATEGIES = ("one_device", "mirrored:2", "multi_worker")
 PLAIN = (1, False, False)  # the run that others are compared with
-PARTS, SWITCHES = (1, 2, 8), {"no": False, "yes": True}
+SWITCHES = {"no": False, "yes": True}
 COLUMNS = ("micro-batches", "XLA", "rematerialized")
 BATCH, LENGTH, WORDS = 16, 32, 500
 
@@ -42,13 +42,17 @@ FLAGS = flags.FLAGS
 _STRATEGIES = flags.DEFINE_list("strategies", list(STRATEGIES), "Strategies compared.")
 _STEPS = flags.DEFINE_integer("steps", 50, "Steps of training.")
 _XLA = flags.DEFINE_multi_enum("xla", list(SWITCHES), list(SWITCHES), "XLA, one each time.")
+_PARTS = flags.DEFINE_multi_integer(
+    "micro_batches", [1, 2, 8], "Micro-batches of a device's share, one number each time."
+)
 _LAYERS = flags.DEFINE_integer("layers", 2, "Layers of ConvBERT-tiny.")
 _FOLDER = flags.DEFINE_string("folder", "", "For a process of one strategy: data and results.")
 
 
 def variants(strategy: str) -> list[tuple[int, bool, bool]]:
     """Micro-batches, XLA and rematerialization of each run of a strategy."""
-    found = list(itertools.product(PARTS, (SWITCHES[name] for name in _XLA.value), (False, True)))
+    xla = [SWITCHES[name] for name in _XLA.value]
+    found = list(itertools.product(_PARTS.value, xla, (False, True)))
     first = [PLAIN] if strategy == STRATEGIES[0] and PLAIN not in found else []
     return first + found
 
@@ -99,6 +103,7 @@ def start(strategy: str, folder: str) -> None:
     """Runs the processes of a strategy to their end."""
     command = [sys.executable, "-m", "benchmarks.strategies", f"--strategies={strategy}"]
     command += [f"--xla={name}" for name in _XLA.value]
+    command += [f"--micro_batches={number}" for number in _PARTS.value]
     command += [f"--folder={folder}", f"--steps={_STEPS.value}", f"--layers={_LAYERS.value}"]
     if strategy == "multi_worker":
         launch = [sys.executable, "-m", "training.launch", "--hosts=localhost:2", "--"]

@@ -16,7 +16,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from errors import CommandError, InputError
@@ -170,9 +170,8 @@ def _say(text: str) -> bool:
 def disagreement(cluster: Cluster, facts: list[dict[str, Any]]) -> str | None:
     """Which worker has other facts than the chief, and which; None where all are the same."""
     for worker in range(1, len(facts)):
-        if changed := differences(facts[0], facts[worker]):
+        if changed := differences(facts[0], facts[worker], ("on worker 0", f"on worker {worker}")):
             lines = "\n  ".join(changed)
-            lines = lines.replace(" there, ", " on worker 0, ").replace(" now", f" on {worker}")
             return f"{cluster.name(worker)} should be as worker 0, but it is not:\n  {lines}"
     return None
 
@@ -185,20 +184,28 @@ def send(connection: socket.socket, message: dict[str, Any], payload: bytes = b"
         connection.sendall(payload)
 
 
-def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
-    """Receives a message; raises OSError at the end of the connection, ValueError for others."""
-    length, size = _HEADER.unpack(_read(connection, _HEADER.size))
+def receive(
+    connection: socket.socket, heard: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], bytes]:
+    """Receives a message, and calls `heard` for every part that comes.
+
+    Raises:
+        OSError: the connection has ended.
+        ValueError: what comes is no message.
+    """
+    length, size = _HEADER.unpack(_read(connection, _HEADER.size, heard))
     if length > _LARGEST:
         raise ValueError("another protocol")
-    message = json.loads(_read(connection, length))
-    return message, _read(connection, size)
+    message = json.loads(_read(connection, length, heard))
+    return message, _read(connection, size, heard)
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
+def _read(connection: socket.socket, size: int, heard: Callable[[], None]) -> bytes:
     data = bytearray()
     while len(data) < size:
         part = connection.recv(min(size - len(data), 1 << 20))
         if not part:
             raise ConnectionResetError("the end of the connection")
+        heard()
         data += part
     return bytes(data)

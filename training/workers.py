@@ -26,19 +26,19 @@ from typing import Any
 import numpy as np
 
 import stopping
-from errors import CommandError, InputError
+from errors import CommandError, InputError, reason
 from locks import locked
 from training.cluster import Cluster, read_cluster
 from training.meeting import LOST, WorkerLost, disagreement, meet, receive, send
 from training.strategies import MULTI_WORKER, parse_strategy
 
 TIMEOUT = 600  # seconds for workers to come, and for each exchange and sum among them
-SILENCE = (
-    60  # seconds after which a worker that says nothing is lost: its machine is gone, or hangs
-)
+SILENCE = 60  # seconds without a sign of life after which a worker is lost
 _BEAT = 5  # seconds between signs of life
 _TELLING = 1.0  # seconds for the last message to arrive
 _NEWS = SILENCE + 2 * _BEAT  # seconds to wait for the cause of an error of TensorFlow's
+# TensorFlow's errors that another worker causes, by their names.
+_OF_PEERS = ("AbortedError", "CancelledError", "DeadlineExceededError", "UnavailableError")
 
 
 class Alone:
@@ -173,17 +173,31 @@ class Workers(Alone):
 
     # ------------------------------------------------------------ news
 
-    def _send(self, worker: int, message: dict[str, Any], payload: bytes = b"") -> None:
-        """Sends a message; that the other is gone is the listening thread's to find."""
-        with contextlib.suppress(OSError), self._sending[worker]:
-            send(self._connections[worker], message, payload)
+    def _send(
+        self, worker: int, message: dict[str, Any], payload: bytes = b"", patience: float = -1
+    ) -> None:
+        """Sends a message; that the other is gone is the listening thread's to find.
+
+        Args:
+            patience: seconds to wait for the end of another message, which never comes where the
+                other hangs; -1 for any.
+        """
+        if self._sending[worker].acquire(timeout=patience):
+            try:
+                with contextlib.suppress(OSError):
+                    send(self._connections[worker], message, payload)
+            finally:
+                self._sending[worker].release()
 
     def _listen(self, worker: int) -> None:
         """Receives what a worker sends, to the end of its connection."""
+
+        def heard() -> None:
+            self._heard[worker] = time.monotonic()
+
         try:
             while True:
-                message, payload = receive(self._connections[worker])
-                self._heard[worker] = time.monotonic()
+                message, payload = receive(self._connections[worker], heard)
                 if message["kind"] in ("value", "values"):
                     if message["kind"] == "values" and message["what"] == "end":
                         self._ended = True
@@ -202,7 +216,7 @@ class Workers(Alone):
         while not self._ended:
             time.sleep(_BEAT)
             for worker in self._connections:
-                self._send(worker, {"kind": "alive"})
+                self._send(worker, {"kind": "alive"}, patience=0)
                 if time.monotonic() - self._heard[worker] > SILENCE:
                     name = self.cluster.name(worker)
                     self._finish(LOST, f"{name} is lost: nothing was heard from it for {SILENCE} s")
@@ -217,8 +231,9 @@ class Workers(Alone):
         with self._arrived:
             first, self._ended = not self._ended, True
         if first:
+            message = {"kind": "ended", "status": status, "sentence": sentence}
             for worker in self._connections:
-                self._send(worker, {"kind": "ended", "status": status, "sentence": sentence})
+                self._send(worker, message, patience=_TELLING)
             time.sleep(_TELLING)
         return first
 
@@ -229,14 +244,22 @@ class Workers(Alone):
             self.tell(error.status, str(error))
         elif isinstance(error, (CommandError, OSError)):
             self.tell(1, f"{own}: {error}")
+        elif type(error).__module__.startswith("tensorflow."):
+            # Often what another worker's end leads to, and its cause comes by the connection: then
+            # the thread that listens ends this process meanwhile.
+            time.sleep(_NEWS)
+            if type(error).__name__ in _OF_PEERS:
+                sentence = f"a sum over the workers failed, on {own} ({reason(error)})"
+                self._finish(LOST, sentence)
+            self._fail_with_traceback(error)
         else:
-            if type(error).__module__.startswith("tensorflow."):
-                # Often what another worker's end leads to, and its cause comes by the connection:
-                # then the thread that listens ends this process meanwhile.
-                time.sleep(_NEWS)
-            traceback.print_exc()
-            self.tell(1, f"{own} failed: {error!r}"[:1000])
-            self._end_process(1, f"error: {own} failed, as said above")
+            self._fail_with_traceback(error)
+
+    def _fail_with_traceback(self, error: Exception) -> None:
+        own = self.cluster.name(self.index)
+        traceback.print_exc()
+        self.tell(1, f"{own} failed: {error!r}"[:1000])
+        self._end_process(1, f"error: {own} failed, as said above")
 
     def clean(self) -> None:
         """Tells the others that this worker ends, if it was a signal; removes what is temporary."""

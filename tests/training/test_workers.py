@@ -142,6 +142,20 @@ def test_a_worker_that_hangs_is_lost(monkeypatch):
     assert all("worker 1" in sentence for _, sentence in ends.values())
 
 
+def test_a_worker_that_takes_nothing_more_is_lost(monkeypatch):
+    """The chief is in the middle of sending it more than the connection holds."""
+    monkeypatch.setattr(workers, "SILENCE", 0.5)
+    monkeypatch.setattr(workers, "_BEAT", 0.1)
+    (chief, other), ends = socket.socketpair(), queue.Queue()
+    group = Workers(cluster(2)[0], {1: chief}, 20, lambda *end: ends.put(end))
+    meeting.send(other, {"kind": "value", "number": 0, "what": "large"})
+    threading.Thread(target=group._exchange, args=("large", bytes(1 << 25)), daemon=True).start()
+    status, sentence = ends.get(timeout=20)
+    assert status == LOST
+    assert "worker 1" in sentence
+    other.close()
+
+
 def test_a_worker_that_does_not_come_to_an_exchange():
     made = Group(timeout=0.5)
     errors = together(*(lambda own=own: own.exchange("place") for own in made.workers[:2]))

@@ -1,0 +1,115 @@
+"""Which sequences each of several workers gets: together the batches of one, none twice."""
+
+import itertools
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from finetune import trial
+from finetune.batches import EvaluationBatches, TrainingBatches
+from tests.data.test_input_pipeline import _small_windows, files, first_ids  # noqa: F401
+from tests.finetune.test_batches import S_MAX, encoded_of, take
+from training import workers
+from training.distribution import own_rows
+
+
+class Worker(workers.Alone):
+    """One of several; the others' arrays are given."""
+
+    def __init__(self, index, count, others=()):
+        self.index, self.count, self.others = index, count, list(others)
+
+    def gather(self, what, arrays):
+        return [*self.others[: self.index], dict(arrays), *self.others[self.index :]]
+
+
+@pytest.fixture
+def as_worker(monkeypatch):
+    """Makes this process one of several workers."""
+    return lambda *given: monkeypatch.setattr(workers, "_current", Worker(*given))
+
+
+@pytest.mark.parametrize("start_step", [0, 7])
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_share_every_batch_of_pre_training(files, count, start_step):  # noqa: F811
+    """25 records: four epochs, entered at the start and within the second."""
+    steps = 25 - start_step
+    together = first_ids(files, steps, start_step=start_step)
+    shares = [
+        first_ids(files, steps, start_step=start_step, worker=worker, workers=count)
+        for worker in range(count)
+    ]
+    assert [[*itertools.chain(*parts)] for parts in zip(*shares)] == together
+    if not start_step:
+        seen, counts = np.unique(shares, return_counts=True)
+        assert seen.tolist() == list(range(25))
+        assert counts.tolist() == [4] * 25
+
+
+def test_workers_share_a_last_batch_that_is_short(files):  # noqa: F811
+    """25 held-out records in batches of 8, the last of which has one, for one worker of four."""
+    options = {"batch_size": 8, "shuffle": False, "repeat": False, "drop_remainder": False}
+    together = first_ids(files, **options)
+    shares = [first_ids(files, worker=worker, workers=4, **options) for worker in range(4)]
+    assert [[*itertools.chain(*parts)] for parts in zip(*shares)] == together
+    assert len(together) == 4
+    assert together[-1][1:] == [0] * 7
+
+
+@pytest.mark.parametrize("batches_of", [TrainingBatches, EvaluationBatches])
+def test_workers_share_every_batch_of_fine_tuning(as_worker, batches_of):
+    """With the padding of the whole batch."""
+
+    def batches():
+        seed = {"seed": 3} if batches_of is TrainingBatches else {}
+        made = batches_of(encoded_of(37), 8, max_seq_length=S_MAX, **seed)
+        return made, take(made(), 5)
+
+    _, together = batches()
+    shares, own = [], []
+    for index in range(4):
+        as_worker(index, 4)
+        made, share = batches()
+        shares.append(share)
+        own.append(getattr(made, "own", None))
+        assert {len(batch["input_ids"]) for batch in share} == {2}
+    for number, batch in enumerate(together):
+        for name, value in batch.items():
+            found = np.concatenate([share[number][name] for share in shares])
+            np.testing.assert_array_equal(found, value)
+    if batches_of is EvaluationBatches:
+        for numbers, share in zip(own, shares):
+            assert numbers.tolist() == [n for batch in share for n in batch["example"]]
+
+
+def test_predictions_of_all_workers_are_put_together(as_worker):
+    """Numbers that say which sequence, or token, they are of; 5 sequences for 2 workers."""
+    lengths, shares = np.array([2, 1, 3, 1, 2]), [np.array([4, 2, 1, 3]), np.array([0, 3, 3, 3])]
+
+    def emitted(own):
+        tokens = [np.pad(100 * i + np.arange(lengths[i]), (0, 3 - lengths[i])) for i in own]
+        return {"logits": [np.array([i, -i]) for i in own], "tags": tokens}
+
+    def packed(own):
+        flat = np.concatenate([100 * i + np.arange(lengths[i]) for i in own])
+        return {"logits": np.stack(emitted(own)["logits"]), "tags": flat, "": own}
+
+    for index in range(2):
+        as_worker(index, 2, [packed(shares[1 - index])])
+        found = trial._collect(emitted(shares[index]), shares[index], lengths, ("tags",))
+        assert found["logits"].tolist() == [[i, -i] for i in range(5)]
+        assert found["tags"].tolist() == [0, 1, 100, 200, 201, 202, 300, 400, 401]
+
+
+@pytest.mark.parametrize("replica", range(4))
+def test_a_worker_with_two_devices(as_worker, monkeypatch, replica):
+    """Four replicas on two workers; the features are the worker's own four sequences."""
+    as_worker(replica // 2, 2)
+    context = types.SimpleNamespace(
+        num_replicas_in_sync=4, replica_id_in_sync_group=tf.constant(replica)
+    )
+    monkeypatch.setattr(tf.distribute, "get_replica_context", lambda: context)
+    features = {"x": tf.range(8)[replica // 2 * 4 :][:4]}
+    assert own_rows(features)["x"].numpy().tolist() == [2 * replica, 2 * replica + 1]
