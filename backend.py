@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-_for_accelerator = contextvars.ContextVar("for_accelerator", default=None)
+_for_accelerator = contextvars.ContextVar("for_accelerator", default=False)
 
 
 @contextlib.contextmanager
-def for_accelerator(kind: str = "TPU") -> Iterator[None]:
-    """Graphs built within are those of a "GPU" or "TPU", to be compiled without one."""
-    token = _for_accelerator.set(kind)
+def for_accelerator() -> Iterator[None]:
+    """Graphs built within are those of a GPU or TPU, to be compiled for one that is not here."""
+    token = _for_accelerator.set(True)
     try:
         yield
     finally:
@@ -23,15 +23,6 @@ def for_accelerator(kind: str = "TPU") -> Iterator[None]:
 
 def running_on_cpu_only() -> bool:
     """True if there is no GPU or TPU; gates CPU-tuned paths."""
-    return not (_runs_on("GPU") or _runs_on("TPU"))
-
-
-def running_on_gpu() -> bool:
-    """True if there is a GPU, where every kernel costs microseconds to start."""
-    return _runs_on("GPU")
-
-
-def _runs_on(kind):
     if _for_accelerator.get():
-        return _for_accelerator.get() == kind
-    return bool(tf.config.list_physical_devices(kind))
+        return False
+    return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
