@@ -16,6 +16,7 @@ import tqdm
 
 import stopping
 import storage
+from backend import on_tpu
 from data.vocabulary import Vocabulary
 from errors import warn
 from files import read_json, write_json, write_text
@@ -33,7 +34,7 @@ from model.backbone import rematerialize
 from model.config import ADDED_LATER
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.distribution import on_tpu, own_rows
+from training.distribution import own_rows
 from training.feeding import on_this_machine
 from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE

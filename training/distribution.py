@@ -63,11 +63,6 @@ def _create_multi_worker() -> tf.distribute.Strategy:
     return strategy
 
 
-def on_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether a strategy's replicas are the cores of a TPU, which compile all they run."""
-    return isinstance(strategy, tf.distribute.TPUStrategy)
-
-
 def _split_cpu(parts: int) -> None:
     """Makes logical CPU devices, unless there are enough; TensorFlow fixes them at first use."""
     cpu = tf.config.list_physical_devices("CPU")[0]

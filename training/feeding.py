@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from backend import on_tpu
 from data.streams import without_autotuning
-from training.distribution import on_tpu
 
 _THIS_MACHINE = "/job:localhost/replica:0/task:0/device:CPU:0"
 

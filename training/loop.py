@@ -8,10 +8,11 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
+from backend import on_tpu
 from data.streams import without_autotuning
 from errors import LossNotFinite
 from training import metrics, workers
-from training.distribution import on_tpu, own_rows, replica_number, sum_over_replicas
+from training.distribution import own_rows, replica_number, sum_over_replicas
 from training.feeding import Feeding, batches_per_host, feeding, on_this_machine
 from training.objective import Objective
 from training.optimizer import apply_gradients, clip

@@ -127,13 +127,18 @@ def test_a_service_that_was_restarted_is_an_error(make_part):
     dispatcher, worker = start_service("localhost", 0, 0)
     ports = [int(server._address.split(":")[1]) for server in (dispatcher, worker)]
     batches = served(make_part, [dispatcher.target], timeout=10.0)
-    with pytest.raises(InputError) as caught, batches.clear_errors():
+
+    def read():
+        nonlocal dispatcher, worker
         for number, _ in enumerate(batches()):
             if number == 2:
                 worker._stop()
                 dispatcher._stop()
                 dispatcher, worker = start_service("localhost", *ports)
             assert number < 500
+
+    with pytest.raises(InputError) as caught, batches.clear_errors():
+        read()
     worker._stop()
     dispatcher._stop()
     assert f"localhost:{ports[0]}" in str(caught.value)

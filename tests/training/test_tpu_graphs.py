@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import backend
 from model.kernels import fusion
 from tests.tpu_support import operations, tracing_strategy, unsupported
 from tests.training.test_loop import B, S, corpus, losses, make, weights
@@ -180,4 +181,4 @@ def test_a_tpu_is_no_cpu(strategy):
 
     tf.function(run).get_concrete_function()
     assert seen[-1] == (False, False)
-    assert not fusion.on_tpu()
+    assert not backend.on_tpu()
