@@ -65,7 +65,7 @@ def test_evaluation(compilations):
 
 
 def test_the_eight_cores_of_a_v3(compilations):
-    """They sum normalizers, gradients and the gradients' count, in far fewer than one by one."""
+    """The compiler joins the sums of gradients, of which there are more than sixty."""
     step = ("ConvBERT", "tiny", PRETRAINING, "train")
     result = compiled(compilations, "v3", *step, replicas=8, **SHORT)
     assert 0 < result["sums"] < 64
