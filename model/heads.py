@@ -58,7 +58,7 @@ class MaskedLMHead(tf_keras.layers.Layer):
         return -vocabulary_log_sum_exp(*self._factors(hidden, False))
 
     def replaced_cross_entropy(self, hidden, replaced, weights, training=False):
-        """Cross entropy of `replaced_logits` in little memory: Equation 6 of SCRIPT.
+        """Cross entropy of `replaced_logits`: Equation 6 of SCRIPT.
 
         Args:
             hidden: [B, S, D].
@@ -66,11 +66,15 @@ class MaskedLMHead(tf_keras.layers.Layer):
             weights: float32 [B, S].
 
         Returns:
-            The sum of weight * cross entropy; `replaced_logits`, through which no gradient passes.
+            The sum of weight * cross entropy; `replaced_logits`, in training without a gradient.
         """
         factors = self._factors(hidden, training)
-        loss, logits = log_sum_exp_cross_entropy(*factors, 1.0 - replaced, weights)
-        return loss, -logits
+        if training:
+            loss, logits = log_sum_exp_cross_entropy(*factors, 1.0 - replaced, weights)
+            return loss, -logits
+        logits = -vocabulary_log_sum_exp(*factors)
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits(replaced, logits)
+        return tf.reduce_sum(weights * entropy), logits
 
     def _factors(self, hidden, training):
         """What scores are made of: states [B, S, E], word embeddings [V, E] and bias [V]."""
