@@ -5,6 +5,8 @@
     python -m benchmarks.pretraining_step --size base --batch 4 --length 512 --precisions float32
     python -m benchmarks.pretraining_step --size base --batch 8 --length 512 --precisions float32 \
         --systems ConvBERT --less_memory 4 --less_memory 1 --less_memory rematerialized
+    python -m benchmarks.pretraining_step --precisions float32 --relative_to ELECTRA \
+        --systems ELECTRA --systems BERT --systems SCRIPT
 
 Ours is what run_pretraining.py does between two batches; Hugging Face's is put together from its
 encoders and heads to do the same. The ceiling is a large matrix product in interleaved runs with
@@ -31,10 +33,13 @@ from pretrain.hparams import encoder_config
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
 MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
+SELF_CRITIC = {"objective": "self_critic"}
 SYSTEMS = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
     "BERT": MASKED_LM,
+    "SCRIPT": {**ATTENTION, **SELF_CRITIC},
+    "SCRIPT on ConvBERT": SELF_CRITIC,
     "HF ConvBERT": {},
     "HF ELECTRA": ATTENTION,
     "HF BERT": MASKED_LM,
@@ -53,6 +58,9 @@ _SYSTEMS = flags.DEFINE_multi_enum(
 _BASELINE = flags.DEFINE_string(
     "baseline", None, "Another checkout of this project, whose ConvBERT is measured too."
 )
+_RELATIVE_TO = flags.DEFINE_enum(
+    "relative_to", "ConvBERT", list(SYSTEMS), "System in whose time others are expressed."
+)
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
 _LESS_MEMORY = flags.DEFINE_multi_string(
     "less_memory", [], "ConvBERT with micro-batches of N, or `rematerialized`, one each time."
@@ -64,7 +72,7 @@ _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 def main(argv: list[str]) -> None:
     """Prints a row per precision and system."""
     columns = {"system": "", "ms / step": ".1f", "examples/s": ".1f", "GFLOP/s": ".0f"}
-    columns |= {"of ceiling": ".0%", "GiB": ".2f", "time / ConvBERT's": ".2f"}
+    columns |= {"of ceiling": ".0%", "GiB": ".2f", f"time / {_RELATIVE_TO.value}'s": ".2f"}
     report = Report(columns)
     for precision in _PRECISIONS.value:
         compared = systems(precision)
@@ -135,7 +143,7 @@ def cells(results: dict[str, Result], name: str, ceiling: float) -> list[float]:
         speed,
         speed / ceiling,
         result.peak_memory,
-        ratio(result, results.get("ConvBERT")),
+        ratio(result, results.get(_RELATIVE_TO.value)),
     ]
 
 

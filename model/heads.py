@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import BackboneConfig
-from model.kernels import vocabulary_logits
+from model.kernels import log_sum_exp_cross_entropy, vocabulary_log_sum_exp, vocabulary_logits
 from model.layers import LayerNorm, dense
 
 
@@ -47,12 +47,43 @@ class MaskedLMHead(tf_keras.layers.Layer):
 
     def call(self, hidden, positions, training=False):
         masked = tf.gather(hidden, positions, batch_dims=1)  # [B, P, D]
-        masked = self.norm(self.transform(masked, training=training))  # [B, P, E]
-        table = tf.cast(self.embeddings.word_embeddings, masked.dtype)  # [V, E]
+        return vocabulary_logits(*self._factors(masked, training))
+
+    def replaced_logits(self, hidden):
+        """Logits of "was replaced", float32 [B, S], from hidden states [B, S, D].
+
+        A class "replaced" with a score of 0 stands beside the V tokens: Equation 4 of SCRIPT is
+        p = 1 / (1 + sum of exp(scores)), the sigmoid of minus the log of that sum.
+        """
+        return -vocabulary_log_sum_exp(*self._factors(hidden, False))
+
+    def replaced_cross_entropy(self, hidden, replaced, weights, training=False):
+        """Cross entropy of `replaced_logits`: Equation 6 of SCRIPT.
+
+        Args:
+            hidden: [B, S, D].
+            replaced: float32 [B, S], 1 where a token was replaced.
+            weights: float32 [B, S].
+
+        Returns:
+            The sum of weight * cross entropy; `replaced_logits`, in training without a gradient.
+        """
+        factors = self._factors(hidden, training)
+        if training:
+            loss, logits = log_sum_exp_cross_entropy(*factors, 1.0 - replaced, weights)
+            return loss, -logits
+        logits = -vocabulary_log_sum_exp(*factors)
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits(replaced, logits)
+        return tf.reduce_sum(weights * entropy), logits
+
+    def _factors(self, hidden, training):
+        """What scores are made of: states [B, S, E], word embeddings [V, E] and bias [V]."""
+        states = self.norm(self.transform(hidden, training=training))
+        table = tf.cast(self.embeddings.word_embeddings, states.dtype)
         bias = tf.cast(self.output_bias, tf.float32)
         if self.pieces < table.shape[0]:
             table, bias = table[: self.pieces], bias[: self.pieces]
-        return vocabulary_logits(masked, table, bias)
+        return states, table, bias
 
 
 class DiscriminatorHead(tf_keras.layers.Layer):

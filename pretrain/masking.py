@@ -73,6 +73,21 @@ def mask_tokens(
     }
 
 
+def mask_and_draw(
+    features: dict[str, tf.Tensor],
+    hparams: PretrainingHParams,
+    special_ids: dict[str, int],
+    seed: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+    """`mask_tokens`, and `sampling_noise` float32 [B, P, 2], with which tokens are drawn."""
+    mask_seed, sample_seed = split_seed(seed, 2)
+    batch = mask_tokens(features, hparams, special_ids, mask_seed)
+    slots = hparams.objective.max_predictions(hparams.max_seq_length)
+    uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
+    P = tf.shape(batch["masked_lm_positions"])[1]  # fewer where S itself is smaller
+    return {**batch, "sampling_noise": uniform[:, :P]}
+
+
 def _draw_with_replacement(candidates: tf.Tensor, P: int, seed: tf.Tensor) -> tf.Tensor:
     """P positions per example, each uniform over the candidates, as the original draws them."""
     uniform = uniform_for_batch(seed, tf.shape(candidates)[0], [P])

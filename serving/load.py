@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class ServedModel:
     task: Task | None = None  # likewise
     discriminator_head: DiscriminatorHead | None = None  # says which tokens were replaced
     masked_lm: tuple[Backbone, MaskedLMHead] | None = None  # predict masked tokens
+    critic: MaskedLMHead | None = None  # says by its scores which tokens were replaced
     run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
 
     @property
@@ -64,9 +66,17 @@ class ServedModel:
         return max(encoder.config.visible_padding for encoder in encoders)
 
     @property
+    def replaced_logits(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
+        """Hidden states [B, S, D] to logits of "was replaced" [B, S]; None without such a head."""
+        if self.critic is not None:
+            return self.critic.replaced_logits
+        return self.discriminator_head
+
+    @property
     def layers(self) -> list[tf.Module]:
         """All networks and their layers, those that are shared once."""
-        parts = [self.objective or self.encoder, self.discriminator_head, *(self.masked_lm or ())]
+        parts = [self.objective or self.encoder, self.discriminator_head, self.critic]
+        parts += self.masked_lm or ()
         networks = [part for part in parts if part is not None]
         found = [layer for network in networks for layer in (network, *network.submodules)]
         return list({id(layer): layer for layer in found}.values())
@@ -166,6 +176,7 @@ def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, An
         return tuple(parts[name] for name in names) if names and {*names} <= {*parts} else None
 
     _, discriminator_head = pair(hparams.objective.detector()) or (None, None)
+    _, critic = pair(hparams.objective.critic()) or (None, None)
     return {
         "kind": PRETRAINING,
         "encoder": objective.encoder,
@@ -175,6 +186,7 @@ def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, An
         "hparams": hparams,
         "record": record,
         "discriminator_head": discriminator_head,
+        "critic": critic,
         "masked_lm": pair(hparams.objective.masked_lm()),
     }
 

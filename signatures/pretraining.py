@@ -19,7 +19,7 @@ _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 def signatures(network: Network) -> dict[str, Signature]:
     """The signatures that the model has the heads for; `serving_default` is `embeddings`."""
     found = {"serving_default": embeddings(network)}
-    outputs, replaced = dict(TOKEN_VECTORS), network.model.discriminator_head is not None
+    outputs, replaced = dict(TOKEN_VECTORS), network.model.replaced_logits is not None
     if replaced:
         found["replaced_tokens"] = replaced_tokens(network)
         about = "the probability that a token was replaced"
@@ -40,7 +40,7 @@ def signatures(network: Network) -> dict[str, Signature]:
 
 
 def replaced_tokens(network: Network) -> Signature:
-    """Of each word piece, whether a discriminator takes it for replaced."""
+    """Of each word piece, whether a discriminator or self-critic takes it for replaced."""
 
     probabilities_of = InParts(lambda part: {"shares": _probabilities(network, part)})
 
@@ -64,7 +64,7 @@ def replaced_tokens(network: Network) -> Signature:
 
 def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
     sequence = network.encode(features).sequence
-    return tf.sigmoid(network.model.discriminator_head(sequence))  # [B, S]
+    return tf.sigmoid(network.model.replaced_logits(sequence))  # [B, S]
 
 
 def masked_tokens(network: Network) -> Signature:

@@ -169,11 +169,27 @@ class Trainer(orbit.AbstractTrainer):
         return sum_over_parts(gradients, batch, count)
 
     def _part_gradients_fn(self, batch, normalizers, seed):
+        """Sums over the terms of the loss, whose gradients are taken one after the other."""
+        terms = self.objective.losses(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
-            with tf.GradientTape() as tape:
-                loss, sums = self.objective.loss(batch, normalizers, training=True, seed=seed)
-            gradients = tape.gradient(loss, self._variables)
-        return loss, sums, [tf.convert_to_tensor(gradient) for gradient in gradients]
+            loss, sums, gradients = self._term_gradients(terms)
+            while True:
+                with tf.control_dependencies([tf.group(*gradients)]):
+                    term = self._term_gradients(terms)
+                if term is None:
+                    return loss, sums, gradients
+                more, more_sums, more_gradients = term
+                loss, sums = loss + more, {**sums, **more_sums}
+                gradients = [a + b for a, b in zip(gradients, more_gradients)]
+
+    def _term_gradients(self, terms):
+        """The next term of the loss, its metrics and gradients; None after the last."""
+        with tf.GradientTape() as tape:
+            term = next(terms, None)
+        if term is None:
+            return None
+        gradients = tape.gradient(term[0], self._variables)
+        return *term, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 class Evaluator(orbit.AbstractEvaluator):

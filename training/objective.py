@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -52,6 +53,22 @@ class Objective(tf.Module, abc.ABC):
             training: whether dropout is on.
             seed: int32 [2], which dropout is a function of; read in training only.
         """
+
+    def losses(
+        self,
+        batch: dict[str, tf.Tensor],
+        normalizers: dict[str, tf.Tensor],
+        *,
+        training: bool,
+        seed: tf.Tensor | None = None,
+    ) -> Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]:
+        """The terms that `loss` is the sum of, each with its own metrics; arguments as of `loss`.
+
+        A generator: the loop takes a term's gradients before it asks for the next term, so that
+        what two of them need for their gradients is never in memory at once. No gradient may pass
+        from a term to what an earlier one has computed.
+        """
+        yield self.loss(batch, normalizers, training=training, seed=seed)
 
     def tracing(self) -> contextlib.AbstractContextManager:
         """What the loop traces a training step's `loss` and its gradients within."""

@@ -11,6 +11,7 @@ from plugins import Registry, source
 from pretrain.objectives.base import ObjectiveSettings
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from pretrain.objectives.self_critic import SelfCriticSettings
 
 __all__ = ["ObjectiveSettings", "get", "names", "register"]
 
@@ -39,3 +40,4 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
 
 register(MaskedLMSettings)
 register(ReplacedTokenDetectionSettings)
+register(SelfCriticSettings)

@@ -68,6 +68,12 @@ class ObjectiveSettings(abc.ABC):
         """
         return None
 
+    def critic(self) -> tuple[str, str] | None:
+        """The names of the encoder and of the `MaskedLMHead` whose scores say which tokens were
+        replaced (`replaced_logits`), if any.
+        """
+        return None
+
     def carried_networks(
         self, before: ObjectiveSettings, encoder: BackboneConfig, stored: Collection[str]
     ) -> tuple[str, ...]:

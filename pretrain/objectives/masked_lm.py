@@ -50,6 +50,12 @@ class MaskedLMSettings(ObjectiveSettings):
         """See `ObjectiveSettings.masked_lm`."""
         return "encoder", "head"
 
+    def carried_networks(self, before, encoder, stored):
+        """See `ObjectiveSettings.carried_networks`; a masked LM and a self-critic have one head."""
+        if before.masked_lm() == self.masked_lm() == ("encoder", "head"):
+            return tuple(name for name in self.own_networks() if name in stored)
+        return super().carried_networks(before, encoder, stored)
+
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`; the head sees P of every S tokens."""
         forward = encoder.operations(max_seq_length, dense_lookup)

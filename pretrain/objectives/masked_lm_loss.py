@@ -59,7 +59,7 @@ class MaskedLM(Objective):
     """
 
     def __init__(self, hparams: PretrainingHParams, config: EncoderConfig, special_ids: dict):
-        super().__init__(name="masked_lm")
+        super().__init__(name=hparams.objective.name)
         self.hparams, self.special_ids = hparams, special_ids
         self.encoder = build_backbone(config)
         self.head = MaskedLMHead(

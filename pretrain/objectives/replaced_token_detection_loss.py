@@ -7,15 +7,37 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from model import DiscriminatorHead, EncoderConfig, MaskedLMHead, build_backbone
-from pretrain.masking import mask_tokens, replace_tokens
+from pretrain.masking import mask_and_draw, replace_tokens
 from pretrain.objectives.masked_lm_loss import masked_features, masked_lm_loss
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
-from training.randomness import split_seed, uniform_for_batch
+from training.randomness import split_seed
 
 if TYPE_CHECKING:
     from pretrain.hparams import PretrainingHParams
+
+
+def detection_metrics(
+    logits: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """The sums of the `disc_*` metrics of replaced tokens, under ELECTRA's names.
+
+    Args:
+        logits: of "was replaced", float32 [B, S].
+        labels: int32 [B, S], 1 where a token was replaced.
+        mask: int32 [B, S], 0 at padding.
+    """
+    entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
+    predictions = tf.cast(logits > 0, tf.int32)
+    correct = predictions == labels
+    return {
+        "disc_loss": metrics.mean(entropy, mask),
+        "disc_auc": metrics.auc(tf.sigmoid(logits), labels, mask),
+        "disc_accuracy": metrics.mean(correct, mask),
+        "disc_precision": metrics.mean(correct, predictions * mask),
+        "disc_recall": metrics.mean(correct, labels * mask),
+    }
 
 
 class ReplacedTokenDetection(Objective):
@@ -53,12 +75,7 @@ class ReplacedTokenDetection(Objective):
         self.generator_head(tf.zeros([1, 1, scaled.hidden_size]), tf.zeros([1, 1], tf.int32))
 
     def prepare(self, features, seed):
-        mask_seed, sample_seed = split_seed(seed, 2)
-        batch = mask_tokens(features, self.hparams, self.special_ids, mask_seed)
-        slots = self.hparams.objective.max_predictions(self.hparams.max_seq_length)
-        uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
-        P = tf.shape(batch["masked_lm_positions"])[1]  # fewer where S itself is smaller
-        return {**batch, "sampling_noise": uniform[:, :P]}
+        return mask_and_draw(features, self.hparams, self.special_ids, seed)
 
     def normalizers(self, batch):
         return {
@@ -124,12 +141,4 @@ class ReplacedTokenDetection(Objective):
         mask = batch["input_mask"]
         entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
         loss = tf.reduce_sum(entropy * tf.cast(mask, tf.float32)) / (normalizer + 1e-6)
-        predictions = tf.cast(logits > 0, tf.int32)
-        correct = predictions == labels
-        return loss, {
-            "disc_loss": metrics.mean(entropy, mask),
-            "disc_auc": metrics.auc(tf.sigmoid(logits), labels, mask),
-            "disc_accuracy": metrics.mean(correct, mask),
-            "disc_precision": metrics.mean(correct, predictions * mask),
-            "disc_recall": metrics.mean(correct, labels * mask),
-        }
+        return loss, detection_metrics(logits, labels, mask)

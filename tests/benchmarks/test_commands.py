@@ -13,11 +13,12 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from benchmarks import ours, ours_finetuning, random_model
+from benchmarks import ours, ours_finetuning, ours_vocabulary, random_model
 from benchmarks.interleaved import Result
 from benchmarks.texts import texts
 from errors import InputError
 from model import EncoderConfig, named_size
+from model.kernels import vocabulary
 from tests import command_support
 from tests.build_support import VOCABULARY
 from tests.model_support import TINY
@@ -208,7 +209,7 @@ def test_pretraining_step(command):
     facts = {"matrix product": {"flops": 1e11}}
     rows = command("pretraining_step", "--baseline=elsewhere", seconds=seconds, facts=facts)
     rows = {row[0]: row[1:] for row in rows}
-    assert len(rows) == 17
+    assert len(rows) == 21
     assert rows["matrix product, float32"] == ["", "", "100", "100%", "", ""]
     speed = ours.step_flops(ours.step_hparams("small", 32, 128)) / 1.5e9
     own = ["1500.0", "21.3", f"{speed:.0f}", f"{speed:.0f}%", "2.00", "1.00"]
@@ -218,9 +219,29 @@ def test_pretraining_step(command):
     assert rows["original (scaled), float32"] == ["5460.0", "5.9", "", "", "", "3.64"]
     base = ["--size=base", "--precisions=float32", "--systems=ELECTRA"]
     assert len(command("pretraining_step", *base, facts=facts)) == 2
+    relative = ["--relative_to=ELECTRA", "--systems=SCRIPT"]
+    rows = command("pretraining_step", *base, *relative, seconds={"SCRIPT": 2.2}, facts=facts)
+    assert [row[-1] for row in rows] == ["", "1.00", "2.20"]
     ways = ["--less_memory=4", "--less_memory=rematerialized"]
     rows = command("pretraining_step", *base, *ways, facts=facts)
     assert [row[0] for row in rows[2:]] == [f"{way}, float32" for way in WAYS]
+
+
+def test_vocabulary_sum(command):
+    rows = command("vocabulary_sum", seconds={"critic's loss": 1.2, "all at once": 1.5})
+    assert [row[-1] for row in rows] == ["1.00", "1.20", "1.50"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_critics_loss_and_its_products_run(monkeypatch, dtype):
+    monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", 3 * 50)
+    shape = {"positions": 7, "width": 8, "vocab_size": 50, "dtype": dtype}
+    runs = [ours_vocabulary.products(**shape), ours_vocabulary.loss("", **shape)]
+    if dtype == "float32":
+        runs.append(ours_vocabulary.loss("_reference", **shape))
+    for run in runs:
+        run()
+        assert run.facts == {"flops": 6 * 7 * 8 * 50}
 
 
 @pytest.mark.parametrize("option", [{"micro_batch_size": 1}, {"rematerialized": True}])

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from checkpoints import huggingface, model_directory
+from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import Networks, Options
 from data.tokenization import Tokenizer
 from errors import InputError
@@ -19,6 +20,7 @@ from pretrain.hparams import encoder_config, parse_hparams
 from pretrain.load import load_encoder, load_objective
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.objectives.self_critic_loss import SelfCritic
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
@@ -202,8 +204,23 @@ def test_masked_lm_there_and_back(config, architecture, tmp_path):
     assert again.config == config
 
 
-def assert_same_variables(ours, again):
-    assert type(ours) is type(again)
+def test_a_self_critic_becomes_a_masked_lm(tmp_path):
+    """Which transformers has a name for; a model directory keeps what it is."""
+    config = PLAIN.replace(embedding_size=32)
+    ours = conversion(SelfCritic, hparams_of(config, objective="self_critic"), config)
+    (tmp_path / "model").mkdir()
+    model_directory.save(ours, str(tmp_path / "model"), {})
+    assert type(load_objective(str(tmp_path / "model"))) is SelfCritic
+    to_elsewhere("huggingface", str(tmp_path / "model"), str(tmp_path / "theirs"))
+    fields = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert fields["architectures"] == ["BertForMaskedLM"]
+    again = huggingface.read(str(tmp_path / "theirs"), Options())
+    assert again.hparams.objective.name == "masked_lm"
+    assert_same_variables(ours.objective, again.objective, MaskedLM)
+
+
+def assert_same_variables(ours, again, kind=None):
+    assert type(again) is (kind or type(ours))
     assert len(ours.trainable_variables) == len(again.trainable_variables) > 40
     for mine, theirs in zip(ours.trainable_variables, again.trainable_variables):
         assert mine.name == theirs.name

@@ -209,8 +209,12 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
 
 @pytest.mark.parametrize(
     "name",
-    # The second compiles for half a minute.
-    ["masked_lm", pytest.param("replaced_token_detection", marks=pytest.mark.slow)],
+    [
+        "masked_lm",
+        # These compile for half a minute.
+        pytest.param("replaced_token_detection", marks=pytest.mark.slow),
+        pytest.param("self_critic", marks=pytest.mark.slow),
+    ],
 )
 def test_the_step_compiles_to_the_same_numbers(features, name):
     hparams = make_hparams(objective=name)

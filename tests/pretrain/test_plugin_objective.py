@@ -26,6 +26,7 @@ from tests.pretraining_support import build_data, metrics
 
 FILE = pathlib.Path(__file__).parents[1] / "outside" / "shuffled_token_detection.py"
 NAME = "shuffled_token_detection"
+PROJECTS = ("masked_lm", "replaced_token_detection", "self_critic")
 HPARAMS = {
     **{name: SMALL[name] for name in ("model_size", "model_hparam_overrides")},
     **{"objective": NAME, "shuffle_prob": 0.3, "train_batch_size": 8, "max_seq_length": 32},
@@ -82,7 +83,7 @@ def test_what_cannot_be_an_objective_is_rejected():
             objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
     with pytest.raises(InputError, match="frozen"):
         objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
-    assert set(objectives.names()) == {"masked_lm", "replaced_token_detection", NAME}
+    assert set(objectives.names()) == {*PROJECTS, NAME}
 
 
 def test_tokens_swap_places_within_their_sequence():

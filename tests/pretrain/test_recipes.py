@@ -88,6 +88,32 @@ for _name, _row in _ALE.items():
     _objective = {} if _name == "bert_small" else _ALE_DETECTION
     EXPECTED[_name] = {**_ALE_SHARED, **_MASKING, **_objective, **_row}
 
+# Table 4 of SCRIPT.
+_SCRIPT_SHARED = {
+    "num_hidden_layers": 12,
+    "head_size": 64,
+    "mask_prob": 0.15,
+    "lr_decay_power": 1.0,
+    "num_warmup_steps": 10_000,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "weight_decay_rate": 0.01,
+    "optimizer": "adam",
+    # Appendix 4.1
+    "objective": "self_critic",
+    "disc_weight": 50.0,
+    "mask_token_prob": 0.8,
+    "random_token_prob": 0.1,
+    "token_mixer": "attention",
+}
+_SCRIPT_ROWS = ("hidden_size", "intermediate_size", "num_heads", "embedding_size")
+_SCRIPT_ROWS += ("learning_rate", "train_batch_size", "num_train_steps")
+for _size, _row in (
+    ("small", (256, 1024, 4, 128, 5e-4, 128, 1_000_000)),
+    ("base", (768, 3072, 12, 768, 2e-4, 256, 766_000)),
+):
+    EXPECTED[f"script_{_size}"] = {**_SCRIPT_SHARED, **dict(zip(_SCRIPT_ROWS, _row))}
+
 
 def read(name: str) -> tuple[dict, dict]:
     """A recipe's settings and what it says about itself."""
@@ -160,6 +186,8 @@ def test_recipe_says_where_it_comes_from_and_what_it_costs(name):
         ("bert_small", 0.757),  # ALE report, Table IV
         ("electra_small", 0.768),
         ("ale_small", 0.713),
+        ("script_small", 81.32),  # SCRIPT, Table 1
+        ("script_base", 85.76),
     ],
 )
 def test_recipe_quotes_the_published_score(name, published):

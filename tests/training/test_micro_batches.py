@@ -50,6 +50,14 @@ def evaluate(objective, strategy, micro_batches):
             marks=pytest.mark.slow,  # needs half a minute to compile
         ),
         ("masked_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
+        pytest.param(
+            *("self_critic", "one_device", 2, {"rematerialized": True}),
+            marks=pytest.mark.slow,  # needs two traces of its two passes
+        ),
+        pytest.param(
+            *("self_critic", "mirrored:2", 2, {"xla": True}),
+            marks=pytest.mark.slow,  # needs half a minute to compile
+        ),
         ("masked_lm", "mirrored:2", 1, {}),
     ],
 )

@@ -1,0 +1,275 @@
+"""The self-critic against the equations of SCRIPT, written out in NumPy, and its properties."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from analysis.operations import EXECUTED, pretraining
+from errors import InputError
+from model import EncoderConfig
+from model.operations import masked_lm_head
+from pretrain import objectives
+from pretrain.build import build_objective
+from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
+from pretrain.masking import mask_and_draw, replace_tokens
+from pretrain.vocabulary_softmax import unnormalized_softmax
+from tests.model_support import normal
+from training.loop import Trainer
+from training.metrics import summarize
+
+SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
+V, B, S = 23, 4, 16
+CONFIG = EncoderConfig(
+    vocab_size=V,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    intermediate_size=32,
+    max_position_embeddings=S,
+    conv_kernel_size=3,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+SEED = tf.constant([3, 4])
+
+
+def make(token_mixer="attention", spread=True, **changes):
+    tf_keras.utils.set_random_seed(0)
+    values = {"max_seq_length": S, "vocab_size": V, "train_batch_size": B, **changes}
+    hparams = parse_hparams({"objective": "self_critic", "mask_prob": 0.3, **values})
+    objective = build_objective(hparams, CONFIG.replace(token_mixer=token_mixer), SPECIAL)
+    if spread:
+        spread_out(objective)
+    return objective
+
+
+def spread_out(objective, deviation=0.5):
+    """Larger random weights, with which scores differ."""
+    draw = np.random.default_rng(0)
+    for variable in objective.trainable_variables:
+        variable.assign_add(draw.normal(0, deviation, variable.shape).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def features():
+    ids = np.random.default_rng(0).integers(5, V, [B, S])
+    ids[:, 0], ids[:, -1] = SPECIAL["cls"], SPECIAL["sep"]
+    mask = np.ones_like(ids)
+    mask[2:, 11:] = 0
+    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
+    return {name: tf.constant(value, tf.int32) for name, value in features.items()}
+
+
+@pytest.fixture(scope="module", params=["attention", "mixed"])
+def objective(request):
+    """A self-critic whose encoder is BERT's, or ConvBERT's."""
+    return make(request.param)
+
+
+def run(objective, batch):
+    loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
+    return float(loss), summarize(sums)
+
+
+def scores(objective, ids, batch):
+    """s_t = W e_t at every position, in float64 from here on: [B, S, V]."""
+    hidden = objective.encoder({**batch, "input_ids": tf.constant(ids)}).sequence
+    positions = tf.repeat(tf.range(S)[None], B, 0)
+    return objective.head(hidden, positions).numpy().astype(np.float64)
+
+
+def equations(objective, batch, sampled, extra=0.0):
+    """Equations 1 to 6 token by token: the two losses and p(replaced) [B, S].
+
+    `extra` [B, S, 1], an f(e_t), is added to all V + 1 logits.
+    """
+    original, mask = batch["input_ids"].numpy(), batch["input_mask"].numpy()
+    positions, weights = (batch[f"masked_lm_{n}"].numpy() for n in ("positions", "weights"))
+    predicted = scores(objective, batch["masked_input_ids"].numpy(), batch)
+    shown, masked = original.copy(), []
+    for b, p in np.argwhere(weights > 0):
+        t = positions[b, p]
+        share = np.exp(predicted[b, t]) / np.exp(predicted[b, t]).sum()  # Equation 2
+        masked.append(np.log(share[original[b, t]]))  # Equation 1
+        shown[b, t] = sampled[b, p]
+    judged = np.concatenate([scores(objective, shown, batch), np.zeros([B, S, 1])], -1) + extra
+    shares = np.exp(judged) / np.exp(judged).sum(-1, keepdims=True)
+    replaced, kept = shares[..., V], shares[..., :V].sum(-1)  # Equations 4 and 5
+    entropy = -np.where(shown == original, np.log(kept), np.log(replaced))  # Equation 6
+    return -np.mean(masked), entropy[mask > 0].mean(), replaced
+
+
+def predictions(objective, batch):
+    """Logits of the masked places, and their softmax in blocks."""
+    hidden = objective.encoder({**batch, "input_ids": batch["masked_input_ids"]}).sequence
+    logits = objective.head(hidden, batch["masked_lm_positions"])
+    return logits, unnormalized_softmax(logits)
+
+
+@pytest.fixture
+def batch(objective, features):
+    """Masked, with tokens to be drawn that are the same for all weights: finite differences."""
+    batch = objective.prepare(features, SEED)
+    drawn = objective.sample(*predictions(objective, batch), batch)
+    objective.sample = lambda logits, softmax, batch: drawn
+    yield batch
+    del objective.sample
+
+
+@pytest.mark.parametrize("extra", [0.0, normal(B, S, 1, seed=7)])
+def test_losses_are_those_of_the_equations(objective, batch, extra):
+    """Also when a function of e_t is added to all V + 1 logits."""
+    loss, metrics = run(objective, batch)
+    sampled = objective.sample(None, None, batch).numpy()
+    masked, critic, replaced = equations(objective, batch, sampled, extra)
+    assert metrics["masked_lm_loss"] == pytest.approx(masked, rel=1e-5)
+    assert metrics["disc_loss"] == pytest.approx(critic, rel=1e-5)
+    assert loss == pytest.approx(masked + 50 * critic, rel=1e-5)
+    ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+    hidden = objective.encoder({**batch, "input_ids": ids}).sequence
+    logits = objective.head.replaced_logits(hidden)
+    np.testing.assert_allclose(tf.sigmoid(logits), replaced, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_are_those_of_the_equations(objective, batch):
+    """In training, where the critic's come from their own formula, by finite differences."""
+    trainer = Trainer(objective, None, None, seed=0, strategy=tf.distribute.get_strategy())
+    normalizers = objective.normalizers(batch)
+    variables = objective.trainable_variables
+    _, _, gradients = trainer._part_gradients_fn(batch, normalizers, SEED)
+    sampled, draw = objective.sample(None, None, batch).numpy(), np.random.default_rng(1)
+
+    def value():
+        masked, critic, _ = equations(objective, batch, sampled)
+        return masked + 50 * critic
+
+    for part in (objective.encoder, objective.head):
+        chosen = {v.ref() for v in part.trainable_variables}
+        kept = [v.numpy() for v in variables]
+        steps = [draw.normal(size=v.shape) if v.ref() in chosen else 0.0 * v for v in variables]
+        slope = sum(np.sum(g * step) for g, step in zip(gradients, steps))
+        values = []
+        for length in (1e-3, -1e-3):
+            for variable, start, step in zip(variables, kept, steps):
+                variable.assign(start + length * step)
+            values.append(value())
+        for variable, start in zip(variables, kept):
+            variable.assign(start)
+        assert slope == pytest.approx((values[0] - values[1]) / 2e-3, rel=0.02)
+
+
+def test_no_parameter_beyond_a_masked_lms():
+    names = [
+        sorted((v.name, *v.shape) for v in make(objective=name).trainable_variables)
+        for name in ("self_critic", "masked_lm")
+    ]
+    assert names[0] == names[1]
+
+
+def test_a_new_critic_takes_all_tokens_for_original(features):
+    """All scores are near 0: p(replaced) = 1 / (1 + V)."""
+    objective = make(spread=False)
+    batch = objective.prepare(features, SEED)
+    _, metrics = run(objective, batch)
+    sampled = objective.sample(*predictions(objective, batch), batch)
+    weights = batch["masked_lm_weights"] * tf.cast(sampled != batch["masked_lm_ids"], tf.float32)
+    share = float(tf.reduce_sum(weights)) / float(tf.reduce_sum(batch["input_mask"]))
+    expected = share * np.log(1 + V) + (1 - share) * np.log(1 + 1 / V)
+    assert share > 0.1
+    assert metrics["disc_loss"] == pytest.approx(expected, rel=0.01)
+    assert metrics["disc_accuracy"] == pytest.approx(1 - share, abs=1e-6)
+
+
+def test_labels_are_zero_where_the_sample_is_right(features):
+    objective = make()
+    batch = objective.prepare(features, SEED)
+    for wrong in (0, 1):
+        ids = (batch["masked_lm_ids"] - 5 + wrong) % (V - 5) + 5
+        objective.sample = lambda logits, softmax, batch, ids=ids: ids
+        _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
+        positives = wrong * batch["masked_lm_weights"].numpy().sum()
+        assert sums["disc_auc"][1].numpy().sum() == positives
+        assert summarize(sums)["sampled_masked_lm_accuracy"] == 1 - wrong
+
+
+def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
+    objective = make()
+    batch = objective.prepare(features, SEED)
+    seen = []
+    judged = objective.head.replaced_cross_entropy
+    objective.head.replaced_cross_entropy = lambda hidden, *rest: (
+        seen.append((hidden.numpy(), rest[0].numpy())) or judged(hidden, *rest)
+    )
+    others = 5 + (batch["masked_lm_ids"] - 5 + 1) % (V - 5)
+    ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], others)
+    for changed in ({}, {"input_ids": ids, "masked_lm_ids": others}):
+        run(objective, {**batch, **changed})
+    (hidden, labels), (other_hidden, other_labels) = seen
+    np.testing.assert_array_equal(hidden, other_hidden)
+    assert np.any(labels != other_labels)
+
+
+def test_masking_is_the_papers():
+    hparams = parse_hparams({"objective": "self_critic", "vocab_size": 1000})
+    ids = np.random.default_rng(0).integers(5, 1000, [800, 128]).astype(np.int32)
+    features = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    batch = mask_and_draw(
+        {name: tf.constant(value) for name, value in features.items()}, hparams, SPECIAL, SEED
+    )
+    places = batch["masked_lm_positions"].numpy()[batch["masked_lm_weights"].numpy() > 0]
+    chosen = np.zeros_like(ids, bool)
+    chosen[np.nonzero(batch["masked_lm_weights"].numpy())[0], places] = True
+    shown = batch["masked_input_ids"].numpy()
+    assert chosen.mean() == pytest.approx(0.15, abs=0.002)
+    assert (shown == ids)[~chosen].all()
+    assert (shown == SPECIAL["mask"])[chosen].mean() == pytest.approx(0.8, abs=0.01)
+    assert (shown == ids)[chosen].mean() == pytest.approx(0.1, abs=0.01)
+
+
+def test_temperature_sharpens_the_samples(features):
+    objective = make(temperature=1e-3)
+    batch = objective.prepare(features, SEED)
+    logits, softmax = predictions(objective, batch)
+    np.testing.assert_array_equal(objective.sample(logits, softmax, batch), tf.argmax(logits, -1))
+
+
+def test_samples_follow_the_predictions():
+    """Equation 3's hard samples: tokens come as often as their probability says."""
+    objective = make()
+    logits = tf.constant(normal(V, seed=3), tf.float32)
+    n = 20_000
+    logits, noise = (
+        tf.tile(logits[None, None], [n, 1, 1]),
+        tf.random.stateless_uniform([n, 1, 2], SEED),
+    )
+    drawn = objective.sample(logits, unnormalized_softmax(logits), {"sampling_noise": noise})
+    found = np.bincount(drawn.numpy().ravel(), minlength=V) / n
+    np.testing.assert_allclose(found, tf.nn.softmax(logits[0, 0]), atol=4 * (0.25 / n) ** 0.5)
+
+
+def test_operations_are_two_passes_and_scores_at_every_position():
+    hparams = resolve_hparams({"model_size": "bert-small", "objective": "self_critic"}, 30522)
+    config = encoder_config(hparams, 30522)
+    slots = hparams.objective.max_predictions(128) / 128
+    expected = config.operations(128, False) * 2 + masked_lm_head(config) * (1 + slots)
+    assert pretraining(hparams, EXECUTED).total == pytest.approx(expected.total)
+
+
+@pytest.mark.parametrize("name", ["disc_weight", "temperature"])
+def test_settings_that_cannot_be_right(name):
+    with pytest.raises(InputError, match=name):
+        parse_hparams({"objective": "self_critic", name: -1.0})
+
+
+def test_continuation_with_a_masked_lm_carries_the_head():
+    for now, before, carried in (
+        ("self_critic", "masked_lm", ("encoder", "head")),
+        ("masked_lm", "self_critic", ("encoder", "head")),
+        ("self_critic", "replaced_token_detection", ("encoder",)),
+        ("replaced_token_detection", "self_critic", ("encoder",)),
+    ):
+        now, before = (objectives.get(name)() for name in (now, before))
+        stored = before.own_networks()
+        assert now.carried_networks(before, CONFIG, stored) == carried
