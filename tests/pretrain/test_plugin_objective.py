@@ -82,7 +82,8 @@ def test_what_cannot_be_an_objective_is_rejected():
             objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
     with pytest.raises(InputError, match="frozen"):
         objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
-    assert set(objectives.names()) == {"masked_lm", "replaced_token_detection", NAME}
+    own = {"masked_lm", "replaced_token_detection", "causal_lm"}
+    assert set(objectives.names()) == {*own, NAME}
 
 
 def test_tokens_swap_places_within_their_sequence():
