@@ -36,12 +36,15 @@ class EncoderLayer(tf_keras.layers.Layer):
         mixed, *about_mixing = self.mixer(
             hidden, bias, padding_mask, training=training, seed=seeds[0]
         )
+        return self.after_mixing(hidden, mixed, training, seeds), *about_mixing
+
+    def after_mixing(self, hidden, mixed, training=False, seeds=(None, None, None)):
+        """The rest of a layer, token by token: mixed tokens [B, S, A or 2A] -> [B, S, D]."""
         mixed = self.mixer_output(mixed, training=training)
         mixed = self.mixer_norm(mixed, hidden, self.rate, training=training, seed=seeds[1])
         inner = self.intermediate(mixed, training=training)
         output = self.output_dense(inner, training=training)
-        output = self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
-        return output, *about_mixing
+        return self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
 
 
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):

@@ -115,6 +115,13 @@ class SpanKey(tf_keras.layers.Layer):
         )  # [B, S, D]
         return affine(spans, tf.squeeze(self.pointwise_kernel, 0), self.bias)
 
+    def of_spans(self, spans):
+        """K_s of tokens whose K taps are at hand: [B, S, K, D] -> [B, S, A]."""
+        taps = tf.cast(tf.squeeze(self.depthwise_kernel, 2), tf.float32)  # [K, D]
+        summed = tf.reduce_sum(tf.cast(spans, tf.float32) * taps, 2)
+        pointwise, bias = tf.squeeze(self.pointwise_kernel, 0), self.bias
+        return affine(*(tf.cast(x, spans.dtype) for x in (summed, pointwise, bias)))
+
 
 class Convolution(tf_keras.layers.Layer):
     """Mixes neighbouring tokens with a "static", "dynamic" or "span" kernel of K taps.
@@ -211,7 +218,7 @@ class TokenMixer(tf_keras.layers.Layer):
             [B, N, S, S], None without attention; and the logits of the convolution's kernels
             [B, S, N, K], None where none are predicted.
         """
-        q, k, v, v_conv = self._project(hidden, training)
+        q, k, v, v_conv = self.project(hidden, training)
         outputs, probabilities, logits = [], None, None
         if self.attention is not None:
             context, probabilities = self.attention(q, k, v, bias, training=training, seed=seed)
@@ -223,7 +230,7 @@ class TokenMixer(tf_keras.layers.Layer):
             outputs.append(local)
         return tf.concat(outputs, axis=-1), probabilities, logits
 
-    def _project(self, hidden, training):
+    def project(self, hidden, training=False):
         """Q, K and V of the attention and V of the convolution, [B, S, A]; None where not used."""
         layers = [
             self.query,

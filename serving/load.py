@@ -18,7 +18,14 @@ from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
 from finetune.results import RESULT_FILE, read_results
 from finetune.task import Task
-from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, load_config
+from model import (
+    Backbone,
+    BackboneConfig,
+    CausalLMHead,
+    DiscriminatorHead,
+    MaskedLMHead,
+    load_config,
+)
 from model.config import CONFIG_FILE
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
@@ -49,6 +56,7 @@ class ServedModel:
     task: Task | None = None  # likewise
     discriminator_head: DiscriminatorHead | None = None  # says which tokens were replaced
     masked_lm: tuple[Backbone, MaskedLMHead] | None = None  # predict masked tokens
+    causal_lm: tuple[Backbone, CausalLMHead] | None = None  # predict the next token
     run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
 
     @property
@@ -65,7 +73,8 @@ class ServedModel:
     @property
     def layers(self) -> list[tf.Module]:
         """All networks and their layers, those that are shared once."""
-        parts = [self.objective or self.encoder, self.discriminator_head, *(self.masked_lm or ())]
+        parts = [self.objective or self.encoder, self.discriminator_head]
+        parts += [*(self.masked_lm or ()), *(self.causal_lm or ())]
         networks = [part for part in parts if part is not None]
         found = [layer for network in networks for layer in (network, *network.submodules)]
         return list({id(layer): layer for layer in found}.values())
@@ -175,6 +184,7 @@ def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, An
         "record": record,
         "discriminator_head": discriminator_head,
         "masked_lm": pair(hparams.objective.masked_lm()),
+        "causal_lm": pair(hparams.objective.causal_lm()),
     }
 
 

@@ -25,4 +25,4 @@ from model.kernels.projection import (
     project,
     vocabulary_logits,
 )
-from model.kernels.stateless_dropout import dropout
+from model.kernels.stateless_dropout import dropout, hashed_uniform
