@@ -17,7 +17,7 @@ from serving.signatures import signatures
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]
-OPTIONS = {"num_tokens": 6, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 3}
+OPTIONS = {"num_tokens": 4, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 3}
 DTYPES = {"num_tokens": tf.int32, "top_k": tf.int32, "seed": tf.int32}
 
 
@@ -95,6 +95,7 @@ def test_options_out_of_range_are_named(asked, name, value):
         ask(asked[1], ["the"], **{name: value})
 
 
+@pytest.mark.slow  # exports a model
 def test_exported_and_asked(model_dir, tmp_path):
     """The client fills in the options that are not said."""
     folder = str(tmp_path / "exported")
