@@ -45,6 +45,7 @@ flags.DEFINE_integer(
 
 
 PRETRAINED_QUESTIONS = {
+    "continue_text": "Paris is",
     "masked_tokens": "Paris is the [MASK] of France.",
     "replaced_tokens": "Paris is the potato of France.",
 }

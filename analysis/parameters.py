@@ -49,8 +49,10 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
 
 
 def default_hparams(size: str) -> PretrainingHParams:
-    """A named size with the objective it belongs to: masked LM for BERT, else detection."""
-    objective = "masked_lm" if size.startswith("bert-") else "replaced_token_detection"
+    """A named size with the objective it belongs to: masked LM for BERT, causal LM for causal
+    encoders, else detection."""
+    named = {"bert": "masked_lm", "causal": "causal_lm"}
+    objective = named.get(size.split("-")[0], "replaced_token_detection")
     values = {"model_size": size, "objective": objective}
     return resolve_hparams(values, SIZES[size].vocab_size)
 

@@ -11,8 +11,8 @@ import tf_keras
 
 from errors import InputError
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import SpanKey
 from model.layers import Dense, GroupedDense, LayerNorm
+from model.token_mixing import SpanKey
 
 ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
@@ -73,11 +73,12 @@ def encoder_variables(
     if (
         config.token_mixer == "convolution"
         or config.share_layers
+        or config.causal
         or (config.token_mixer == "mixed" and config.convolution != "span")
     ):
         raise InputError(
             "the original's checkpoints have only `token_mixer` attention, or mixed with the span"
-            f" `convolution`, and no `share_layers`. Received: {config}"
+            f" `convolution`, and neither `share_layers` nor `causal`. Received: {config}"
         )
     variables = {
         f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)

@@ -10,6 +10,7 @@ from typing import Any
 
 _MODULES = {
     "architectures": ("build_backbone", "load_config", "register_architecture"),
+    "causal_head": ("CausalLMHead",),
     "backbone": ("Backbone", "EncoderOutput"),
     "config": ("BackboneConfig", "EncoderConfig"),
     "encoder": ("Encoder", "build_encoder"),

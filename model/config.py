@@ -19,7 +19,7 @@ CONFIG_FILE = "config.json"
 
 # Fields that came later, with what every model did before. Records of runs omit them at these
 # values, so that runs recorded before the fields existed still match.
-ADDED_LATER = {"layer_norm_eps": 1e-12}
+ADDED_LATER = {"layer_norm_eps": 1e-12, "causal": False}
 
 
 DEFAULT_ARCHITECTURE = "convbert"  # where config.json names none
@@ -135,6 +135,8 @@ class EncoderConfig(BackboneConfig):
         mask_padding: zero the convolution's inputs at padding, so that outputs do not depend on how
             far a batch was padded. The original code does not; its checkpoints are converted with
             False.
+        causal: whether what a token becomes depends on itself and those before it alone, as a
+            language model needs it. A text's vector is then the last token's.
     """
 
     architecture: ClassVar[str] = DEFAULT_ARCHITECTURE
@@ -159,6 +161,7 @@ class EncoderConfig(BackboneConfig):
     share_layers: bool = False
     mask_padding: bool = True
     layer_norm_eps: float = 1e-12
+    causal: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,10 +200,15 @@ class EncoderConfig(BackboneConfig):
         return self.num_heads * self.head_size
 
     @property
+    def summary_token(self) -> int:
+        """See BackboneConfig. Of a causal encoder's tokens the last alone saw the whole text."""
+        return -1 if self.causal else 0
+
+    @property
     def visible_padding(self) -> int:
         """See BackboneConfig. Where padding enters convolutions, each layer sees half a kernel of
         it further."""
-        if self.mask_padding or self.token_mixer == "attention":
+        if self.mask_padding or self.causal or self.token_mixer == "attention":
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
 

@@ -1,18 +1,7 @@
-"""The encoder: embeddings, then layers of token mixing and feed-forward.
+"""The encoder: embeddings, then layers of token mixing (token_mixing.py) and feed-forward.
 
-ConvBERT mixes tokens by self-attention beside a convolution (section 3 of the paper):
-
-    Self-Attn(Q, K, V)        = softmax(Q Kᵀ / √H) V
-    LConv(V, w, i)            = Σ_{j=1..k} w_j V_{i + j - (k + 1) / 2}
-    SDConv(Q, K_s, V; W_f)_i  = LConv(V, softmax(W_f (Q ⊙ K_s)_i), i)
-    Mixed-Attn                = Cat(Self-Attn(Q, K, V), SDConv(Q, K_s, V; W_f))
-
-Q, K, V are projections of the hidden states X, K_s the span-aware key, a depthwise-separable
-convolution of X. The paper's formula shares V; its authors' code, and so this one, projects it
-twice, once for either half: V = X W_v for the attention, V = X W_c for the convolution (`value` and
-`conv_attn_point` there). Axis letters: B batch, S tokens, D hidden, N heads after the bottleneck,
-H head width, A = N · H, K taps of a kernel (the paper's k; beside Q and V, K is the key). "Kernel"
-means a convolution's here.
+Axis letters: B batch, S tokens, D hidden, N heads after the bottleneck, H head width, A = N · H, K
+taps of a kernel, which means a convolution's here.
 """
 
 from __future__ import annotations
@@ -22,202 +11,10 @@ import tf_keras
 
 from model.backbone import EncoderOutput
 from model.config import EncoderConfig
-from model.kernels import (
-    affine,
-    attention_probabilities,
-    computed_after,
-    depthwise_conv,
-    join_heads,
-    lightweight_conv,
-    project,
-    sizes,
-    split_heads,
-    split_seeds,
-)
+from model.kernels import sizes, split_seeds
 from model.layer_loop import layers_in_loop, runs_as_loop
-from model.layers import Embeddings, GroupedDense, LayerNorm, dense, initializer
-
-# Added to the scores of padding keys; the original's value, finite in bfloat16 too.
-PADDING_SCORE = -10000.0
-
-
-def attention_bias(input_mask: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """What is added to attention scores: [B, S] mask of 1 and 0 -> [B, 1, 1, S]."""
-    return (1.0 - tf.cast(input_mask, dtype)[:, None, None, :]) * PADDING_SCORE
-
-
-class SelfAttention(tf_keras.layers.Layer):
-    """Multi-head scaled dot-product attention over N heads of width H."""
-
-    def __init__(self, config: EncoderConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-        self.key = dense(config, config.mixer_size, "key")
-        self.value = dense(config, config.mixer_size, "value")
-
-    def call(self, q, k, v, bias, training=False, seed=None):
-        """Self-Attn(Q, K, V) = softmax(Q Kᵀ / √H) V.
-
-        Args:
-            q, k, v: [B, S, A].
-            bias: [B, 1, 1, S], added to the scores.
-            training: whether dropout of the probabilities is on.
-            seed: int32 [2] for dropout in training.
-
-        Returns:
-            The context [B, S, A] and the attention probabilities [B, N, S, S].
-        """
-        N, H = self.config.num_heads, self.config.head_size
-        rate = self.config.attention_probs_dropout_prob if training else 0.0
-        q, k, v = (split_heads(x, N) for x in (q * H**-0.5, k, v))  # [B, N, S, H]
-        scores = tf.matmul(q, k, transpose_b=True)  # [B, N, S, S]
-        probabilities = attention_probabilities(scores, bias, rate, seed)
-        return join_heads(tf.matmul(probabilities, v)), probabilities
-
-
-class SpanKey(tf_keras.layers.Layer):
-    """The span-aware key K_s: a depthwise-separable convolution over K tokens.
-
-    Original: `conv_attn_key`. Keras' SeparableConv1D computes the same, with a slower pointwise
-    step.
-
-    Shape: [B, S, D] -> [B, S, A]. Weights: depthwise_kernel [K, D, 1], pointwise_kernel [1, D, A],
-    bias [A].
-    """
-
-    def __init__(self, config: EncoderConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-
-    def build(self, input_shape):
-        K, D, A = self.config.conv_kernel_size, input_shape[-1], self.config.mixer_size
-        self.depthwise_kernel = self.add_weight(
-            "depthwise_kernel", [K, D, 1], initializer=_tap_initializer(K)
-        )
-        self.pointwise_kernel = self.add_weight(
-            "pointwise_kernel", [1, D, A], initializer=initializer(self.config)
-        )
-        self.bias = self.add_weight("bias", [A], initializer="zeros")
-
-    def call(self, hidden):
-        spans = depthwise_conv(hidden, tf.squeeze(self.depthwise_kernel, 2))  # [B, S, D]
-        return affine(spans, tf.squeeze(self.pointwise_kernel, 0), self.bias)
-
-
-class Convolution(tf_keras.layers.Layer):
-    """Mixes neighbouring tokens with a "static", "dynamic" or "span" kernel of K taps.
-
-    - static: LConv(V, w, i) with learned w for every channel, the same at every token.
-    - dynamic: LConv(V, softmax(W_f V_i), i), from the token alone (Wu et al. 2019).
-    - span: SDConv, from the tokens around (ConvBERT).
-
-    Variable names are the original's: `conv_attn_key` makes K_s, `conv_attn_kernel` is W_f and
-    `conv_attn_point` makes V.
-    """
-
-    def __init__(self, config: EncoderConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-        K, A = config.conv_kernel_size, config.mixer_size
-        self.value = dense(config, A, "conv_attn_point")
-        if config.convolution == "static":
-            self.depthwise = tf_keras.layers.DepthwiseConv1D(
-                K,
-                padding="same",
-                use_bias=False,
-                depthwise_initializer=_tap_initializer(K),
-                name="depthwise",
-            )
-        else:
-            self.kernel = dense(config, config.num_heads * K, "conv_attn_kernel")
-        if config.convolution == "span":
-            self.span_key = SpanKey(config, name="conv_attn_key")
-
-    def call(self, hidden, q, v, padding_mask):
-        """SDConv(Q, K_s, V; W_f)_i = LConv(V, softmax(W_f (Q ⊙ K_s)_i), i).
-
-        Args:
-            hidden: X, [B, S, D].
-            q: [B, S, A]; only the span kernel reads it.
-            v: [B, S, A].
-            padding_mask: [B, S, 1], 0 at padding; ones let padding in, as the original does.
-
-        Returns:
-            The mixed tokens [B, S, A] and the logits of their kernels [B, S, N, K], None for the
-            static kernel.
-        """
-        v = v * padding_mask
-        if self.config.convolution == "static":
-            return self.depthwise(v), None
-        if self.config.convolution == "dynamic":
-            logits = self.kernel_logits(v)
-        else:
-            k_s = self.span_key(hidden * padding_mask)
-            logits = self.kernel_logits(q * k_s)
-        return lightweight_conv(v, logits), logits
-
-    def kernel_logits(self, source):
-        """W_f of [B, S, A], by head: [B, S, N, K]."""
-        B, S, _ = sizes(source)
-        shape = [B, S, self.config.num_heads, self.config.conv_kernel_size]
-        return tf.reshape(self.kernel(source), shape)
-
-
-def _tap_initializer(K: int) -> tf_keras.initializers.Initializer:
-    return tf_keras.initializers.TruncatedNormal(stddev=1 / K)
-
-
-class TokenMixer(tf_keras.layers.Layer):
-    """`token_mixer`: "attention", "convolution", or "mixed", which concatenates the two.
-
-    Both halves have A channels and share the query.
-    """
-
-    def __init__(self, config: EncoderConfig, **kwargs):
-        super().__init__(**kwargs)
-        attends = config.token_mixer != "convolution"
-        convolves = config.token_mixer != "attention"
-        uses_query = attends or config.convolution == "span"
-        self.query = dense(config, config.mixer_size, "query") if uses_query else None
-        self.attention = SelfAttention(config, name="self_attention") if attends else None
-        self.convolution = Convolution(config, name="convolution") if convolves else None
-
-    def call(self, hidden, bias, padding_mask, training=False, seed=None):
-        """Mixed-Attn = Cat(Self-Attn(Q, K, V), SDConv(Q, K_s, V; W_f)).
-
-        Args:
-            hidden: X, [B, S, D].
-            bias: [B, 1, 1, S], added to the attention scores.
-            padding_mask: [B, S, 1], for the convolution.
-            training: whether dropout is on.
-            seed: int32 [2] for dropout in training.
-
-        Returns:
-            The mixed tokens, [B, S, A] or for "mixed" [B, S, 2A]; the attention probabilities
-            [B, N, S, S], None without attention; and the logits of the convolution's kernels
-            [B, S, N, K], None where none are predicted.
-        """
-        q, k, v, v_conv = self._project(hidden, training)
-        outputs, probabilities, logits = [], None, None
-        if self.attention is not None:
-            context, probabilities = self.attention(q, k, v, bias, training=training, seed=seed)
-            outputs.append(context)
-            if training:
-                hidden = computed_after(hidden, context)
-        if self.convolution is not None:
-            local, logits = self.convolution(hidden, q, v_conv, padding_mask)
-            outputs.append(local)
-        return tf.concat(outputs, axis=-1), probabilities, logits
-
-    def _project(self, hidden, training):
-        """Q, K and V of the attention and V of the convolution, [B, S, A]; None where not used."""
-        layers = [
-            self.query,
-            getattr(self.attention, "key", None),
-            getattr(self.attention, "value", None),
-            getattr(self.convolution, "value", None),
-        ]
-        return project(hidden, layers, training)
+from model.layers import Embeddings, GroupedDense, LayerNorm, dense
+from model.token_mixing import TokenMixer, attention_bias
 
 
 class EncoderLayer(tf_keras.layers.Layer):
@@ -240,12 +37,15 @@ class EncoderLayer(tf_keras.layers.Layer):
         mixed, *about_mixing = self.mixer(
             hidden, bias, padding_mask, training=training, seed=seeds[0]
         )
+        return self.after_mixing(hidden, mixed, training, seeds), *about_mixing
+
+    def after_mixing(self, hidden, mixed, training=False, seeds=(None, None, None)):
+        """The rest of a layer, token by token: mixed tokens [B, S, A or 2A] -> [B, S, D]."""
         mixed = self.mixer_output(mixed, training=training)
         mixed = self.mixer_norm(mixed, hidden, self.rate, training=training, seed=seeds[1])
         inner = self.intermediate(mixed, training=training)
         output = self.output_dense(inner, training=training)
-        output = self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
-        return output, *about_mixing
+        return self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
 
 
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
@@ -341,7 +141,7 @@ class Encoder(tf_keras.layers.Layer):
         embedded = self.embeddings(ids, segments, training=training, seed=seeds[-1])  # [B, S, E]
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)  # [B, S, D]
-        bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
+        bias = attention_bias(mask, embedded.dtype, config.causal)  # [B, 1, 1 or S, S]
         padding_mask = tf.ones([1, 1, 1], embedded.dtype)  # lets padding in
         if config.mask_padding:
             padding_mask = tf.cast(mask, embedded.dtype)[:, :, None]  # [B, S, 1]
@@ -351,7 +151,7 @@ class Encoder(tf_keras.layers.Layer):
             states = layers_in_loop(
                 layers, embedded, bias, padding_mask, seeds[:-1], self.rematerialize
             )
-            return EncoderOutput(states[-1], states[-1][:, 0], embedded, states)
+            return EncoderOutput(states[-1], self._pooled(states[-1], mask), embedded, states)
         hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
         for i, layer in enumerate(layers):
             if training and self.rematerialize and not about_mixing:
@@ -366,12 +166,20 @@ class Encoder(tf_keras.layers.Layer):
                 conv_kernels.append(tf.nn.softmax(tf.cast(kernel_logits, tf.float32)))
         return EncoderOutput(
             hidden,
-            hidden[:, 0],
+            self._pooled(hidden, mask),
             embedded,
             tuple(hidden_states),
             tuple(attention_probs),
             tuple(conv_kernels),
         )
+
+    def _pooled(self, hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """The hidden states that stand for a text, [B, D]: the first, [CLS]; of a causal encoder
+        the last that is no padding, which alone saw all."""
+        if not self.config.causal:
+            return hidden[:, 0]
+        last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
+        return tf.gather(hidden, last, batch_dims=1)
 
 
 def _rematerialized(layer: EncoderLayer):

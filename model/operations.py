@@ -7,6 +7,9 @@ them. Needs no TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ DROPOUT = 4  # draw, compare, multiply, rescale
 LAYER_NORM = 5  # mean, variance (2), shift, scale
 GELU = 8  # its tanh form
 SOFTMAX = 5  # maximum, difference, exponential, sum, quotient
+
+_EULER = 0.5772  # the sum of 1 / rank over V tokens is log V + this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +136,25 @@ def masked_lm_head(config: BackboneConfig) -> Flops:
     D, E, V = config.hidden_size, config.embedding_size, config.vocab_size
     transform = linear(D, E) + Flops(0, (GELU + LAYER_NORM) * E)
     return transform + linear(E, V) + Flops(0, SOFTMAX * V)
+
+
+def causal_lm_head(config: BackboneConfig, cutoffs: Sequence[int] = (), divisor: int = 1) -> Flops:
+    """The prediction of one token after each token; see `model.causal_head`.
+
+    A group of rarer tokens is computed for the tokens that are in it: the share that Zipf's law
+    gives it, 1 / rank.
+    """
+    D, E, V = config.hidden_size, config.embedding_size, config.vocab_size
+    ends = [*(cutoff for cutoff in cutoffs if cutoff < V), V]
+    flops = linear(D, E) + Flops(0, (GELU + LAYER_NORM) * E)
+    words = ends[0] + len(ends) - 1
+    flops += linear(E, words) + Flops(0, SOFTMAX * words)
+    for i, (start, end) in enumerate(itertools.pairwise(ends), 1):
+        width, words = max(1, E // divisor**i), end - start
+        share = math.log(end / start) / (math.log(V) + _EULER)
+        flops += Flops(2 * E * width)
+        flops += (linear(width, words) + Flops(0, SOFTMAX * words)) * share
+    return flops
 
 
 def discriminator_head(config: BackboneConfig) -> Flops:

@@ -11,7 +11,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 from errors import InputError, reason
 from finetune import kinds
-from serving.description import inputs_of, read_description
+from serving.description import inputs_of, options_of, read_description
 from serving.records import WORD_LIST, Record
 from signatures.tensors import tensors_of
 
@@ -23,13 +23,21 @@ _LEFT_OUT = (*_COUNTS.values(), "tokens")
 class Client:
     """One signature of the SavedModel in a folder; it takes `inputs`.
 
+    `options` are values of its inputs that have defaults, the same for all texts.
+
     Raises:
         InputError: no SavedModel of ours, or no such signature.
     """
 
-    def __init__(self, folder: str, signature: str = "serving_default"):
+    def __init__(
+        self,
+        folder: str,
+        signature: str = "serving_default",
+        options: dict[str, Any] | None = None,
+    ):
         description = read_description(folder)
         self.inputs = inputs_of(description, signature)
+        self._options = options_of(description, signature, options or {})
         self._outputs = tensors_of(description["signatures"][signature], "outputs")
         self._labels, self._answer_row = description["labels"], None
         kind = description["kind"]
@@ -66,6 +74,8 @@ class Client:
             if name in self.inputs.lists:
                 values = tf.ragged.constant(values, dtype=tf.string, ragged_rank=1).to_tensor("")
             inputs[name] = tf.constant(values, tf.string)
+        for name, (value, dtype) in self._options.items():
+            inputs[name] = tf.fill([len(batch)], tf.constant(value, dtype))
         try:
             outputs = {name: value.numpy() for name, value in self._ask(**inputs).items()}
         except tf.errors.OpError as error:

@@ -9,6 +9,7 @@ import storage
 from errors import InputError
 from files import read_json
 from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
+from settings import typed
 from signatures.tensors import tensors_of
 
 # Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
@@ -40,8 +41,30 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
             f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
         )
     inputs = tensors_of(signatures[signature], "inputs")
+    inputs = {name: tensor for name, tensor in inputs.items() if tensor.default is None}
     lists = [name for name, tensor in inputs.items() if len(tensor.axes) == 2]
     return Inputs(inputs, description["task"], lists)
+
+
+def options_of(
+    description: dict[str, Any], signature: str, given: dict[str, Any]
+) -> dict[str, tuple[Any, str]]:
+    """What a signature takes besides texts, as {input: (a value for all texts, its dtype)}.
+
+    Raises:
+        InputError: there is no such input, or the value is no number of its type.
+    """
+    inputs = tensors_of(description["signatures"][signature], "inputs")
+    known = {name: tensor for name, tensor in inputs.items() if tensor.default is not None}
+    for name, value in given.items():
+        if name not in known:
+            options = ", ".join(known) or "left out, as there are none"
+            raise InputError(
+                f"--options: those of {signature} should be {options}. Received: {name!r}"
+            )
+        annotation = int if known[name].dtype.startswith("int") else float
+        given = {**given, name: typed(f"--options: {name}", value, annotation)}
+    return {name: (given.get(name, t.default), t.dtype) for name, t in known.items()}
 
 
 def signature_for(description: dict[str, Any], line: bytes, file_format: str | None = None) -> str:

@@ -20,7 +20,14 @@ from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
 from finetune.results import RESULT_FILE, read_results
 from finetune.task import Task
-from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, load_config
+from model import (
+    Backbone,
+    BackboneConfig,
+    CausalLMHead,
+    DiscriminatorHead,
+    MaskedLMHead,
+    load_config,
+)
 from model.config import CONFIG_FILE
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
@@ -52,6 +59,7 @@ class ServedModel:
     discriminator_head: DiscriminatorHead | None = None  # says which tokens were replaced
     masked_lm: tuple[Backbone, MaskedLMHead] | None = None  # predict masked tokens
     critic: MaskedLMHead | None = None  # says by its scores which tokens were replaced
+    causal_lm: tuple[Backbone, CausalLMHead] | None = None  # predict the next token
     run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
 
     @property
@@ -76,7 +84,7 @@ class ServedModel:
     def layers(self) -> list[tf.Module]:
         """All networks and their layers, those that are shared once."""
         parts = [self.objective or self.encoder, self.discriminator_head, self.critic]
-        parts += self.masked_lm or ()
+        parts += [*(self.masked_lm or ()), *(self.causal_lm or ())]
         networks = [part for part in parts if part is not None]
         found = [layer for network in networks for layer in (network, *network.submodules)]
         return list({id(layer): layer for layer in found}.values())
@@ -188,6 +196,7 @@ def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, An
         "discriminator_head": discriminator_head,
         "critic": critic,
         "masked_lm": pair(hparams.objective.masked_lm()),
+        "causal_lm": pair(hparams.objective.causal_lm()),
     }
 
 

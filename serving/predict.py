@@ -34,9 +34,10 @@ import plugins
 import storage
 from errors import InputError, main_with_clear_errors
 from files import replacing
-from serving.description import inputs_of, read_description, signature_for
+from serving.description import inputs_of, options_of, read_description, signature_for
 from serving.lines import STANDARD, Lines
 from serving.records import FORMATS, Record, extension_format, peek, read_records
+from settings import read_json_object
 
 if TYPE_CHECKING:
     from serving.client import Client
@@ -56,6 +57,9 @@ flags.DEFINE_bool(
 flags.DEFINE_integer("batch_size", 32, "Batch size, in rows.", lower_bound=1)
 flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
+)
+flags.DEFINE_string(
+    "options", "", "JSON object or file of what the signature takes besides texts, for all rows."
 )
 flags.DEFINE_bool(
     "skip_errors",
@@ -125,8 +129,10 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     check_output()
     description = read_description(FLAGS.model)
+    options = read_json_object(FLAGS.options, "--options")
     if FLAGS.signature:
         inputs_of(description, FLAGS.signature)  # before rows are waited for
+        options_of(description, FLAGS.signature, options)
     with Lines(FLAGS.input) as source, opened_output() as write:
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
@@ -141,7 +147,7 @@ def main(argv: list[str]) -> None:
         first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
         from serving.client import Client  # TensorFlow: it takes seconds
 
-        answers.client = Client(FLAGS.model, signature)
+        answers.client = Client(FLAGS.model, signature, options)
         for record in itertools.chain(first, records):
             answers.add(record)
         answers.flush()

@@ -35,7 +35,9 @@ def sample_inputs(signature: Signature, vocabulary: Vocabulary) -> dict[str, tf.
     ids = ([[vocabulary.cls_id, vocabulary.sep_id]], [[1, 1]], [[0, 0]])
     found = {name: tf.constant(value, tf.int32) for name, value in zip(FEATURES, ids)}
     for name, item in signature.inputs.items():
-        if name not in found:
+        if item.default is not None:
+            found[name] = tf.constant([item.default], item.dtype)
+        elif name not in found:
             found[name] = tf.constant([_TEXT] if len(item.axes) == 1 else [_TEXT.split()])
     return {name: found[name] for name in signature.inputs}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from signatures.continuation import continue_text
 from signatures.embeddings import TOKEN_VECTORS, embeddings, vectors
 from signatures.network import Network, encoder_in_graph, token_ids
 from signatures.parts import TOKENS_PER_PART, InParts
@@ -26,6 +27,8 @@ def signatures(network: Network) -> dict[str, Signature]:
         outputs["replaced"] = Tensor("float32", ("B", "S"), about)
     if network.model.masked_lm is not None:
         found["masked_tokens"] = masked_tokens(network)
+    if network.model.causal_lm is not None:
+        found["continue_text"] = continue_text(network)
 
     def vectors_and_replaced(part: Tensors) -> Tensors:
         answers = vectors(network, part)

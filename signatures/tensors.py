@@ -18,18 +18,21 @@ class Tensor:
         axes: a letter each: B batch, S tokens, D hidden, L labels, W words, M masked places, K
             candidates or beam.
         about: the meaning.
+        default: of an input that clients need not name, a number for every text.
     """
 
     dtype: str
     axes: tuple[str, ...]
     about: str
+    default: float | int | None = None
 
     def __str__(self) -> str:
         return f"{self.dtype} [{', '.join(self.axes)}], {self.about}"
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        return {**dataclasses.asdict(self), "axes": list(self.axes)}
+        fields = {**dataclasses.asdict(self), "axes": list(self.axes)}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def but(self, addition: str) -> Tensor:
         """The same with more to its meaning."""
@@ -43,7 +46,7 @@ def tensors_of(signature: dict[str, Any], side: str) -> dict[str, Tensor]:
     """
     if "tensors" in signature:
         return {
-            name: Tensor(item["dtype"], tuple(item["axes"]), item["about"])
+            name: Tensor(item["dtype"], tuple(item["axes"]), item["about"], item.get("default"))
             for name, item in signature["tensors"][side].items()
         }
     found = {}

@@ -14,6 +14,11 @@ def mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.reduce_sum(tf.cast(values, tf.float32) * weights), tf.reduce_sum(weights)])
 
 
+def exponential_of_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """The sums [1, 2] of exp(weighted mean), such as a perplexity; of all steps together."""
+    return mean(values, weights)[None]
+
+
 def auc(probabilities: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """The sums [2, AUC_BINS] of an area under the ROC curve: histograms of negatives, positives.
 
@@ -38,6 +43,9 @@ def summarize(sums: dict[str, tf.Tensor]) -> dict[str, float]:
 def _value(total: np.ndarray) -> float:
     if total.ndim == 1:
         return float(total[0] / total[1]) if total[1] else 0.0
+    if total.shape == (1, 2):  # `exponential_of_mean`
+        with np.errstate(over="ignore"):
+            return float(np.exp(_value(total[0])))
     negatives, positives = total  # [BINS] each, by rising probability
     pairs = negatives.sum() * positives.sum()
     below = np.cumsum(negatives) - negatives

@@ -15,8 +15,8 @@ import tf_keras
 from checkpoints.model_directory import TASK_HEAD
 from checkpoints.tf1 import TABLES, encoder_layers
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import SpanKey
 from model.layers import GroupedDense, LayerNorm
+from model.token_mixing import SpanKey
 
 WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 EMBEDDINGS = (

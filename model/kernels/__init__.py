@@ -24,5 +24,5 @@ from model.kernels.projection import (
     project,
     vocabulary_logits,
 )
-from model.kernels.stateless_dropout import dropout, split_seeds
+from model.kernels.stateless_dropout import dropout, hashed_uniform, split_seeds
 from model.kernels.vocabulary import log_sum_exp_cross_entropy, vocabulary_log_sum_exp

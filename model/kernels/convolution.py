@@ -7,7 +7,7 @@ import tensorflow as tf
 from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 
 
-def lightweight_conv(values: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+def lightweight_conv(values: tf.Tensor, logits: tf.Tensor, causal: bool = False) -> tf.Tensor:
     """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
 
     output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) / 2, c], where
@@ -17,50 +17,64 @@ def lightweight_conv(values: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     Args:
         values: [B, S, A].
         logits: [B, S, N, K], K odd, N a divisor of A.
+        causal: whether windows end at their token, i + k - (K - 1), rather than around it.
 
     Returns:
         [B, S, A].
     """
     B, S, A = sizes(values)
     N = logits.shape[2]
-    output = _lightweight_conv(tf.reshape(values, [B, S, N, A // N]), logits)  # [B, S, N, H]
+    values = tf.reshape(values, [B, S, N, A // N])
+    output = _lightweight_conv(values, logits, causal)  # [B, S, N, H]
     return tf.reshape(output, [B, S, A])
 
 
-def lightweight_conv_reference(values: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+def lightweight_conv_reference(
+    values: tf.Tensor, logits: tf.Tensor, causal: bool = False
+) -> tf.Tensor:
     """`lightweight_conv`, readable: the values unfolded to all K neighbours of every token."""
     B, S, N, K = sizes(logits)
     values = tf.reshape(values, [B, S, N, -1])
-    padded = tf.pad(values, [[0, 0], [K // 2, K // 2], [0, 0], [0, 0]])
+    before = K - 1 if causal else K // 2
+    padded = tf.pad(values, [[0, 0], [before, K - 1 - before], [0, 0], [0, 0]])
     unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
     output = tf.einsum("bsnhk,bsnk->bsnh", unfolded, tf.nn.softmax(logits))
     return tf.reshape(output, [B, S, -1])
 
 
-@tf.custom_gradient
-def _lightweight_conv(values, logits):
-    def gradient(upstream):
-        return _lightweight_conv_gradient(values, logits, upstream)
+def _lightweight_conv(values, logits, causal):
+    @tf.custom_gradient
+    def convolve(values, logits):
+        def gradient(upstream):
+            return _lightweight_conv_gradient(values, logits, upstream, causal)
 
-    return _lightweight_conv_forward(values, logits), gradient
+        return _lightweight_conv_forward(values, logits, causal), gradient
+
+    return convolve(values, logits)
+
+
+def _margins(K, causal):
+    """How many zeros the windows of the first and of the last token reach into."""
+    return (K - 1, 0) if causal else ((K - 1) // 2, (K - 1) // 2)
 
 
 # Forty operations that become one: that pays for a single text of 128 tokens at base size already.
 @fused(sooner=8)
-def _lightweight_conv_forward(values, logits):
+def _lightweight_conv_forward(values, logits, causal):
     S, K = sizes(values)[1], logits.shape[-1]
     weights = tf.split(_softmax(logits), K, axis=-1)  # K of [B, S, N, 1]
-    padded = _pad_tokens(tf.cast(values, tf.float32), K)
+    padded = _pad_tokens(tf.cast(values, tf.float32), *_margins(K, causal))
     output = _sum_one_by_one(K, lambda k: weights[k] * padded[:, k : k + S])
     return tf.cast(output, values.dtype)
 
 
 @fused(sooner=8)
-def _lightweight_conv_gradient(values, logits, upstream):
+def _lightweight_conv_gradient(values, logits, upstream, causal):
     S, K = sizes(values)[1], logits.shape[-1]
+    before, after = _margins(K, causal)
     upstream = tf.cast(upstream, tf.float32)
     weights = _softmax(logits)  # [B, S, N, K]
-    padded = _pad_tokens(tf.cast(values, tf.float32), K)
+    padded = _pad_tokens(tf.cast(values, tf.float32), before, after)
     means = []
     for k in range(K):
         with tf.control_dependencies(means[-1:]):
@@ -68,8 +82,8 @@ def _lightweight_conv_gradient(values, logits, upstream):
     to_weights = tf.concat(means, -1) * values.shape[-1]
     slope = tf.reduce_sum(to_weights * weights, -1, keepdims=True)
     to_logits = weights * (to_weights - slope)
-    # values[j] meets weight k at position i = j - k + (K - 1) / 2.
-    upstream, weights = _pad_tokens(upstream, K), _pad_tokens(weights, K)
+    # values[j] meets weight k at position i = j - k + before, so the margins change places.
+    upstream, weights = (_pad_tokens(x, after, before) for x in (upstream, weights))
 
     def back(start):
         k = K - 1 - start
@@ -96,12 +110,12 @@ def _softmax(logits):
     return exponentials / tf.reduce_sum(exponentials, -1, keepdims=True)
 
 
-def _pad_tokens(tensor, K):
-    """[B, S, ...] -> [B, S + K - 1, ...] with zeros."""
-    return tf.pad(tensor, [[0, 0], [(K - 1) // 2] * 2, [0, 0], [0, 0]])
+def _pad_tokens(tensor, before, after):
+    """[B, S, N, ...] -> [B, before + S + after, N, ...] with zeros."""
+    return tf.pad(tensor, [[0, 0], [before, after], [0, 0], [0, 0]])
 
 
-def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, causal: bool = False) -> tf.Tensor:
     """Convolves every channel with a kernel of its own, the same everywhere.
 
     On a CPU in float32: with bfloat16 its gradient takes longer there.
@@ -109,37 +123,53 @@ def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     Args:
         inputs: [B, S, D]; 0 beyond both ends.
         weights: [K, D].
+        causal: whether windows end at their token, rather than having it in their middle.
 
     Returns:
         [B, S, D] in the dtype of `inputs`.
     """
     dtype = tf.float32 if running_on_cpu_only() else inputs.dtype
-    output = _depthwise_conv(tf.cast(inputs, dtype), tf.cast(weights, dtype))
+    output = _depthwise_conv(tf.cast(inputs, dtype), tf.cast(weights, dtype), causal)
     return tf.cast(output, inputs.dtype)
 
 
-def depthwise_conv_reference(inputs: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def depthwise_conv_reference(
+    inputs: tf.Tensor, weights: tf.Tensor, causal: bool = False
+) -> tf.Tensor:
     """`depthwise_conv`, readable."""
     S, K = sizes(inputs)[1], weights.shape[0]
-    padded = tf.pad(inputs, [[0, 0], [K // 2, K // 2], [0, 0]])
+    before = K - 1 if causal else K // 2
+    padded = tf.pad(inputs, [[0, 0], [before, K - 1 - before], [0, 0]])
     return tf.add_n([weights[k] * padded[:, k : k + S] for k in range(K)])
 
 
-@tf.custom_gradient
-def _depthwise_conv(inputs, weights):
+def _depthwise_conv(inputs, weights, causal):
     K, D = weights.shape
-    options = {"strides": [1, 1, 1, 1], "padding": "SAME"}
-    image, filters = tf.expand_dims(inputs, 1), tf.reshape(weights, [1, K, D, 1])  # [B, 1, S, D]
+    none, tokens = [0, 0], list(_margins(K, causal))
 
-    def gradient(upstream):
-        to_image = tf.nn.depthwise_conv2d_backprop_input(
-            sizes(image), filters, tf.expand_dims(upstream, 1), **options
-        )
-        # With the tokens in a column a CPU takes a third to a half of the time.
-        axis, shape = (2, [K, 1, D, 1]) if running_on_cpu_only() else (1, [1, K, D, 1])
-        to_filters = tf.nn.depthwise_conv2d_backprop_filter(
-            tf.expand_dims(inputs, axis), shape, tf.expand_dims(upstream, axis), **options
-        )
-        return tf.squeeze(to_image, 1), tf.reshape(to_filters, [K, D])
+    def options(axis):
+        """Of an operation whose tokens are on this axis of [B, 1, S, D] or [B, S, 1, D]."""
+        padding = [none, tokens if axis == 1 else none, tokens if axis == 2 else none, none]
+        return {"strides": [1, 1, 1, 1], "padding": padding if causal else "SAME"}
 
-    return tf.squeeze(tf.nn.depthwise_conv2d(image, filters, **options), 1), gradient
+    @tf.custom_gradient
+    def convolve(inputs, weights):
+        image, filters = tf.expand_dims(inputs, 1), tf.reshape(weights, [1, K, D, 1])
+
+        def gradient(upstream):
+            to_image = tf.nn.depthwise_conv2d_backprop_input(
+                sizes(image), filters, tf.expand_dims(upstream, 1), **options(2)
+            )
+            # With the tokens in a column a CPU takes a third to a half of the time.
+            axis, shape = (1, [K, 1, D, 1]) if running_on_cpu_only() else (2, [1, K, D, 1])
+            to_filters = tf.nn.depthwise_conv2d_backprop_filter(
+                tf.expand_dims(inputs, 3 - axis),
+                shape,
+                tf.expand_dims(upstream, 3 - axis),
+                **options(axis),
+            )
+            return tf.squeeze(to_image, 1), tf.reshape(to_filters, [K, D])
+
+        return tf.squeeze(tf.nn.depthwise_conv2d(image, filters, **options(2)), 1), gradient
+
+    return convolve(inputs, weights)

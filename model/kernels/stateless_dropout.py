@@ -59,6 +59,13 @@ def _kept(like, seed, rate):
     return tf.reshape(words >= round(rate * 2**32), sizes(like))
 
 
+def hashed_uniform(seeds: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+    """Numbers in [0, 1), float32 [n], each a function of its seed, int32 [n], and the index."""
+    words = _mix(tf.bitcast(seeds, tf.uint32) + tf.constant(0x9E3779B9, tf.uint32))
+    words = _mix(words ^ _mix(tf.bitcast(tf.cast(index, tf.int32), tf.uint32)))
+    return tf.cast(tf.bitwise.right_shift(words, tf.constant(8, tf.uint32)), tf.float32) * 2.0**-24
+
+
 def _mix(words):
     """A bijection of uint32 in which every bit depends on every other (hash-prospector's)."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from errors import InputError
 from plugins import Registry, source
 from pretrain.objectives.base import ObjectiveSettings
+from pretrain.objectives.causal_lm import CausalLMSettings
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.objectives.self_critic import SelfCriticSettings
@@ -41,3 +42,4 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
 register(MaskedLMSettings)
 register(ReplacedTokenDetectionSettings)
 register(SelfCriticSettings)
+register(CausalLMSettings)

@@ -74,6 +74,10 @@ class ObjectiveSettings(abc.ABC):
         """
         return None
 
+    def causal_lm(self) -> tuple[str, str] | None:
+        """The names of the encoder and of the `CausalLMHead` that predict next tokens, if any."""
+        return None
+
     def carried_networks(
         self, before: ObjectiveSettings, encoder: BackboneConfig, stored: Collection[str]
     ) -> tuple[str, ...]:

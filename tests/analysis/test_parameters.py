@@ -18,6 +18,8 @@ GRAPHS = {
     "bert-small": 13_546_682,
     "bert-base": 109_514_298,
     "ale-small": 4_959_035,
+    "causal-transformer-small": 13_546_682,
+    "causal-mixed-small": 13_552_178,
     "convbert-tiny": 1_983_117,
 }
 
@@ -41,9 +43,13 @@ def test_models_at_hand_still_run_after_counting():
     assert encoder({"input_ids": ids}).sequence.shape == [1, 8, 128]
 
 
-def test_bert_is_counted_with_masked_lm_and_the_others_with_detection():
-    detection = [size for size in SIZES if default_hparams(size).objective.detector()]
-    assert set(SIZES) - set(detection) == {"bert-small", "bert-base"}
+def test_every_size_is_counted_with_the_objective_it_belongs_to():
+    named = {size: default_hparams(size).objective.name for size in SIZES}
+    others = {size: name for size, name in named.items() if name != "replaced_token_detection"}
+    assert others == {
+        **dict.fromkeys(["bert-small", "bert-base"], "masked_lm"),
+        **dict.fromkeys(["causal-transformer-small", "causal-mixed-small"], "causal_lm"),
+    }
 
 
 def test_table(monkeypatch):

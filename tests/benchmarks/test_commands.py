@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from benchmarks import ours, ours_finetuning, ours_vocabulary, random_model
+from benchmarks import ours, ours_finetuning, ours_generation, ours_vocabulary, random_model
 from benchmarks.interleaved import Result
 from benchmarks.texts import texts
 from errors import InputError
@@ -242,6 +242,24 @@ def test_the_critics_loss_and_its_products_run(monkeypatch, dtype):
     for run in runs:
         run()
         assert run.facts == {"flops": 6 * 7 * 8 * 50}
+
+
+def test_generation(command):
+    facts = {name: {"tokens": 8 * 96, "added": [[5, 6]]} for name in ("cached", "uncached")}
+    rows = command("generation", seconds={"uncached": 6.0}, facts=facts)
+    assert rows[1] == ["causal-mixed-small", "8", "32", "96", "768", "128", "6.00"]
+    facts["cached"]["added"] = [[7, 8]]
+    with pytest.raises(InputError, match="same tokens"):
+        command("generation", facts=facts)
+
+
+@pytest.mark.slow  # runs two loops
+def test_generation_runs():
+    fields = dataclasses.asdict(WIDE.replace(causal=True))
+    shape = {"fields": fields, "batch": 2, "prompt": 3, "new": 4}
+    runs = [ours_generation.generation(**shape, cached=cached) for cached in (True, False)]
+    assert runs[0].facts == runs[1].facts
+    assert runs[0].facts["tokens"] == 8
 
 
 @pytest.mark.parametrize("option", [{"micro_batch_size": 1}, {"rematerialized": True}])

@@ -279,6 +279,7 @@ def test_dropout_of_a_generator_is_said_not_rejected(tmp_path):
     [
         (SPAN.replace(share_layers=True), "share_layers"),
         (SPAN.replace(token_mixer="convolution"), "token_mixer"),
+        (SPAN.replace(causal=True), "causal"),
         (SPAN.replace(convolution="dynamic"), "convolution"),
         (SPAN.replace(head_ratio=4), "head_ratio"),
         (SPAN.replace(head_ratio=1), "head_ratio"),

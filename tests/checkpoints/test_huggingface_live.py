@@ -81,7 +81,7 @@ def theirs(model_type: str, config: EncoderConfig):
     """transformers' configuration of the same numbers."""
     fields = {**vars(config)}
     groups = fields.pop("linear_groups")
-    for name in ("token_mixer", "convolution", "share_layers", "mask_padding"):
+    for name in ("token_mixer", "convolution", "share_layers", "mask_padding", "causal"):
         del fields[name]
     if model_type == "convbert":
         return transformers.ConvBertConfig(**fields, num_groups=groups)

@@ -46,6 +46,7 @@ def test_scopes():
         {"convolution": "static"},
         {"convolution": "dynamic"},
         {"share_layers": True},
+        {"causal": True},
     ],
 )
 def test_architecture_without_names_is_rejected(changes):

@@ -43,7 +43,7 @@ def arguments(name, dtype=tf.float32):
     hidden = [B, S, D]
     if name.startswith("_lightweight_conv"):
         given = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
-        return given if name.endswith("gradient") else given[:2]
+        return *(given if name.endswith("gradient") else given[:2]), False  # not causal
     if name.startswith("_add_and_norm"):
         inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
         gamma, beta = tensors([D], [D])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.encoder import Convolution
 from model.kernels import lightweight_conv
+from model.token_mixing import Convolution
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16

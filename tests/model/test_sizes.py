@@ -25,6 +25,8 @@ EXACT = {
     "bert-small": 13_483_008,
     "bert-base": 108_891_648,
     "ale-small": 4_795_648,
+    "causal-transformer-small": 13_483_008,
+    "causal-mixed-small": 13_488_504,
     "convbert-tiny": 1_883_976,
 }
 
@@ -131,6 +133,13 @@ def test_heads_after_the_bottleneck():
     names = ("convbert-small", "convbert-medium-small", "convbert-base")
     assert [SIZES[name].num_heads for name in names] == [2, 4, 6]
     assert [SIZES[name].head_size for name in names] == [64, 48, 64]
+
+
+def test_causal_sizes_are_equal():
+    """So that a comparison is one of token mixers. Their difference does not depend on V."""
+    transformer, mixed = EXACT["causal-transformer-small"], EXACT["causal-mixed-small"]
+    assert abs(mixed / transformer - 1) < 0.001
+    assert all(SIZES[name].causal == name.startswith("causal") for name in SIZES)
 
 
 def test_aliases():

@@ -198,6 +198,24 @@ def test_recipe_quotes_the_published_score(name, published):
         assert mean == pytest.approx(published, rel=0.001)
 
 
+# Our own, of causal language models; with the words of their corpora.
+_CAUSAL = {"wikitext103_transformer": 267_735, "wikitext103_mixed": 267_735, "ptb_small": 10_005}
+
+
+@pytest.mark.parametrize(("name", "words"), _CAUSAL.items())
+def test_recipes_of_causal_language_models(name, words):
+    values, about = read(name)
+    hparams = resolve_hparams(split_hparams(values)[0], words)
+    assert hparams.objective.name == "causal_lm"
+    assert about["cost"]["training_flops"] == pytest.approx(training_flops(hparams), rel=0.005)
+    assert about["expected"]["status"] == "not run"
+
+
+def test_systems_of_wikitext_differ_in_their_mixer_alone():
+    transformer, mixed = (read(f"wikitext103_{kind}")[0] for kind in ("transformer", "mixed"))
+    assert {**transformer, "model_size": "causal-mixed-small"} == mixed
+
+
 def test_every_recipe_file_is_valid_and_has_an_about():
     paths = sorted(path for path in CONFIGS.glob("*.json") if "finetune" not in path.stem)
     assert set(EXPECTED) <= {path.stem for path in paths}

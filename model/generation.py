@@ -1,0 +1,152 @@
+"""Continuing sequences of tokens by a causal language model, one token after the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from model.causal_head import CausalLMHead
+from model.encoder import Encoder
+from model.incremental import State, advance, empty_state, state_shapes
+from model.kernels import hashed_uniform
+
+_NEVER = -1e9  # added to the log-probability of what may not be drawn
+
+
+class Sampling(NamedTuple):
+    """How tokens are drawn, of each of B texts.
+
+    Attributes:
+        num_tokens: int32 [B], the maximum number of tokens to add.
+        temperature: float32 [B], that logits are divided by; 0 takes the most probable token.
+        top_k: int32 [B], draws from so many most probable tokens; 0: from all.
+        top_p: float32 [B], draws from the most probable tokens that together have this
+            probability, at least one (Holtzman et al. 2020); 1: from all.
+        seed: int32 [B]. A token is a function of the seed, its position and the text before it.
+    """
+
+    num_tokens: tf.Tensor
+    temperature: tf.Tensor
+    top_k: tf.Tensor
+    top_p: tf.Tensor
+    seed: tf.Tensor
+
+
+class Continuation(NamedTuple):
+    """Texts with what was added to them, padded to S tokens.
+
+    Attributes:
+        ids: int32 [B, S].
+        log_probs: float32 [B, S], of the tokens that were added, among all tokens and at
+            temperature 1; 0 elsewhere.
+        lengths: int32 [B], of the texts with what was added.
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+class Generator:
+    """Continues sequences.
+
+    Args:
+        encoder: causal.
+        head: predicts the next token.
+        end_id: the token after which a text has ended; it is not added.
+        never: ids that are not drawn.
+        cached: whether what later tokens need of earlier ones is kept. Otherwise every token takes
+            a whole pass over the text before it: the same, slower.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        head: CausalLMHead,
+        end_id: int,
+        never: tuple[int, ...] = (),
+        cached: bool = True,
+    ):
+        self.encoder, self.head, self.end_id, self.cached = encoder, head, end_id, cached
+        forbidden = tf.reduce_max(tf.one_hot(never or (-1,), head.pieces), 0)
+        self._forbidden = forbidden * _NEVER  # [V]
+
+    def __call__(self, ids: tf.Tensor, lengths: tf.Tensor, sampling: Sampling) -> Continuation:
+        """Continues texts.
+
+        Texts may be of different lengths. All are read to the end of the shortest at once; from
+        there on, each step takes the text's own token where it has one, and adds one otherwise.
+
+        Args:
+            ids: int32 [B, P], padded after the texts.
+            lengths: int32 [B], of the texts, at least 1. B too is at least 1.
+            sampling: length and num_tokens are together at most `max_position_embeddings`.
+        """
+        S = tf.reduce_max(lengths + sampling.num_tokens)
+        S = tf.maximum(S, tf.shape(ids)[1])
+        ids = tf.pad(ids, [[0, 0], [0, S - tf.shape(ids)[1]]])
+        start = tf.reduce_min(lengths)
+        state = empty_state(self.encoder, tf.shape(ids)[0]) if self.cached else ()
+        hidden, state = self._read(ids, tf.constant(0), start, state)
+        ended = tf.zeros_like(lengths, tf.bool)
+
+        def step(position, ids, log_probs, lengths, ended, hidden, state):
+            predicted = self.head(hidden)  # [B, V]
+            token = draw(predicted + self._forbidden, position, sampling)
+            own = position < own_lengths
+            wanted = ~own & ~ended & (position < own_lengths + sampling.num_tokens)
+            ended |= wanted & (token == self.end_id)
+            added = wanted & ~ended
+            chosen = tf.where(added, tf.gather(predicted, token, batch_dims=1), 0.0)
+            token = tf.where(own, ids[:, position], tf.where(added, token, 0))
+            here = tf.range(S) == position  # [S]
+            ids = tf.where(here, token[:, None], ids)
+            log_probs = tf.where(here, chosen[:, None], log_probs)
+            lengths += tf.cast(added, tf.int32)
+            hidden, state = self._read(ids, position, position + 1, state)
+            return position + 1, ids, log_probs, lengths, ended, hidden, state
+
+        def goes_on(position, ids, log_probs, lengths, ended, hidden, state):
+            return tf.reduce_any(~ended & (position < own_lengths + sampling.num_tokens))
+
+        own_lengths = lengths
+        variables = (start, ids, tf.zeros(tf.shape(ids)), lengths, ended, hidden, state)
+        shapes = [tf.TensorShape([None, *x.shape[1:]]) for x in variables[1:-1]]
+        shapes[0] = shapes[1] = tf.TensorShape([None, None])
+        invariants = (start.shape, *shapes, state_shapes(state))
+        _, ids, log_probs, lengths, *_ = tf.while_loop(
+            goes_on, step, variables, shape_invariants=invariants, parallel_iterations=1
+        )
+        return Continuation(ids, log_probs, lengths)
+
+    def _read(self, ids, start, end, state: State):
+        """The hidden states [B, D] of the token before `end`, and the state after it."""
+        if not self.cached:
+            return self.encoder({"input_ids": ids[:, :end]}).sequence[:, -1], state
+        hidden, state = advance(self.encoder, ids[:, start:end], start, state)
+        return hidden[:, -1], state
+
+
+def draw(logits: tf.Tensor, position: tf.Tensor, sampling: Sampling) -> tf.Tensor:
+    """Tokens int32 [B] by logits float32 [B, V]; see `Sampling`."""
+
+    def sampled():
+        V = tf.shape(logits)[1]
+        scaled = logits / tf.maximum(sampling.temperature, 1e-6)[:, None]
+        scaled, order = tf.math.top_k(scaled, V)  # the most probable first
+        shares = tf.nn.softmax(scaled)
+        before = tf.cumsum(shares, -1, exclusive=True)
+        count = tf.where(sampling.top_k > 0, sampling.top_k, V)
+        kept = (tf.range(V) < count[:, None]) & (before < sampling.top_p[:, None])
+        cumulative = tf.cumsum(tf.where(kept, shares, 0.0), -1)  # [B, V]
+        noise = hashed_uniform(sampling.seed, position)  # [B]
+        above = cumulative <= noise[:, None] * cumulative[:, -1:]
+        place = tf.reduce_sum(tf.cast(above & kept, tf.int32), -1)
+        last = tf.reduce_sum(tf.cast(kept, tf.int32), -1) - 1  # beyond which rounding may lead
+        return tf.gather(order, tf.minimum(place, last), batch_dims=1)
+
+    greedy = tf.argmax(logits, -1, output_type=tf.int32)
+    always = tf.reduce_all(sampling.temperature <= 0.0)
+    drawn = tf.cond(always, lambda: greedy, sampled)
+    return tf.where(sampling.temperature <= 0.0, greedy, drawn)

@@ -1,0 +1,177 @@
+"""Causal encoders: no output, and no gradient, knows of later tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model import build_encoder
+from model.config import CONVOLUTIONS
+from model.kernels import convolution, fusion
+from model.token_mixing import attention_bias
+from tests.model_support import TINY, normal, random_features, randomize
+
+MIXERS = [
+    ("attention", "span"),
+    *[(mixer, kind) for mixer in ("mixed", "convolution") for kind in CONVOLUTIONS],
+]
+S = 11
+# Where there is padding: nowhere, after the texts, before them.
+PADDINGS = {"none": (0, S), "after": (0, S - 3), "before": (2, S)}
+
+
+def build(token_mixer: str, kind: str, K: int = 5, **changes):
+    given = {"token_mixer": token_mixer, "convolution": kind, "conv_kernel_size": K}
+    encoder = build_encoder(TINY.replace(**{**given, "causal": True, **changes}))
+    randomize(encoder)
+    return encoder
+
+
+def batches(padding: str):
+    """S times the same text; and the same, with token t changed in the text t."""
+    start, end = PADDINGS[padding]
+    features = {name: np.repeat(x, S, 0) for name, x in random_features(1, S).items()}
+    features["input_mask"][:] = (np.arange(S) >= start) & (np.arange(S) < end)
+    changed = {**features, "input_ids": features["input_ids"].copy()}
+    diagonal = np.arange(S), np.arange(S)
+    changed["input_ids"][diagonal] = 1 + changed["input_ids"][diagonal] % 30
+    return features, changed
+
+
+def leaks(run, padding: str = "none") -> bool:
+    """Whether any output before t differs by a bit; every output at t should."""
+    before, after = (run(features).numpy() for features in batches(padding))
+    differs = (before != after).any(-1)  # [text t, token]
+    assert differs[np.arange(S), np.arange(S)].all()
+    return bool(np.tril(differs, -1).any())
+
+
+def of(encoder):
+    return lambda features: encoder(features).sequence
+
+
+def compiled(encoder, **options):
+    @tf.function(autograph=False, **options)
+    def run(features):
+        return encoder(features).sequence
+
+    return lambda features: run({name: tf.constant(value) for name, value in features.items()})
+
+
+@pytest.mark.parametrize(
+    ("token_mixer", "kind", "K"),
+    [
+        *[(*mixer, 5) for mixer in MIXERS],
+        *[("mixed", "span", K) for K in (1, 15)],  # the last one is longer than the text
+        *[pytest.param(*mixer, K, marks=pytest.mark.slow) for mixer in MIXERS[1:] for K in (1, 15)],
+    ],
+)
+def test_outputs_do_not_know_later_tokens(token_mixer, kind, K):
+    encoder = build(token_mixer, kind, K)
+    for padding in PADDINGS:
+        assert not leaks(of(encoder), padding), padding
+
+
+def test_with_dropout_bottleneck_groups_and_shared_layers():
+    encoder = build("mixed", "span", share_layers=True, linear_groups=2, head_ratio=4)
+    assert not leaks(lambda x: encoder(x, training=True, seed=[3, 4]).sequence)
+
+
+@pytest.mark.parametrize(
+    ("token_mixer", "kind"),
+    [
+        ("mixed", "span"),
+        *[pytest.param(*mixer, marks=pytest.mark.slow) for mixer in MIXERS if mixer[1] != "span"],
+    ],
+)
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["fused kernels", "XLA"])
+def test_compiled_outputs_do_not_know_later_tokens(monkeypatch, token_mixer, kind, jit_compile):
+    monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
+    encoder = build(token_mixer, kind, num_hidden_layers=1)
+    assert not leaks(compiled(encoder, jit_compile=jit_compile), "after")
+
+
+@pytest.mark.parametrize(("token_mixer", "kind"), MIXERS)
+@pytest.mark.parametrize("half", ["attention", "values", "span key"])
+def test_either_half_centred_leaks(token_mixer, kind, half):
+    """So the tests above see it."""
+    encoder = build(token_mixer, kind)
+    centred = encoder.config.replace(causal=False)
+    convolves = token_mixer != "attention"
+    if half == "attention":
+        encoder.config, leaking = centred, token_mixer != "convolution"
+    else:
+        mixers = [layer.mixer.convolution for layer in encoder.encoder_layers if convolves]
+        leaking = convolves and (half == "values" or kind == "span")
+        for mixer in mixers:
+            if half == "values":
+                mixer.config = centred
+                if kind == "static":
+                    mixer.depthwise.padding = "same"
+            elif kind == "span":
+                mixer.span_key.config = centred
+    assert leaks(of(encoder)) == leaking
+
+
+@pytest.mark.parametrize(("token_mixer", "kind"), MIXERS)
+@pytest.mark.parametrize("causal", [True, False])
+def test_gradients_do_not_know_later_tokens(token_mixer, kind, causal):
+    """d output_t / d input_s is 0 for s > t, and not everywhere without causality."""
+    encoder, t = build(token_mixer, kind, causal=causal), 5
+    features = random_features(2, S, lengths=[S, S - 2])
+    with tf.GradientTape() as tape:
+        output = encoder(features, training=True, seed=[1, 2])
+        loss = tf.reduce_sum(output.sequence[:, t] * normal(2, 16))
+    gradient = tape.gradient(loss, output.embedding_output).numpy()
+    assert (gradient[:, t] != 0).all()
+    assert (gradient[:, t + 1 :] == 0).all() == causal
+
+
+@pytest.mark.parametrize("K", [1, 5, 15])
+@pytest.mark.parametrize("fuse", [False, True], ids=["op by op", "fused"])
+@pytest.mark.parametrize("name", ["lightweight_conv", "depthwise_conv"])
+def test_causal_kernels_are_their_references(monkeypatch, name, fuse, K):
+    """Values and gradients, written out and automatic."""
+    if fuse:
+        monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
+    values, upstream = tf.constant(normal(2, S, 8)), normal(2, S, 8, seed=3)
+    shape = (2, S, 2, K) if name == "lightweight_conv" else (K, 8)
+    weights = tf.constant(normal(*shape, seed=2))
+
+    @tf.function(autograph=False)
+    def both(values, weights):
+        found = []
+        for function in (name, f"{name}_reference"):
+            with tf.GradientTape() as tape:
+                tape.watch([values, weights])
+                output = getattr(convolution, function)(values, weights, True)
+            found.append([output, *tape.gradient(output, [values, weights], upstream)])
+        return found
+
+    for one, other in zip(*both(values, weights), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_the_last_token_stands_for_the_text():
+    encoder, features = build("mixed", "span"), random_features(2, S, lengths=[S, S - 4])
+    output = encoder(features)
+    expected = [output.sequence[0, S - 1], output.sequence[1, S - 5]]
+    np.testing.assert_array_equal(output.pooled, expected)
+    assert (encoder.config.summary_token, encoder.config.visible_padding) == (-1, 0)
+
+
+def test_padding_after_a_text_changes_nothing_even_unmasked():
+    encoder = build("mixed", "span", mask_padding=False)
+    features, lengths = random_features(2, S, lengths=[S, S - 4]), [S, S - 4]
+    output = encoder(features).sequence
+    for i, length in enumerate(lengths):
+        alone = encoder({name: value[i : i + 1, :length] for name, value in features.items()})
+        np.testing.assert_allclose(output[i, :length], alone.sequence[0], atol=1e-5)
+
+
+def test_bias_of_padding_before_a_text():
+    """Tokens of padding attend to padding alone, and not to the text after them."""
+    bias = attention_bias(tf.constant([[0, 0, 1]]), tf.float32, causal=True)
+    shares = tf.nn.softmax(bias)[0, 0]
+    np.testing.assert_array_equal(shares, [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]])

@@ -1,0 +1,174 @@
+"""Cached generation against whole passes of the encoder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from model import CausalLMHead, build_encoder
+from model.generation import Generator, Sampling, draw
+from model.incremental import advance, empty_state
+from tests.model.test_causality import MIXERS
+from tests.model_support import TINY, randomize
+
+V = TINY.vocab_size
+END, NEVER = 3, (0, 2, 4)
+
+
+def build(token_mixer="mixed", kind="span", K=5, **changes):
+    given = {"token_mixer": token_mixer, "convolution": kind, "conv_kernel_size": K, **changes}
+    encoder = build_encoder(TINY.replace(causal=True, **given))
+    randomize(encoder)
+    head = CausalLMHead(encoder.config, encoder.embeddings, cutoffs=[12], divisor=2)
+    head(tf.zeros([1, 1, TINY.hidden_size]))
+    randomize(head, 1, scale=0.3)
+    return encoder, head
+
+
+def sampling(B, num_tokens=5, temperature=1.0, top_k=0, top_p=1.0, seed=7):
+    values = (num_tokens, temperature, top_k, top_p, seed)
+    dtypes = (tf.int32, tf.float32, tf.int32, tf.float32, tf.int32)
+    return Sampling(
+        *(tf.constant(np.broadcast_to(x, [B]).copy(), d) for x, d in zip(values, dtypes))
+    )
+
+
+def prompts():
+    ids = np.random.default_rng(0).integers(5, V, [3, 8]).astype(np.int32)
+    lengths = np.array([8, 3, 1], np.int32)
+    return tf.constant(ids * (np.arange(8) < lengths[:, None])), tf.constant(lengths)
+
+
+@pytest.mark.parametrize(
+    ("token_mixer", "kind", "K"),
+    [*[(*mixer, 5) for mixer in MIXERS], ("mixed", "span", 1), ("mixed", "span", 9)],
+)
+def test_cached_logits_are_the_uncached_ones(token_mixer, kind, K):
+    """Of tokens read one by one, and several at once; K may be longer than what was read."""
+    encoder, head = build(token_mixer, kind, K, linear_groups=2)
+    ids = tf.constant(np.random.default_rng(1).integers(1, V, [2, 7]), tf.int32)
+    expected = head(encoder({"input_ids": ids}).sequence)
+    for parts in ([1] * 7, [4, 1, 2], [7]):
+        state, start, found = empty_state(encoder, 2), 0, []
+        for size in parts:
+            hidden, state = advance(encoder, ids[:, start : start + size], start, state)
+            found.append(head(hidden))
+            start += size
+        np.testing.assert_allclose(tf.concat(found, 1), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("token_mixer", "kind"), [("mixed", "span"), ("convolution", "static")])
+@pytest.mark.parametrize("temperature", [0.0, 1.3])
+def test_cached_tokens_are_the_uncached_ones(token_mixer, kind, temperature):
+    """Greedy and drawn; of prompts of different lengths, each as if it were alone."""
+    encoder, head = build(token_mixer, kind, share_layers=True)
+    ids, lengths = prompts()
+    options = sampling(3, temperature=temperature, top_k=[0, 5, 0], top_p=[1.0, 1.0, 0.8])
+    cached = Generator(encoder, head, END, NEVER)(ids, lengths, options)
+    whole = Generator(encoder, head, END, NEVER, cached=False)(ids, lengths, options)
+    np.testing.assert_array_equal(cached.ids, whole.ids)
+    np.testing.assert_array_equal(cached.lengths, whole.lengths)
+    np.testing.assert_allclose(cached.log_probs, whole.log_probs, atol=1e-5)
+    for i, length in enumerate(lengths.numpy()):
+        one = Sampling(*(option[i : i + 1] for option in options))
+        alone = Generator(encoder, head, END, NEVER)(ids[i : i + 1, :length], lengths[i, None], one)
+        end = int(alone.lengths[0])
+        assert end == cached.lengths[i]
+        np.testing.assert_array_equal(cached.ids[i, :end], alone.ids[0, :end])
+
+
+def test_log_probabilities_are_of_the_tokens_that_were_added():
+    encoder, head = build()
+    ids, lengths = prompts()
+    found = Generator(encoder, head, END, NEVER)(ids, lengths, sampling(3, [5, 4, 2]))
+    np.testing.assert_array_less(found.lengths - lengths, [6, 5, 3])
+    assert not np.isin(found.ids[0, 8 : found.lengths[0]], [END, *NEVER]).any()
+    for i in range(3):
+        begin, end = int(lengths[i]), int(found.lengths[i])
+        assert end > begin
+        np.testing.assert_array_equal(found.ids[i, :begin], ids[i, :begin])
+        expected = head(encoder({"input_ids": found.ids[i : i + 1, :end]}).sequence)[0]
+        for place in range(begin, end):
+            token = found.ids[i, place]
+            assert found.log_probs[i, place].numpy() == pytest.approx(
+                float(expected[place - 1, token]), abs=1e-5
+            )
+        assert not np.any(found.log_probs[i, end:])
+
+
+def test_a_text_ends_at_the_end_token():
+    encoder, head = build()
+    head.output_bias.assign(tf.one_hot(END, V) * 100.0)
+    ids, lengths = prompts()
+    found = Generator(encoder, head, END, NEVER)(ids, lengths, sampling(3))
+    np.testing.assert_array_equal(found.lengths, lengths)
+
+
+def test_draws():
+    """Shares of many seeds; only the k most probable, or those within a probability."""
+    count, logits = 4000, np.log([[0.1, 0.4, 0.2, 0.3]]).astype(np.float32)
+    logits = tf.constant(np.repeat(logits, count, 0))
+
+    def shares(**options):
+        tokens = draw(logits, 5, sampling(count, seed=np.arange(count), **options)).numpy()
+        return np.bincount(tokens, minlength=4) / count
+
+    np.testing.assert_allclose(shares(), [0.1, 0.4, 0.2, 0.3], atol=0.03)
+    np.testing.assert_allclose(shares(top_k=2), [0, 4 / 7, 0, 3 / 7], atol=0.03)
+    np.testing.assert_allclose(shares(top_p=0.69), [0, 4 / 7, 0, 3 / 7], atol=0.03)
+    np.testing.assert_allclose(shares(top_p=0.75), [0, 4 / 9, 2 / 9, 3 / 9], atol=0.03)
+    np.testing.assert_allclose(shares(top_p=0.01), [0, 1, 0, 0])
+    np.testing.assert_allclose(shares(temperature=0.0), [0, 1, 0, 0])
+    ones = draw(logits, 5, sampling(count, seed=np.arange(count))).numpy()
+    others = draw(logits, 6, sampling(count, seed=np.arange(count))).numpy()
+    assert np.mean(ones == others) == pytest.approx(0.3, abs=0.03)  # 0.1² + 0.4² + 0.2² + 0.3²
+    squares = np.array([1, 16, 4, 9]) / 30
+    np.testing.assert_allclose(shares(temperature=0.5), squares, atol=0.03)
+
+
+def test_in_a_graph_of_any_shape():
+    encoder, head = build()
+    generator = Generator(encoder, head, END, NEVER)
+    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+    options = sampling(3, num_tokens=4, temperature=0.7)
+    specs.append(Sampling(*(tf.TensorSpec([None], option.dtype) for option in options)))
+    traced = tf.function(generator, input_signature=specs, autograph=False)
+    ids, lengths = prompts()
+    expected, found = generator(ids, lengths, options), traced(ids, lengths, options)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5)
+
+
+def test_windows():
+    """The windows of the convolution hold what was read last."""
+    encoder, _ = build(K=3)
+    ids = tf.constant([[5, 6, 7, 8]])
+    _, state = advance(encoder, ids, 0, empty_state(encoder, 1))
+    assert state[0].keys.shape == (1, 2, 4, 4)
+    assert state[0].window.shape == (1, 2, 16)
+    _, shorter = advance(encoder, ids[:, :2], 0, empty_state(encoder, 1))
+    _, again = advance(encoder, ids[:, 2:], 2, shorter)
+    np.testing.assert_allclose(again[1].window, state[1].window, atol=1e-6)
+    assert np.abs(shorter[1].window - state[1].window).max() > 1e-3
+
+
+def test_bfloat16_is_close_to_float32():
+    """Cached logits of half precision, for the same tokens."""
+    encoder, head = build()
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    half, half_head = build()
+    assert half.compute_dtype == "bfloat16"
+    ids = tf.constant(np.random.default_rng(1).integers(1, V, [2, 7]), tf.int32)
+    for small, network in ((half, encoder), (half_head, head)):
+        network_weights = [0.3 * weight for weight in network.get_weights()]
+        small.set_weights(network_weights)
+        network.set_weights(network_weights)
+    expected = head(encoder({"input_ids": ids}).sequence)
+    hidden, state = advance(half, ids[:, :3], 0, empty_state(half, 2))
+    rest, _ = advance(half, ids[:, 3:], 3, state)
+    assert hidden.dtype == tf.bfloat16
+    found = half_head(tf.concat([hidden, rest], 1))
+    assert found.dtype == tf.float32
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * np.std(expected)

@@ -1,0 +1,293 @@
+"""Causal language modelling: the loss, the adaptive softmax, and a run of the command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from errors import InputError
+from model import CausalLMHead, build_encoder
+from model import operations as count
+from pretrain import blocked_softmax
+from pretrain.blocked_softmax import blocked_cross_entropy
+from pretrain.build import build_objective
+from pretrain.hparams import parse_hparams, resolve_hparams
+from pretrain.objectives.causal_lm_loss import token_losses
+from tests.model_support import TINY, normal, random_features, randomize
+from tests.pretraining_support import assert_same_run, build_data, metrics, run
+from training.metrics import exponential_of_mean, summarize
+
+V, E = TINY.vocab_size, TINY.embedding_size
+CONFIG = TINY.replace(causal=True)
+SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
+CUTOFFS = [[], [V], [7, 15], [3, 9, 20]]
+
+
+def build_head(cutoffs=(), divisor=2) -> CausalLMHead:
+    encoder = build_encoder(CONFIG)
+    head = CausalLMHead(CONFIG, encoder.embeddings, cutoffs=cutoffs, divisor=divisor)
+    head(tf.zeros([1, 1, CONFIG.hidden_size]))
+    randomize(head)
+    return head
+
+
+def oracle(head: CausalLMHead, hidden: np.ndarray, cutoffs, divisor=2) -> np.ndarray:
+    """log p of every token [V] after one hidden state [D], from the description of the head."""
+    transformed = head.transformed(hidden[None].astype(np.float32)).numpy()[0].astype(np.float64)
+    table = head.embeddings.word_embeddings.numpy().astype(np.float64)
+    bias = head.output_bias.numpy()
+
+    def log_softmax(logits):
+        return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+
+    ends = [cutoff for cutoff in cutoffs if cutoff < V] + [V]
+    logits = [table[token] @ transformed + bias[token] for token in range(ends[0])]
+    for group in range(len(ends) - 1):
+        logits.append(head.group_embeddings.numpy()[group] @ transformed + head.group_bias[group])
+    first = log_softmax(np.array(logits, np.float64))
+    found = list(first[: ends[0]])
+    for group in range(len(ends) - 1):
+        width = E // divisor ** (group + 1)
+        narrow = transformed @ head.projections[group].numpy()
+        assert narrow.shape == (width,)
+        tokens = range(ends[group], ends[group + 1])
+        logits = np.array([table[t, :width] @ narrow + bias[t] for t in tokens], np.float64)
+        found.extend(first[ends[0] + group] + log_softmax(logits))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("cutoffs", CUTOFFS)
+def test_head_follows_its_description(cutoffs):
+    head, hidden = build_head(cutoffs), normal(2, 3, CONFIG.hidden_size)
+    found = head(hidden).numpy()
+    assert found.shape == (2, 3, V)
+    np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
+    for i, j in np.ndindex(2, 3):
+        expected = oracle(head, hidden[i, j], cutoffs)
+        np.testing.assert_allclose(found[i, j], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_everything_in_the_head_is_the_full_softmax():
+    full, adaptive = build_head(), build_head([V])
+    adaptive.set_weights(full.get_weights())
+    hidden = normal(2, 3, CONFIG.hidden_size)
+    np.testing.assert_array_equal(adaptive(hidden), full(hidden))
+
+
+@pytest.mark.parametrize("cutoffs", CUTOFFS)
+@pytest.mark.parametrize("logits_per_block", [V * 4, 2**24])
+def test_losses_are_those_of_the_head(monkeypatch, cutoffs, logits_per_block):
+    """Of every token but the first, and nothing of padding; blocks change nothing."""
+    monkeypatch.setattr(blocked_softmax, "LOGITS_PER_BLOCK", logits_per_block)
+    head, batch = build_head(cutoffs), random_features(3, 9, lengths=[9, 4, 1])
+    hidden = tf.constant(normal(3, 9, CONFIG.hidden_size))
+    nll, right = (found.numpy() for found in token_losses(head, hidden, batch))
+    log_probabilities = head(hidden).numpy()
+    for i, j in np.ndindex(3, 8):
+        if not batch["input_mask"][i, j + 1]:
+            assert nll[i, j] == 0
+            continue
+        token = batch["input_ids"][i, j + 1]
+        assert nll[i, j] == pytest.approx(-log_probabilities[i, j, token], abs=1e-4)
+        if not cutoffs or cutoffs == [V]:
+            assert bool(right[i, j]) == (log_probabilities[i, j].argmax() == token)
+
+
+@pytest.mark.parametrize("form", ["eager", "graph", "XLA", "unknown length"])
+def test_blocked_cross_entropy(monkeypatch, form):
+    """Values and gradients of a plain one, of the tokens that are used."""
+    T = 21
+    monkeypatch.setattr(blocked_softmax, "LOGITS_PER_BLOCK", V * 4)  # blocks of 4
+    draw = np.random.default_rng(5)
+    ids = tf.constant(draw.integers(0, V, [T]), tf.int32)
+    used = tf.constant(draw.random(T) < 0.6)
+    given = [tf.constant(normal(*shape, seed=i)) for i, shape in enumerate(([T, E], [V, E], [V]))]
+    upstream = tf.constant(normal(T, seed=9))
+
+    def both(inputs, table, bias):
+        found = []
+        for plain in (False, True):
+            with tf.GradientTape() as tape:
+                tape.watch([inputs, table, bias])
+                if plain:
+                    logits = tf.matmul(inputs, table, transpose_b=True) + bias
+                    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
+                    nll = tf.where(used, nll, 0.0)
+                    right = used & (tf.argmax(logits, -1, tf.int32) == ids)
+                else:
+                    nll, right = blocked_cross_entropy(inputs, table, bias, ids, used)
+                total = tf.reduce_sum(nll * upstream)
+            found.append([nll, *tape.gradient(total, [inputs, table, bias])])
+            found[-1].append(tf.cast(right, tf.float32))
+        return found
+
+    if form != "eager":
+        specs = [tf.TensorSpec.from_tensor(tensor) for tensor in given]
+        if form == "unknown length":
+            specs[0] = tf.TensorSpec([None, E])
+        both = tf.function(both, input_signature=specs, jit_compile=form == "XLA", autograph=False)
+    for one, other in zip(*both(*given), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_no_more_logits_than_a_block_exist(monkeypatch):
+    """And blocks without a token that is used are left out, in both passes."""
+    computed, plain = [], blocked_softmax.vocabulary_logits
+
+    def counted(inputs, table, bias):
+        computed.append(inputs.shape[1])
+        return plain(inputs, table, bias)
+
+    monkeypatch.setattr(blocked_softmax, "LOGITS_PER_BLOCK", V * 4)
+    monkeypatch.setattr(blocked_softmax, "vocabulary_logits", counted)
+    inputs, used = tf.constant(normal(64, E)), tf.range(64) % 8 == 0
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        nll, _ = blocked_cross_entropy(
+            inputs, tf.constant(normal(V, E)), tf.zeros([V]), tf.zeros([64], tf.int32), used
+        )
+    tape.gradient(nll, inputs)
+    assert computed == [4, 4] * 2
+
+
+def test_perplexity_is_of_all_tokens_together():
+    """Not the mean of the perplexities of steps."""
+    sums = exponential_of_mean(tf.constant([1.0, 3.0]), tf.constant([1, 1]))
+    sums += exponential_of_mean(tf.constant([5.0, 9.0]), tf.constant([1, 0]))
+    assert summarize({"perplexity": sums})["perplexity"] == pytest.approx(np.exp(3.0))
+
+
+def test_objective():
+    """The loss of untrained weights is that of even odds, its perplexity what its mean says."""
+    values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9]}
+    objective = build_objective(parse_hparams(values), CONFIG, SPECIAL)
+    features = {name: tf.constant(x) for name, x in random_features(4, 12, [12, 9, 5, 2]).items()}
+    batch = objective.prepare(features, tf.constant([1, 2]))
+    normalizers = objective.normalizers(batch)
+    assert float(normalizers["causal_lm"]) == 11 + 8 + 4 + 1
+    with tf.GradientTape() as tape:
+        loss, sums = objective.loss(batch, normalizers, training=True, seed=tf.constant([3, 4]))
+    found = summarize(sums)
+    assert float(loss) == pytest.approx(found["causal_lm_loss"], rel=1e-5)
+    assert found["perplexity"] == pytest.approx(np.exp(found["causal_lm_loss"]), rel=1e-5)
+    rare = np.mean(features["input_ids"].numpy()[:, 1:][features["input_mask"][:, 1:] > 0] >= 9)
+    expected = np.log(9 + 1) + rare * np.log(V - 9)
+    assert found["causal_lm_loss"] == pytest.approx(expected, abs=0.3)
+    variables = objective.trainable_variables
+    gradients = tape.gradient(loss, variables)
+    assert [v.name for v, gradient in zip(variables, gradients) if gradient is None] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"adaptive_softmax_cutoffs": [20, 10]}, "adaptive_softmax_cutoffs"),
+        ({"adaptive_softmax_cutoffs": [0, 10]}, "adaptive_softmax_cutoffs"),
+        ({"adaptive_softmax_cutoffs": [10, 40_000]}, "adaptive_softmax_cutoffs"),
+        ({"adaptive_softmax_cutoffs": ["10"]}, "adaptive_softmax_cutoffs"),
+        ({"adaptive_softmax_cutoffs": 10}, "adaptive_softmax_cutoffs"),
+        ({"adaptive_softmax_divisor": 0}, "adaptive_softmax_divisor"),
+        ({"model_size": "convbert-small"}, "causal"),
+    ],
+)
+def test_rejected(values, field):
+    defaults = {"objective": "causal_lm", "model_size": "causal-mixed-small"}
+    with pytest.raises(InputError, match=f"`{field}`"):
+        resolve_hparams({**defaults, **values}, 30522)
+
+
+def test_operations():
+    """One softmax: E products with V embeddings. Groups of rare tokens cost less than that."""
+    full = count.causal_lm_head(CONFIG)
+    assert full == count.masked_lm_head(CONFIG)
+    large = CONFIG.replace(vocab_size=267_735)
+    adaptive = count.causal_lm_head(large, [20_000, 40_000, 200_000], 4)
+    assert adaptive.matrix < 0.2 * count.causal_lm_head(large).matrix
+
+
+HPARAMS = {
+    "objective": "causal_lm",
+    "generator_hidden_size": 0.5,  # of another objective
+    "adaptive_softmax_cutoffs": [20, 40],
+    "model_size": "causal-mixed-small",
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "embedding_size": 16,
+        "max_position_embeddings": 64,
+    },
+    "train_batch_size": 4,
+    "max_seq_length": 32,
+    "num_train_steps": 6,
+    "num_warmup_steps": 2,
+    "learning_rate": 1e-3,
+    "iterations_per_loop": 3,
+    "save_checkpoints_steps": 3,
+    "num_eval_steps": 2,
+}
+
+
+@pytest.mark.slow  # needs two runs
+def test_it_trains_and_resumes_to_the_bit(tmp_path, capsys):
+    data_dir, whole, resumed = build_data(tmp_path), tmp_path / "whole", tmp_path / "resumed"
+    run(data_dir, whole, HPARAMS, do_eval=True)
+    assert "not used by objective causal_lm: generator_hidden_size" in capsys.readouterr().err
+    row = metrics(whole)[-1]
+    assert (row["split"], row["step"]) == ("heldout", 6)
+    assert row["perplexity"] == pytest.approx(np.exp(row["causal_lm_loss"]), rel=1e-5)
+    assert json.loads((whole / "config.json").read_text())["causal"] is True
+    shutil.copytree(whole, resumed)
+    for path in (resumed / "checkpoints").glob("model.ckpt-6.*"):
+        path.unlink()
+    run(data_dir, resumed, HPARAMS, do_eval=True)
+    assert "resuming from step 3 of 6" in capsys.readouterr().err
+    assert_same_run(resumed, whole, 6)
+
+
+def test_bfloat16_loss_is_close():
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9]}
+    objective = build_objective(parse_hparams(values), CONFIG, SPECIAL)
+    features = {name: tf.constant(x) for name, x in random_features(4, 12).items()}
+    batch = objective.prepare(features, tf.constant([1, 2]))
+    with tf.GradientTape() as tape:
+        loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
+    expected = -np.mean(
+        tf.gather(
+            objective.head(objective.encoder(batch).sequence)[:, :-1],
+            features["input_ids"][:, 1:],
+            batch_dims=2,
+        )
+    )
+    assert loss.dtype == tf.float32
+    assert float(loss) == pytest.approx(expected, rel=0.01)
+    gradients = tape.gradient(loss, objective.trainable_variables)
+    assert all(np.isfinite(tf.convert_to_tensor(gradient)).all() for gradient in gradients)
+
+
+@pytest.mark.slow  # compiles a step
+def test_a_step_compiles_to_the_same_numbers():
+    values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9, 20]}
+    config = CONFIG.replace(num_hidden_layers=1)
+    objective = build_objective(parse_hparams(values), config, SPECIAL)
+    features = {name: tf.constant(x) for name, x in random_features(4, 12, [12, 9, 5, 2]).items()}
+
+    def step(features, seed):
+        batch = objective.prepare(features, seed)
+        with tf.GradientTape() as tape:
+            loss, sums = objective.loss(
+                batch, objective.normalizers(batch), training=True, seed=seed
+            )
+        return loss, sums, tf.linalg.global_norm(tape.gradient(loss, objective.trainable_variables))
+
+    seed = tf.constant([3, 4])
+    plain, compiled = (tf.function(step, jit_compile=jit)(features, seed) for jit in (False, True))
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-4)

@@ -1,0 +1,117 @@
+"""What causal language models answer: exported, and asked by the client."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.tokenization import Tokenizer
+from errors import InputError
+from serving.client import Client
+from serving.description import options_of
+from serving.export import export
+from serving.load import load
+from serving.records import Record
+from serving.signatures import signatures
+from tests.serving.support import WORDS, pretrained
+
+TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]
+OPTIONS = {"num_tokens": 4, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 3}
+DTYPES = {"num_tokens": tf.int32, "top_k": tf.int32, "seed": tf.int32}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("causal")
+    pretrained(folder, objective="causal_lm", overrides={"causal": True})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def asked(model_dir):
+    """The signatures in the graph."""
+    model = load(str(model_dir))
+    return model, {name: item.trace() for name, item in signatures(model).items()}
+
+
+def ask(graphs, texts, **changes):
+    options = {
+        name: tf.fill([len(texts)], tf.cast(value, DTYPES.get(name, tf.float32)))
+        for name, value in {**OPTIONS, **changes}.items()
+    }
+    found = graphs["continue_text"](text=tf.constant(texts, tf.string), **options)
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def test_signatures_of_a_causal_model(asked):
+    _, graphs = asked
+    assert set(graphs) == {"serving_default", "embeddings", "token_ids", "continue_text"}
+
+
+def test_continuations_are_the_most_probable_pieces(asked):
+    """Greedy: each piece is the best after those before it, by the network called eagerly."""
+    model, graphs = asked
+    found = ask(graphs, TEXTS, temperature=0.0)
+    encoder, head = model.causal_lm
+    never = [WORDS.pad_id, WORDS.cls_id, WORDS.mask_id]
+    for i, text in enumerate(TEXTS):
+        prompt = Tokenizer(WORDS).tokenize([text])[0].tolist()
+        kept = prompt[max(0, len(prompt) - (24 - 1 - OPTIONS["num_tokens"])) :]
+        assert found["truncated"][i] == (len(kept) < len(prompt))
+        ids, pieces, log_probs = [WORDS.cls_id, *kept], [], []
+        while len(pieces) < OPTIONS["num_tokens"]:
+            scores = head(encoder({"input_ids": tf.constant([ids])}).sequence)[0, -1].numpy()
+            best = int(np.argmax(np.where(np.isin(np.arange(len(scores)), never), -99, scores)))
+            if best == WORDS.sep_id:
+                break
+            ids.append(best)
+            pieces.append(WORDS.tokens[best])
+            log_probs.append(scores[best])
+        count = found["num_pieces"][i]
+        assert [piece.decode() for piece in found["pieces"][i][:count]] == pieces
+        np.testing.assert_allclose(found["log_probs"][i][:count], log_probs, atol=1e-4)
+        assert found["continuation"][i].decode() == " ".join(pieces).replace(" ##", "")
+
+
+def test_an_answer_does_not_depend_on_the_others(asked):
+    _, graphs = asked
+    together = ask(graphs, TEXTS)
+    for i, text in enumerate(TEXTS):
+        alone = ask(graphs, [text])
+        assert alone["continuation"][0] == together["continuation"][i]
+    assert ask(graphs, TEXTS, seed=4)["continuation"].tolist() != together["continuation"].tolist()
+    many = ask(graphs, TEXTS * 100)  # more than a part
+    assert many["continuation"].tolist() == together["continuation"].tolist() * 100
+    assert ask(graphs, [])["pieces"].shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_tokens", 0), ("num_tokens", 24), ("temperature", -1.0), ("top_k", -1), ("top_p", 0.0)],
+)
+def test_options_out_of_range_are_named(asked, name, value):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{name}`"):
+        ask(asked[1], ["the"], **{name: value})
+
+
+@pytest.mark.slow  # exports a model
+def test_exported_and_asked(model_dir, tmp_path):
+    """The client fills in the options that are not said."""
+    folder = str(tmp_path / "exported")
+    description = export(load(str(model_dir)), folder, str(model_dir))
+    records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(TEXTS)]
+    rows = list(Client(folder, "continue_text", {"num_tokens": 3}).answers(records, 2))
+    assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
+    assert set(rows[0]) == {"id", "continuation", "pieces", "log_probs", "truncated"}
+    assert all(len(row["pieces"]) == len(row["log_probs"]) <= 3 for row in rows)
+    json.dumps(rows)
+    for given, complaint in (
+        ({"num_token": 3}, "num_token"),
+        ({"num_tokens": "3"}, "num_tokens"),
+        ({"top_k": 1.5}, "top_k"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            options_of(description, "continue_text", given)
+    with pytest.raises(InputError, match="--options"):
+        options_of(description, "embeddings", {"top_k": 1})
