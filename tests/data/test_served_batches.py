@@ -87,8 +87,12 @@ def test_a_second_worker_at_an_address_is_an_error(make_part):
     service = tf.data.experimental.service
     address = dispatcher.target.removeprefix("grpc://")
     second = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    deadline = time.monotonic() + 60
     try:
-        assert dispatcher.target in failing(served(make_part, [dispatcher.target]), 40)
+        while dispatcher._num_workers() < 2:  # until then, the first one's batches are right
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert dispatcher.target in failing(served(make_part, [dispatcher.target]), 1000)
     finally:
         for server in (second, worker, dispatcher):
             server._stop()
