@@ -32,7 +32,9 @@ from model.kernels import (
     project,
     sizes,
     split_heads,
+    split_seeds,
 )
+from model.layer_loop import layers_in_loop, runs_as_loop
 from model.layers import Embeddings, GroupedDense, LayerNorm, dense, initializer
 
 # Added to the scores of padding keys; the original's value, finite in bfloat16 too.
@@ -292,6 +294,10 @@ class Encoder(tf_keras.layers.Layer):
         """D."""
         return self.config.hidden_size
 
+    def _layers(self) -> list[EncoderLayer]:
+        """In the order of their use, in which a shared one occurs several times."""
+        return self.encoder_layers * (self.config.num_hidden_layers // len(self.encoder_layers))
+
     def layer_groups(self) -> list[list[tf.Variable]]:
         """See Backbone.layer_groups. A layer that is used several times counts as the top one."""
         bottom = self.embeddings.trainable_variables
@@ -328,7 +334,8 @@ class Encoder(tf_keras.layers.Layer):
         config = self.config
         ids = features["input_ids"]
         mask = features.get("input_mask", tf.ones_like(ids))
-        seeds = _dropout_seeds(config, seed) if training else [None] * _num_seeds(config)
+        count = 3 * config.num_hidden_layers + 1  # three dropouts a layer, one of the embeddings
+        seeds = split_seeds(seed, count) if training else [None] * count
 
         segments = features.get("segment_ids", tf.zeros_like(ids))
         embedded = self.embeddings(ids, segments, training=training, seed=seeds[-1])  # [B, S, E]
@@ -339,10 +346,15 @@ class Encoder(tf_keras.layers.Layer):
         if config.mask_padding:
             padding_mask = tf.cast(mask, embedded.dtype)[:, :, None]  # [B, S, 1]
 
+        layers, about_mixing = self._layers(), output_attentions or output_kernels
+        if training and not about_mixing and runs_as_loop(layers, embedded):
+            states = layers_in_loop(
+                layers, embedded, bias, padding_mask, seeds[:-1], self.rematerialize
+            )
+            return EncoderOutput(states[-1], states[-1][:, 0], embedded, states)
         hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
-        for i in range(config.num_hidden_layers):
-            layer = self.encoder_layers[0 if config.share_layers else i]
-            if training and self.rematerialize and not (output_attentions or output_kernels):
+        for i, layer in enumerate(layers):
+            if training and self.rematerialize and not about_mixing:
                 layer = _rematerialized(layer)
             hidden, probabilities, kernel_logits = layer(
                 hidden, bias, padding_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
@@ -379,18 +391,3 @@ def build_encoder(
     encoder = Encoder(config, embeddings, name)
     encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
     return encoder
-
-
-def _num_seeds(config: EncoderConfig) -> int:
-    return 3 * config.num_hidden_layers + 1  # three dropouts a layer, one after the embeddings
-
-
-def _dropout_seeds(config: EncoderConfig, seed: tf.Tensor | None) -> list[tf.Tensor]:
-    if seed is None:
-        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    # The sign bit goes, before and after: XLA reads negative seeds as other numbers.
-    seed = tf.convert_to_tensor(seed, tf.int32) & tf.int32.max
-    seeds = tf.random.split(seed[:2], _num_seeds(config)) & tf.int32.max
-    if seed.shape[0] > 2:
-        seeds = tf.concat([seeds, tf.repeat(seed[None, 2:], _num_seeds(config), 0)], 1)
-    return tf.unstack(seeds)

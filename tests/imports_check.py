@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
-LIGHT = ("errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
+LIGHT = ("backend", "errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
 ROOMS = ("analysis", "benchmarks", "checkpoints", "data", "examples", "finetune", "model")
 ROOMS += ("pretrain", "serving", "signatures", "text", "training")
 _LAZY = re.compile(r"[a-z_0-9.]+:\w+")

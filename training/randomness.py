@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from backend import running_on_cpu_only
+
 
 def step_seed(seed: int, step: tf.Tensor) -> tf.Tensor:
     """The int32 [2] seed of a training step."""
@@ -57,7 +59,27 @@ def inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     Returns:
         int32, of the shape of `uniform`.
     """
-    cumulative = tf.cumsum(weights, axis=-1)
+    if running_on_cpu_only():
+        cumulative = tf.cumsum(weights, axis=-1)
+    else:
+        n = weights.shape[-1]
+        cumulative = sum_columns(weights, tf.linalg.band_part(tf.ones([n, n]), 0, -1))
     threshold = uniform * cumulative[..., -1]
     passed = cumulative <= threshold[..., None]
     return tf.reduce_sum(tf.cast(passed, tf.int32), axis=-1)
+
+
+def sum_columns(values: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    """float32 [..., n] times float32 [n, m] of ones and zeros, within a rounding of float32.
+
+    For a TPU, which rounds the factors of a product to bfloat16 and adds up in float32: the values
+    are cut into three numbers each that are not changed by that.
+    """
+    total = 0.0
+    for _ in range(3):
+        # By their bits: compilers may leave out a cast there and back.
+        bits = tf.bitcast(values, tf.int32) & -(2**16)
+        part = tf.bitcast(bits, tf.float32)
+        values -= part
+        total += tf.matmul(part, chosen)
+    return total

@@ -6,14 +6,13 @@ two. `model/` itself reads as the paper does and calls these.
 """
 
 # ruff: noqa: F401
+from backend import for_accelerator, running_on_cpu_only
 from model.kernels.activations import gelu, gelu_new
 from model.kernels.attention import attention_probabilities, join_heads, split_heads
 from model.kernels.convolution import depthwise_conv, lightweight_conv
 from model.kernels.fusion import (
     compiled_for_each_length,
-    for_accelerator,
     fused,
-    running_on_cpu_only,
     sizes,
 )
 from model.kernels.normalization import add_and_norm
@@ -25,4 +24,4 @@ from model.kernels.projection import (
     project,
     vocabulary_logits,
 )
-from model.kernels.stateless_dropout import dropout
+from model.kernels.stateless_dropout import dropout, split_seeds

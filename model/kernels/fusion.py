@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
+from backend import running_on_cpu_only
+
 # Below this many elements compiling takes longer than a small model's whole training gains by it.
 SMALLEST_FUSED = 2**18
 UNKNOWN_LENGTH = 32  # what a dimension known only at run time counts as, against that
@@ -99,26 +101,6 @@ def last_axis_mean(tensor: tf.Tensor) -> tf.Tensor:
             parts = [length // divisors[-1], divisors[-1]]
             tensor = tf.reduce_mean(tf.reshape(tensor, [*sizes(tensor)[:-1], *parts]), -2)
     return tf.reduce_mean(tensor, -1, keepdims=True)
-
-
-_for_accelerator = contextvars.ContextVar("for_accelerator", default=False)
-
-
-@contextlib.contextmanager
-def for_accelerator() -> Iterator[None]:
-    """Graphs built within are those of a GPU or TPU, to be compiled for one that is not here."""
-    token = _for_accelerator.set(True)
-    try:
-        yield
-    finally:
-        _for_accelerator.reset(token)
-
-
-def running_on_cpu_only() -> bool:
-    """True if there is no GPU or TPU; gates CPU-tuned paths."""
-    if _for_accelerator.get():
-        return False
-    return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
 
 
 def sum_to_last_axis(tensor: tf.Tensor) -> tf.Tensor:

@@ -191,5 +191,7 @@ def computed_after(tensor: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
     Two large matrix products at once take longer than one after the other, of which each has all
     the cores. The products of short texts keep one core busy and should not wait.
     """
+    if not running_on_cpu_only():
+        return tensor
     with tf.control_dependencies([previous]):
         return tf.identity(tensor)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from model import EncoderConfig, MaskedLMHead, build_backbone
 from pretrain.masking import mask_tokens
-from pretrain.vocabulary_softmax import cross_entropy, unnormalized_softmax
+from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
 
@@ -45,7 +45,7 @@ def masked_lm_loss(
     ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
     nll = cross_entropy(logits, softmax, ids)  # [B, P]
     loss = tf.reduce_sum(nll * weights) / (normalizer + 1e-6)
-    predictions = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    predictions = most_likely(logits)
     return loss, {
         "masked_lm_loss": metrics.mean(nll, weights),
         "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
