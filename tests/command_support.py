@@ -126,6 +126,7 @@ def run(*arguments, **options) -> subprocess.CompletedProcess:
 def _execute(arguments: list[str], streams: list[str], environment: dict[str, str]) -> None:
     """In the forked process: what the interpreter does with its command line."""
     os.environ.update(environment)
+    tempfile.tempdir = None  # which the process that was forked may have found
     for number, path in enumerate(streams):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
         os.dup2(descriptor, number)

@@ -38,9 +38,14 @@ def services():
     """Two services in this process."""
     started = [start_service("localhost", 0, 0) for _ in range(2)]
     yield [dispatcher.target for dispatcher, _ in started]
-    for dispatcher, worker in started:
-        worker._stop()
-        dispatcher._stop()
+    for servers in started:
+        stop(servers)
+
+
+def stop(servers) -> None:
+    dispatcher, worker = servers
+    worker._stop()
+    dispatcher._stop()
 
 
 def served(make_part, addresses, timeout=60.0) -> ServedBatches:
@@ -82,8 +87,12 @@ def test_a_second_worker_at_an_address_is_an_error(make_part):
     service = tf.data.experimental.service
     address = dispatcher.target.removeprefix("grpc://")
     second = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    deadline = time.monotonic() + 60
     try:
-        assert dispatcher.target in failing(served(make_part, [dispatcher.target]), 40)
+        while dispatcher._num_workers() < 2:  # until then, the first one's batches are right
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert dispatcher.target in failing(served(make_part, [dispatcher.target]), 1000)
     finally:
         for server in (second, worker, dispatcher):
             server._stop()
@@ -124,21 +133,18 @@ def test_several_addresses():
 
 
 def test_a_service_that_was_restarted_is_an_error(make_part):
-    dispatcher, worker = start_service("localhost", 0, 0)
-    ports = [int(server._address.split(":")[1]) for server in (dispatcher, worker)]
-    batches = served(make_part, [dispatcher.target], timeout=10.0)
+    servers = start_service("localhost", 0, 0)
+    ports = [int(server._address.split(":")[1]) for server in servers]
+    batches = served(make_part, [servers[0].target], timeout=10.0)
 
-    def read():
-        nonlocal dispatcher, worker
+    def restarted_after_three():
+        nonlocal servers
         for number, _ in enumerate(batches()):
             if number == 2:
-                worker._stop()
-                dispatcher._stop()
-                dispatcher, worker = start_service("localhost", *ports)
+                stop(servers)
+                servers = start_service("localhost", *ports)
             assert number < 500
 
-    with pytest.raises(InputError) as caught, batches.clear_errors():
-        read()
-    worker._stop()
-    dispatcher._stop()
-    assert f"localhost:{ports[0]}" in str(caught.value)
+    with pytest.raises(InputError, match=f"localhost:{ports[0]}"), batches.clear_errors():
+        restarted_after_three()
+    stop(servers)

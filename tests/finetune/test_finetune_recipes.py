@@ -88,7 +88,8 @@ def test_the_papers_grid():
 
 def test_a_sweep_of_one_kinds_hyper_parameter_leaves_other_tasks_alone():
     values = dict.fromkeys((f.name for f in dataclasses.fields(Settings)), ())
-    values |= {"recipe": {}, "per_task": {}, "given": {}, "tasks": [TASKS["cola"], TASKS["squad"]]}
+    values |= {name: {} for name in ("recipe", "per_task", "given", "device")}
+    values["tasks"] = [TASKS["cola"], TASKS["squad"]]
     settings = Settings(**values | {"grid": {"n_best_size": [5, 10], "learning_rate": [1e-4]}})
     points = {
         task.name: [swept for swept, _ in settings.points(task, SMALL)] for task in settings.tasks

@@ -38,22 +38,17 @@ class Hosts:
         return corpus()(step).map(cut)
 
 
-def loop_graph(trainer):
-    """The graph of the loop of steps."""
+def graphs_of(trainer):
+    """The graph of the loop of steps, and that of a step in it, where shapes can be seen."""
     iterator = trainer._batches(0)
-    return trainer._run.get_concrete_function(iterator, tf.constant(2)).graph
-
-
-def step_graph(trainer):
-    """The graph of a step in the loop."""
-    return trainer._step.get_concrete_function(trainer._batches(0)).graph
+    steps = trainer._run.get_concrete_function(iterator, tf.constant(2)).graph
+    return steps, trainer._step.get_concrete_function(iterator).graph
 
 
 def test_a_step_of_pre_training_has_operations_of_a_tpu_alone(strategy):
     trainer = make(strategy=strategy, dropout=0.1, data=Hosts(), xla=True)
-    graph = loop_graph(trainer)
-    assert unsupported(graph) == set()
-    assert unsupported(step_graph(trainer)) == set()  # where shapes can be seen
+    graph, step = graphs_of(trainer)
+    assert unsupported(graph) == unsupported(step) == set()
     device, host = operations(graph)
     assert {"MatMul", "ResourceApplyAdam", "CrossReplicaSum"} <= {*device}
     assert "While" in host  # the loop of steps is in the graph
@@ -81,8 +76,8 @@ def test_a_step_of_pre_training_has_operations_of_a_tpu_alone(strategy):
 )
 def test_steps_of_other_settings(strategy, changes):
     trainer = make(strategy=strategy, dropout=0.1, data=Hosts(), **changes)
-    assert unsupported(loop_graph(trainer)) == set()
-    assert unsupported(step_graph(trainer)) == set()
+    graph, step = graphs_of(trainer)
+    assert unsupported(graph) == unsupported(step) == set()
 
 
 UNSUPPORTED = {
