@@ -47,8 +47,11 @@ SPECS = [tf.TensorSpec([None, None, E]), tf.TensorSpec([V, E]), tf.TensorSpec([V
 DYNAMIC = tf.function(autograph=False, input_signature=SPECS)
 
 
-@pytest.mark.parametrize("wrap", [GRAPH, COMPILED, DYNAMIC], ids=["graph", "compiled", "dynamic"])
-@pytest.mark.parametrize("positions", [1, 4, 1000])  # a block: one, not dividing B * S, all
+@pytest.mark.parametrize(
+    ("wrap", "positions"),  # of a block: one, not dividing B * S, all
+    [(GRAPH, 1), (GRAPH, 4), (GRAPH, 1000), (COMPILED, 4), (DYNAMIC, 4)],
+    ids=["one", "some", "all", "compiled", "dynamic"],
+)
 @pytest.mark.parametrize("function", [log_sum_exp, cross_entropy])
 def test_blocks_are_the_whole(monkeypatch, function, positions, wrap):
     monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", positions * V)
