@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import files
+import stopping
 from benchmarks.programs import Program
 from errors import InputError
 from training.model_directory import git_commit
@@ -93,7 +95,7 @@ class Compilations:
 
     def of(self, program: Program, devices: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each device and its record; those that succeed are kept."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, stopping.cleaning(lambda: _remove(folder)):
             path, error = os.path.join(folder, "program.hlo"), None
             for device in devices:
                 record = self._records.get(key(program, device))
@@ -135,14 +137,20 @@ def _check_python(python: str) -> None:
         )
 
 
+def _remove(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _ran(command: list[str]) -> tuple[str, str | None]:
     """The last line of a command's output, and of its messages if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    line = (done.stdout.strip().splitlines() or [""])[-1]
-    if done.returncode == 0:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process, stopping.cleaning(process.kill):
+        output, messages = process.communicate()
+    line = (output.strip().splitlines() or [""])[-1]
+    if process.returncode == 0:
         return line, None
-    said = done.stderr.strip().splitlines() or ["no message"]
-    return line, f"status {done.returncode}: {said[-1]:.300}"
+    said = messages.strip().splitlines() or ["no message"]
+    return line, f"status {process.returncode}: {said[-1]:.300}"
 
 
 def needed(result: dict[str, Any]) -> float:
