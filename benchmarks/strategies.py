@@ -22,15 +22,24 @@ import sys
 import tempfile
 
 import numpy as np
+import tensorflow as tf
+import tf_keras
 from absl import app, flags
 
 from benchmarks.table import Report
 from benchmarks.texts import made_up_words
+from data import build
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError, main_with_clear_errors
+from model.backbone import rematerialize
+from pretrain.batches import Batches
+from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
+from pretrain.saved_settings import special_ids
 from training import workers
 from training.cluster import read_cluster
+from training.distribution import create_strategy
+from training.loop import Trainer
 
 STRATEGIES = ("one_device", "mirrored:2", "multi_worker")
 PLAIN = (1, False, False)  # the run that others are compared with
@@ -94,7 +103,7 @@ def main(argv: list[str]) -> None:
                     max(np.max(np.abs(a - b)) for a, b in zip(weights, expected[1], strict=True)),
                 )
     report.end(
-        f"{_STEPS.value} steps of {_LAYERS.value} layers of ConvBERT-tiny, float32,"
+        f"{_STEPS.value} steps of ConvBERT-tiny with --layers {_LAYERS.value}, float32,"
         f" batch {BATCH} x {LENGTH}, dropout on."
     )
 
@@ -115,8 +124,6 @@ def start(strategy: str, folder: str) -> None:
 
 def make_data(folder: str) -> None:
     """Records of made-up texts, by the real builder."""
-    from data import build
-
     draw, words = np.random.default_rng(0), made_up_words(WORDS)
     Vocabulary((*SPECIAL_TOKENS, *words)).save(os.path.join(folder, "vocabulary"))
     corpus = os.path.join(folder, "corpus.txt")
@@ -152,16 +159,6 @@ def train_all(strategy: str, folder: str) -> None:
 
 def train_variants(name: str, folder: str) -> None:
     """Trains; the chief keeps losses and weights, see `read`."""
-    import tensorflow as tf
-    import tf_keras
-
-    from model.backbone import rematerialize
-    from pretrain.batches import Batches
-    from pretrain.build import build_objective, build_optimizer
-    from pretrain.saved_settings import special_ids
-    from training.distribution import create_strategy
-    from training.loop import Trainer
-
     strategy, data = create_strategy(name), os.path.join(folder, "data")
     vocabulary = Vocabulary.load(data)
     hparams = hyper_parameters(vocabulary.size)
