@@ -29,10 +29,10 @@ SIZES: dict[str, BackboneConfig] = {
     "bert-base": _BASE.replace(**_PLAIN),
     # ALE report, Table V: ELECTRA-small with one set of layer weights.
     "ale-small": _SMALL.replace(**_PLAIN, share_layers=True),
-    # Ours, for seed 001's comparison (the authors' response, Table 3), which says of its language
-    # models only that they are as large as BERT-small and ConvBERT-small. The transformer is
-    # BERT-small; ConvBERT-small has 2.5 % fewer parameters, and here an inner width of 1080 instead
-    # of 1024, the multiple of 8 with which it comes nearest to the transformer (0.04 %).
+    # Ours, for Table 3 of the authors' response to the reviewers, which says of its language models
+    # only that they are as large as BERT-small and ConvBERT-small. The transformer is BERT-small.
+    # ConvBERT-small has 2.5 % fewer parameters; here its inner width is 1080 instead of 1024, the
+    # multiple of 8 with which it comes nearest to the transformer (0.04 %).
     "causal-transformer-small": _SMALL.replace(**_PLAIN, causal=True),
     "causal-mixed-small": _SMALL.replace(intermediate_size=1080, causal=True),
     # Ours, for the quickstart: four layers of width 128 train in minutes on two cores.

@@ -103,6 +103,8 @@ def smaller(program, command):
     if "--hparams" in command:  # the one in the document has to be understood too
         given = json.loads(command[command.index("--hparams") + 1])
         hparams = {**given, **hparams}
+        if given.get("objective") == "causal_lm":
+            hparams["model_hparam_overrides"] = {**TINY["model_hparam_overrides"], "causal": True}
     return [*flags, f"--hparams={json.dumps(hparams)}"]
 
 
