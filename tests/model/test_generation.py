@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from model import CausalLMHead, build_encoder
 from model.generation import Generator, Sampling, draw
@@ -151,3 +152,23 @@ def test_windows():
     _, again = advance(encoder, ids[:, 2:], 2, shorter)
     np.testing.assert_allclose(again[1].window, state[1].window, atol=1e-6)
     assert np.abs(shorter[1].window - state[1].window).max() > 1e-3
+
+
+def test_bfloat16_is_close_to_float32():
+    """Cached logits of half precision, for the same tokens."""
+    encoder, head = build()
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    half, half_head = build()
+    assert half.compute_dtype == "bfloat16"
+    ids = tf.constant(np.random.default_rng(1).integers(1, V, [2, 7]), tf.int32)
+    for small, network in ((half, encoder), (half_head, head)):
+        network_weights = [0.3 * weight for weight in network.get_weights()]
+        small.set_weights(network_weights)
+        network.set_weights(network_weights)
+    expected = head(encoder({"input_ids": ids}).sequence)
+    hidden, state = advance(half, ids[:, :3], 0, empty_state(half, 2))
+    rest, _ = advance(half, ids[:, 3:], 3, state)
+    assert hidden.dtype == tf.bfloat16
+    found = half_head(tf.concat([hidden, rest], 1))
+    assert found.dtype == tf.float32
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * np.std(expected)

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from errors import InputError
 from model import CausalLMHead, build_encoder
@@ -248,3 +249,45 @@ def test_it_trains_and_resumes_to_the_bit(tmp_path, capsys):
     run(data_dir, resumed, HPARAMS, do_eval=True)
     assert "resuming from step 3 of 6" in capsys.readouterr().err
     assert_same_run(resumed, whole, 6)
+
+
+def test_bfloat16_loss_is_close():
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9]}
+    objective = build_objective(parse_hparams(values), CONFIG, SPECIAL)
+    features = {name: tf.constant(x) for name, x in random_features(4, 12).items()}
+    batch = objective.prepare(features, tf.constant([1, 2]))
+    with tf.GradientTape() as tape:
+        loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
+    expected = -np.mean(
+        tf.gather(
+            objective.head(objective.encoder(batch).sequence)[:, :-1],
+            features["input_ids"][:, 1:],
+            batch_dims=2,
+        )
+    )
+    assert loss.dtype == tf.float32
+    assert float(loss) == pytest.approx(expected, rel=0.01)
+    gradients = tape.gradient(loss, objective.trainable_variables)
+    assert all(np.isfinite(tf.convert_to_tensor(gradient)).all() for gradient in gradients)
+
+
+@pytest.mark.slow  # compiles a step
+def test_a_step_compiles_to_the_same_numbers():
+    values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9, 20]}
+    config = CONFIG.replace(num_hidden_layers=1)
+    objective = build_objective(parse_hparams(values), config, SPECIAL)
+    features = {name: tf.constant(x) for name, x in random_features(4, 12, [12, 9, 5, 2]).items()}
+
+    def step(features, seed):
+        batch = objective.prepare(features, seed)
+        with tf.GradientTape() as tape:
+            loss, sums = objective.loss(
+                batch, objective.normalizers(batch), training=True, seed=seed
+            )
+        return loss, sums, tf.linalg.global_norm(tape.gradient(loss, objective.trainable_variables))
+
+    seed = tf.constant([3, 4])
+    plain, compiled = (tf.function(step, jit_compile=jit)(features, seed) for jit in (False, True))
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-4)
