@@ -59,7 +59,8 @@ def reason(error: Exception) -> str:
 
 # Lines of TensorFlow's messages that say where in the graph, and parts of the others that do.
 _GRAPH = re.compile(
-    r'Graph execution error|Detected at node|  File "|    |\d+ root error\(s\) found|\s*\[\[\{\{'
+    r'Graph execution error|Detected at node|<stack traces unavailable>|  File "|    '
+    r"|\d+ root error\(s\) found|\s*\[\[\{\{"
 )
 _GRAPH_NAMES = re.compile(r"\{\{\w*node .*?\}\}| \[Op:\w+\].*|^ *\(\d+\) [A-Z_]+: ")
 

@@ -106,6 +106,8 @@ def test_exported_and_asked(model_dir, tmp_path):
     assert set(rows[0]) == {"id", "continuation", "pieces", "log_probs", "truncated"}
     assert all(len(row["pieces"]) == len(row["log_probs"]) <= 3 for row in rows)
     json.dumps(rows)
+    with pytest.raises(InputError, match=r"line 0: .*`num_tokens` should be"):
+        list(Client(folder, "continue_text", {"num_tokens": 24}).answers(records[:1], 2))
     for given, complaint in (
         ({"num_token": 3}, "num_token"),
         ({"num_tokens": "3"}, "num_tokens"),
