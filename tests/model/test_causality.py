@@ -17,8 +17,9 @@ MIXERS = [
     *[(mixer, kind) for mixer in ("mixed", "convolution") for kind in CONVOLUTIONS],
 ]
 S = 11
-# Where there is padding: nowhere, after the texts, before them.
-PADDINGS = {"none": (0, S), "after": (0, S - 3), "before": (2, S)}
+HALVES = (slice(0, S), slice(S, 2 * S))
+# Where texts begin and end: without padding, with padding after them, and before them.
+PADDINGS = ((0, S), (0, S - 3), (2, S))
 
 
 def build(token_mixer: str, kind: str, K: int = 5, **changes):
@@ -28,23 +29,28 @@ def build(token_mixer: str, kind: str, K: int = 5, **changes):
     return encoder
 
 
-def batches(padding: str):
-    """S times the same text; and the same, with token t changed in the text t."""
-    start, end = PADDINGS[padding]
+def batches(paddings):
+    """For every padding, S times the same text; then those, with token t changed in text t."""
     features = {name: np.repeat(x, S, 0) for name, x in random_features(1, S).items()}
-    features["input_mask"][:] = (np.arange(S) >= start) & (np.arange(S) < end)
-    changed = {**features, "input_ids": features["input_ids"].copy()}
+    changed = features["input_ids"].copy()
     diagonal = np.arange(S), np.arange(S)
-    changed["input_ids"][diagonal] = 1 + changed["input_ids"][diagonal] % 30
-    return features, changed
+    changed[diagonal] = 1 + changed[diagonal] % 30
+    masks = [np.int32((np.arange(S) >= i) & (np.arange(S) < j)) for i, j in paddings]
+    count = len(masks)
+    ids = [np.tile(x, [count, 1]) for x in (features["input_ids"], changed)]
+    return {
+        "input_ids": np.concatenate(ids),
+        "input_mask": np.tile(np.repeat(masks, S, 0), [2, 1]),
+        "segment_ids": np.tile(features["segment_ids"], [2 * count, 1]),
+    }
 
 
-def leaks(run, padding: str = "none") -> bool:
-    """Whether any output before t differs by a bit; every output at t should."""
-    before, after = (run(features).numpy() for features in batches(padding))
-    differs = (before != after).any(-1)  # [text t, token]
-    assert differs[np.arange(S), np.arange(S)].all()
-    return bool(np.tril(differs, -1).any())
+def leaks(run, paddings=PADDINGS) -> list[bool]:
+    """Whether any output before t differs by a bit, for each padding; every output at t should."""
+    before, after = np.split(run(batches(paddings)).numpy(), 2)
+    differs = (before != after).any(-1).reshape([-1, S, S])  # [padding, text t, token]
+    assert differs[:, np.arange(S), np.arange(S)].all()
+    return np.tril(differs, -1).any((1, 2)).tolist()
 
 
 def of(encoder):
@@ -68,14 +74,15 @@ def compiled(encoder, **options):
     ],
 )
 def test_outputs_do_not_know_later_tokens(token_mixer, kind, K):
-    encoder = build(token_mixer, kind, K)
-    for padding in PADDINGS:
-        assert not leaks(of(encoder), padding), padding
+    assert not any(leaks(of(build(token_mixer, kind, K))))
 
 
 def test_with_dropout_bottleneck_groups_and_shared_layers():
     encoder = build("mixed", "span", share_layers=True, linear_groups=2, head_ratio=4)
-    assert not leaks(lambda x: encoder(x, training=True, seed=[3, 4]).sequence)
+    # One batch for each, since dropout depends on the place in a batch.
+    before, after = ({n: x[half] for n, x in batches([(0, S)]).items()} for half in HALVES)
+    outputs = [encoder(x, training=True, seed=[3, 4]).sequence for x in (before, after)]
+    assert not any(leaks(lambda _: tf.concat(outputs, 0), [(0, S)]))
 
 
 @pytest.mark.parametrize(
@@ -89,33 +96,37 @@ def test_with_dropout_bottleneck_groups_and_shared_layers():
 def test_compiled_outputs_do_not_know_later_tokens(monkeypatch, token_mixer, kind, jit_compile):
     monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
     encoder = build(token_mixer, kind, num_hidden_layers=1)
-    assert not leaks(compiled(encoder, jit_compile=jit_compile), "after")
+    assert not any(leaks(compiled(encoder, jit_compile=jit_compile)))
 
 
 @pytest.mark.parametrize(("token_mixer", "kind"), MIXERS)
-@pytest.mark.parametrize("half", ["attention", "values", "span key"])
-def test_either_half_centred_leaks(token_mixer, kind, half):
+def test_either_half_centred_leaks(token_mixer, kind):
     """So the tests above see it."""
-    encoder = build(token_mixer, kind)
-    centred = encoder.config.replace(causal=False)
-    convolves = token_mixer != "attention"
-    if half == "attention":
-        encoder.config, leaking = centred, token_mixer != "convolution"
-    else:
-        mixers = [layer.mixer.convolution for layer in encoder.encoder_layers if convolves]
-        leaking = convolves and (half == "values" or kind == "span")
-        for mixer in mixers:
-            if half == "values":
-                mixer.config = centred
-                if kind == "static":
-                    mixer.depthwise.padding = "same"
-            elif kind == "span":
-                mixer.span_key.config = centred
-    assert leaks(of(encoder)) == leaking
+    encoder, whole = build(token_mixer, kind, num_hidden_layers=1), [(0, S)]
+    causal, centred = encoder.config, encoder.config.replace(causal=False)
+    mixer = encoder.encoder_layers[0].mixer
+    if mixer.attention is not None:
+        encoder.config = centred  # makes the bias of attention
+        assert leaks(of(encoder), whole) == [True]
+        encoder.config = causal
+        assert leaks(of(encoder), whole) == [False]
+    if mixer.convolution is None:
+        return
+    if kind == "span":
+        mixer.convolution.span_key.config = centred
+        assert leaks(of(encoder), whole) == [True]
+        mixer.convolution.span_key.config = causal
+        assert leaks(of(encoder), whole) == [False]
+    mixer.convolution.config = centred
+    if kind == "static":
+        mixer.convolution.depthwise.padding = "same"
+    assert leaks(of(encoder), whole) == [True]
 
 
-@pytest.mark.parametrize(("token_mixer", "kind"), MIXERS)
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("token_mixer", "kind", "causal"),
+    [*[(*mixer, True) for mixer in MIXERS], ("mixed", "span", False)],
+)
 def test_gradients_do_not_know_later_tokens(token_mixer, kind, causal):
     """d output_t / d input_s is 0 for s > t, and not everywhere without causality."""
     encoder, t = build(token_mixer, kind, causal=causal), 5
@@ -128,7 +139,7 @@ def test_gradients_do_not_know_later_tokens(token_mixer, kind, causal):
     assert (gradient[:, t + 1 :] == 0).all() == causal
 
 
-@pytest.mark.parametrize("K", [1, 5, 15])
+@pytest.mark.parametrize("K", [5])
 @pytest.mark.parametrize("fuse", [False, True], ids=["op by op", "fused"])
 @pytest.mark.parametrize("name", ["lightweight_conv", "depthwise_conv"])
 def test_causal_kernels_are_their_references(monkeypatch, name, fuse, K):

@@ -59,8 +59,14 @@ def test_cached_logits_are_the_uncached_ones(token_mixer, kind, K):
         np.testing.assert_allclose(tf.concat(found, 1), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("token_mixer", "kind"), [("mixed", "span"), ("convolution", "static")])
-@pytest.mark.parametrize("temperature", [0.0, 1.3])
+@pytest.mark.parametrize(
+    ("token_mixer", "kind", "temperature"),
+    [
+        ("mixed", "span", 1.3),
+        pytest.param("mixed", "span", 0.0, marks=pytest.mark.slow),  # seconds of single operations
+        pytest.param("convolution", "static", 1.3, marks=pytest.mark.slow),
+    ],
+)
 def test_cached_tokens_are_the_uncached_ones(token_mixer, kind, temperature):
     """Greedy and drawn; of prompts of different lengths, each as if it were alone."""
     encoder, head = build(token_mixer, kind, share_layers=True)
@@ -128,6 +134,7 @@ def test_draws():
     np.testing.assert_allclose(shares(temperature=0.5), squares, atol=0.03)
 
 
+@pytest.mark.slow  # traces a loop for seconds
 def test_in_a_graph_of_any_shape():
     encoder, head = build()
     generator = Generator(encoder, head, END, NEVER)
