@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from serving.load import load
@@ -30,6 +31,7 @@ def test_the_place_of_no_answer_is_the_last_token(tmp_path):
     assert places.numpy().tolist() == [length - 1 for length in LENGTHS]
 
 
+@pytest.mark.slow  # traces every signature
 def test_it_is_served(tmp_path):
     """The whole text decides: its last word as well as its first."""
     fine_tuned(tmp_path, task("classification"), causal=True)

@@ -85,6 +85,7 @@ def test_cached_tokens_are_the_uncached_ones(token_mixer, kind, temperature):
         np.testing.assert_array_equal(cached.ids[i, :end], alone.ids[0, :end])
 
 
+@pytest.mark.slow  # seconds of single operations
 def test_log_probabilities_are_of_the_tokens_that_were_added():
     encoder, head = build()
     ids, lengths = prompts()
@@ -104,6 +105,7 @@ def test_log_probabilities_are_of_the_tokens_that_were_added():
         assert not np.any(found.log_probs[i, end:])
 
 
+@pytest.mark.slow  # likewise
 def test_a_text_ends_at_the_end_token():
     encoder, head = build()
     head.output_bias.assign(tf.one_hot(END, V) * 100.0)

@@ -25,7 +25,7 @@ from training.metrics import exponential_of_mean, summarize
 V, E = TINY.vocab_size, TINY.embedding_size
 CONFIG = TINY.replace(causal=True)
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
-CUTOFFS = [[], [V], [7, 15], [3, 9, 20]]
+CUTOFFS = [[], [3, 9, 20]]
 
 
 def build_head(cutoffs=(), divisor=2) -> CausalLMHead:
