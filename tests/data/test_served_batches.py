@@ -16,6 +16,7 @@ from data.service_addresses import parse_addresses
 from errors import InputError
 from tests.build_support import VOCABULARY
 
+pytestmark = pytest.mark.slow  # clients of services that stopped live on for seconds
 B, S = 16, 32
 
 
