@@ -10,6 +10,9 @@ traffic or by launches attains less of the peak, which is why the share is a fla
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import argparse
 import sys
 from typing import Any

@@ -200,9 +200,13 @@ def published_checks(share: float) -> list[dict[str, Any]]:
 
 
 def published_recipes() -> list[str]:
-    """The files in configs/ whose header states training FLOPs."""
+    """The files in configs/ whose header states training FLOPs, of objectives that learn encoders.
+
+    Data of language models has words and lengths that `DataRates` does not know.
+    """
     paths = sorted(map(str, CONFIGS.glob("*.json")))
-    return [path for path in paths if "training_flops" in _stated_cost(path)]
+    encoders = [path for path in paths if read_json_object(path).get("objective") != "causal_lm"]
+    return [path for path in encoders if "training_flops" in _stated_cost(path)]
 
 
 def _stated_cost(text_or_path: str) -> dict[str, Any]:
