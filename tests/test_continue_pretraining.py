@@ -201,6 +201,7 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
 # ---------------------------------------------------------------- what the source lacks
 
 
+@pytest.mark.slow  # needs two runs
 def test_without_moments_the_optimizer_starts_afresh(folder, data_dir, tmp_path, capsys):
     options = {"continue_from": folder / "weights", "additional_steps": 3}
     with pytest.raises(InputError, match="no state of the optimizer to be carried; --continue_opt"):
@@ -212,6 +213,7 @@ def test_without_moments_the_optimizer_starts_afresh(folder, data_dir, tmp_path,
     assert metrics(tmp_path / "m", "step") == [STEP + 1, STEP + 2, STEP + 3]
 
 
+@pytest.mark.slow  # needs two runs
 def test_without_a_generator_one_must_be_asked_for(folder, data_dir, tmp_path, capsys):
     options = {"continue_from": folder / "discriminator", "additional_steps": 3}
     with pytest.raises(InputError, match=r"it has no generator, no generator_head .*--new_net"):

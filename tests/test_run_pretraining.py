@@ -265,6 +265,7 @@ def test_settings_that_do_not_change_results_may_change(copies):
     run(copies / "data", copies / "m", {"iterations_per_loop": 5, "keep_checkpoint_max": 2})
 
 
+@pytest.mark.slow  # needs a run of its own
 def test_a_warm_up_that_never_ends_is_warned_of(data_dir, tmp_path, capsys):
     for warmup in (2, 1):
         hparams = {"num_train_steps": 2, "num_warmup_steps": warmup, "objective": "masked_lm"}

@@ -160,6 +160,7 @@ def test_scores_are_of_full_precision_under_mixed_bfloat16():
         assert len(np.unique(found.numpy()[..., 0])) > 450
 
 
+@pytest.mark.slow  # needs three traces
 def test_devices_and_micro_batches_learn_the_same():
     """With dropout, in batches of several lengths."""
     encoded, losses = sequences("classification"), []
@@ -179,6 +180,7 @@ def test_devices_and_micro_batches_learn_the_same():
     assert losses[0][-1] != losses[0][0]
 
 
+@pytest.mark.slow  # compiles ten kernels
 def test_kernels_are_compiled_for_each_length(monkeypatch):
     """Within one trace of the step; what is learned from batches of several lengths is the same."""
     encoded, losses, trainers = sequences("classification"), [], []

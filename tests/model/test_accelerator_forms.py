@@ -33,7 +33,13 @@ def loops(function):
     return sum(operation.type in ("While", "StatelessWhile") for operation in operations)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "mixed",
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("rematerialized", "shared")),
+    ],
+)
 def test_layers_in_a_loop(case):
     config, rematerialize = CASES[case]
     encoder = build_encoder(config)

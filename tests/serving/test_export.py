@@ -233,7 +233,13 @@ def message_classes():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("w.PredictionLog"))
 
 
-@pytest.mark.parametrize("kind", ["classification", "tagging", "pretraining"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "classification",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tagging", "pretraining")),
+    ],
+)
 def test_warm_up_requests(saved, kind):
     """Every signature is asked once, and answers."""
     path = pathlib.Path(saved[kind], "assets.extra", "tf_serving_warmup_requests")
@@ -250,6 +256,7 @@ def test_warm_up_requests(saved, kind):
     assert sorted(asked) == sorted(signatures)
 
 
+@pytest.mark.slow  # needs an export of its own
 def test_an_answer_that_changed_in_saving_is_noticed(exported):
     saved, sample = str(exported[0] / "float32"), {"text": tf.constant(["the city"])}
     answers = tf.saved_model.load(saved).signatures["serving_default"](**sample)

@@ -141,6 +141,7 @@ def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):
         np.testing.assert_allclose([row[name] for row in found], expected[name], atol=2e-6)
 
 
+@pytest.mark.slow  # needs a process that waits
 def test_what_has_come_is_answered(saved):
     """Before there is more, through a pipe that stays open."""
     command = [sys.executable, "-m", "serving.predict", f"--model={saved['classification']}"]

@@ -71,7 +71,16 @@ def asked(signature, names, rows=slice(None)):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-@pytest.mark.parametrize("kind", ["pairs", "tagging", "span", "pretraining"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pairs",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("tagging", "span", "pretraining")
+        ),
+    ],
+)
 def test_answers_do_not_depend_on_the_batch(saved, kind):
     """Requests beyond what is computed at once, with texts of all lengths, few texts, and one."""
     assert len(TEXTS) * 24 > 2 * TOKENS_PER_PART

@@ -128,6 +128,7 @@ def test_the_bodies(models, place, kind, request_body, response):
             assert row["answer"] == given["context"][row["start"] : row["end"]]
 
 
+@pytest.mark.slow  # traces all signatures
 def test_every_signature_can_be_asked_in_rows(models):
     """Every output of every signature has the batch first, also of one row and of three."""
     for traced in models.values():

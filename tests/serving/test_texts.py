@@ -165,6 +165,7 @@ def test_embeddings(models):
             np.testing.assert_allclose(given, value, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow  # needs a model and its signatures
 def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     """Models of `mask_padding` false answer as if padded to the limit, as they were trained.
 

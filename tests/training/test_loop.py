@@ -63,7 +63,8 @@ def weights(trainer):
 
 
 @pytest.mark.parametrize(
-    ("objective", "accuracy"), [("replaced_token_detection", 0.25), ("masked_lm", 0.9)]
+    ("objective", "accuracy"),
+    [pytest.param("replaced_token_detection", 0.25, marks=pytest.mark.slow), ("masked_lm", 0.9)],
 )
 def test_one_batch_is_overfitted(objective, accuracy):
     changes = {"objective": objective, "generator_hidden_size": 1.0}
@@ -198,7 +199,7 @@ def losses_on_one_device():
 @pytest.mark.parametrize(
     ("objective", "xla"),
     [
-        ("replaced_token_detection", False),
+        pytest.param("replaced_token_detection", False, marks=pytest.mark.slow),  # two networks
         ("masked_lm", False),
         pytest.param("replaced_token_detection", True, marks=pytest.mark.slow),  # compiles: 1 min
     ],

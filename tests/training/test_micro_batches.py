@@ -44,7 +44,10 @@ def evaluate(objective, strategy, micro_batches):
 @pytest.mark.parametrize(
     ("objective", "strategy", "micro_batches", "options"),
     [
-        ("replaced_token_detection", "one_device", 2, {}),
+        pytest.param(
+            *("replaced_token_detection", "one_device", 2, {}),
+            marks=pytest.mark.slow,  # needs two traces of two networks
+        ),
         pytest.param(
             *("replaced_token_detection", "mirrored:2", 2, {"xla": True, "rematerialized": True}),
             marks=pytest.mark.slow,  # needs half a minute to compile
