@@ -21,6 +21,10 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "BERT": {**_ATTENTION, **_MASKED_LM},
     "ALE": {**_ATTENTION, "optimizer": "lamb", "model_hparam_overrides": _ALE},
     "ConvBERT masked_lm": _MASKED_LM,
+    "ConvBERT causal_lm": {
+        "objective": "causal_lm",
+        "model_hparam_overrides": {"causal": True},
+    },
 }
 
 
