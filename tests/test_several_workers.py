@@ -117,7 +117,7 @@ def test_evaluation_by_two_workers(pair, data_dir, tmp_path):
 def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path, victim):
     flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING, do_eval=True)
     workers = Pair(tmp_path, "run_pretraining.py", flags)
-    step = random.randint(5, STEPS - 10)
+    step = random.randint(5, STEPS - 20)  # time is left after it
 
     def trained_to():
         return max((row["step"] for row in read_metrics(str(tmp_path / "m"))), default=0)
