@@ -75,12 +75,14 @@ def _locked_url(path: str, folder: str) -> Iterator[None]:
     own, taken = _own(), []
 
     def release() -> None:
-        if taken and _owner(path) == own:
-            storage.remove(path)
+        with contextlib.suppress(OSError):
+            if taken and _owner(path) == own:
+                storage.remove(path)
 
     with stopping.cleaning(release):
         owner = _owner(path)
-        if owner is None or (owner["host"] == own["host"] and not _runs(owner)):
+        here = owner is not None and owner["host"] == own["host"]
+        if owner is None or _is_gone(owner, own) or (here and not _runs(owner)):
             taken.append(path)
             files.write_text(path, json.dumps(own) + "\n")
             owner = _owner(path)
@@ -99,9 +101,9 @@ def _take(path: str, folder: str) -> int:
                 os.close(descriptor)
                 continue
             owner = _owner(path)
-            if owner and (
-                owner["host"] != socket.gethostname() or (not exclusive and _runs(owner))
-            ):
+            elsewhere = owner and owner["host"] != socket.gethostname()
+            alive = owner and (elsewhere or (not exclusive and _runs(owner)))
+            if alive and not _is_gone(owner, _own()):
                 _reject(path, owner, folder)
             os.ftruncate(descriptor, 0)
             _write(descriptor, path)
@@ -148,7 +150,15 @@ def _own() -> dict[str, Any]:
         "process": os.getpid(),
         "command": shlex.join([os.path.basename(sys.executable), *sys.argv]),
         "time": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "job": os.environ.get("SLURM_JOB_ID"),
+        "starts_of_job": int(os.environ.get("SLURM_RESTART_COUNT", "0")),
     }
+
+
+def _is_gone(owner: dict[str, Any], own: dict[str, Any]) -> bool:
+    """Whether the owner ran in an earlier start of this process's SLURM job, which has ended."""
+    same = own["job"] is not None and owner.get("job") == own["job"]
+    return same and owner.get("starts_of_job", 0) < own["starts_of_job"]
 
 
 def _write(descriptor: int, path: str) -> None:
@@ -168,11 +178,17 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _owner(path: str) -> dict[str, Any] | None:
-    """What a lock says, None where it cannot be read."""
+    """What a lock says; None where there is none, or a local one cannot be read.
+
+    Raises:
+        OSError: that of a URL cannot be read, so that it might be anybody's.
+    """
     try:
         with storage.open(path, encoding="utf-8") as file:
             owner = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if storage.is_url(path) and isinstance(error, OSError) and error.errno != errno.ENOENT:
+            raise
         return None
     wanted = {"host": str, "process": int, "command": str, "time": str}
     known = isinstance(owner, dict) and all(isinstance(owner.get(k), t) for k, t in wanted.items())

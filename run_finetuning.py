@@ -116,7 +116,12 @@ def main(argv: list[str]) -> None:
     with workers.at_work(
         settings.run.strategy,
         settings.output_dir,
-        lambda: {**settings.shared(), "vocabulary": vocabulary.digest, **code_facts()},
+        lambda: {
+            **settings.shared(),
+            "vocabulary": vocabulary.digest,
+            **code_facts(),
+            **plugins.code_digests(FLAGS.plugins),
+        },
         FLAGS.worker_timeout,
     ):
         from finetune.run import finetune  # TensorFlow: it takes seconds

@@ -137,7 +137,7 @@ def shared_facts(command: CommandLine, settings: dict) -> dict:
     """What must be the same on all workers: settings, code and data."""
     given = {name: getattr(command, name) for name in ("do_train", "do_eval", *CONTINUE_FLAGS)}
     data = {"data": folder_digest(command.data_dir)}
-    return {**settings, **given, **data, **code_facts()}
+    return {**settings, **given, **data, **code_facts(), **plugins.code_digests(FLAGS.plugins)}
 
 
 def read_command() -> CommandLine:
@@ -194,7 +194,10 @@ def read_settings() -> tuple[dict, dict]:
 def check_devices(command: CommandLine, run_values: dict) -> None:
     """Raises InputError where devices cannot be right, or do not see the folders."""
     address = tpu_address(replace_checked(RunSettings(), run_values))
-    check_folders(address, {"data_dir": command.data_dir, "model_dir": command.model_dir})
+    folders = {"data_dir": command.data_dir, "model_dir": command.model_dir}
+    if command.continue_from is not None:
+        folders["continue_from"] = command.continue_from
+    check_folders(address, folders)
 
 
 def check_continue_flags() -> None:

@@ -10,7 +10,6 @@ where the command runs. Corpus and data folder must be the same paths on all wor
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 from collections.abc import Iterator, Sequence
 
@@ -19,6 +18,7 @@ import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import files
+import storage
 from data import workers
 from errors import CommandError, InputError, reason
 
@@ -63,13 +63,13 @@ def build_shards(job: workers.Job, arguments: Sequence[str]) -> None:
             were finished are kept.
     """
     pending = workers.pending_shards(job)
-    for leftover in glob.glob(_failure_file(job, "*")):
-        os.remove(leftover)
+    for leftover in storage.matching(job.work, "failed-*.json"):
+        storage.remove(leftover)
     if pending:
         _run(job, pending, PipelineOptions(list(arguments)))
     for index in pending:
         path = _failure_file(job, index)
-        if os.path.exists(path):
+        if storage.exists(path):
             raise InputError(files.read_json(path)["error"])
         if not job.is_done(index):
             raise InputError(
@@ -102,7 +102,6 @@ def _clear_errors() -> Iterator[None]:
         ) from error
 
 
-def _failure_file(job: workers.Job, index: int | str) -> str:
-    """Where a worker says why a shard could not be built; a pattern for index "*"."""
-    folder = glob.escape(job.work) if index == "*" else job.work
-    return os.path.join(folder, f"failed-{index}.json")
+def _failure_file(job: workers.Job, index: int) -> str:
+    """Where a worker says why a shard could not be built."""
+    return os.path.join(job.work, f"failed-{index}.json")

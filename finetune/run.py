@@ -97,10 +97,15 @@ def _fast_values(
         said |= values
     recorded: dict[str, Any] = {}
     for task in settings.tasks:
-        found = os.path.join(settings.output_dir, task.name, "*", "trial_*", HPARAMS_FILE)
-        for path in sorted(tf.io.gfile.glob(found))[:1] if fast else ():
-            recorded = read_record(os.path.dirname(path))["hparams"] | recorded
+        points = storage.matching(os.path.join(settings.output_dir, task.name), "*")
+        trials = (trial for point in points for trial in storage.matching(point, "trial_*"))
+        if fast and (trial := next(filter(_is_recorded, trials), None)):
+            recorded = read_record(trial)["hparams"] | recorded
     return devices.chosen(device, fast, said, recorded)
+
+
+def _is_recorded(folder: str) -> bool:
+    return storage.exists(os.path.join(folder, HPARAMS_FILE))
 
 
 def _checkpoint_digest(settings: Settings) -> str | None:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.input_pipeline import count_records, pretraining_dataset, record_files
 from data.served_batches import ServedBatches
-from errors import InputError
+from errors import InputError, located
 from pretrain.hparams import PretrainingHParams
 from training import workers
 from training.strategies import micro_batches
@@ -42,12 +42,13 @@ class Batches:
         micro_batch_size: int | None = None,
     ):
         devices = strategy.num_replicas_in_sync
+        name = "train_batch_size" if split == "train" else "eval_batch_size"
         if batch_size % devices:
             raise InputError(
-                f"the {split} batch should be divisible by the {devices} devices."
-                f" Received: {batch_size}"
+                f"`{name}` should be divisible by the {devices} devices. Received: {batch_size}"
             )
-        self.micro_batches = micro_batches(batch_size, devices, micro_batch_size)
+        with located(f"`{name}` of {batch_size}"):
+            self.micro_batches = micro_batches(batch_size, devices, micro_batch_size)
         self.files = record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()

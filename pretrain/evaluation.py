@@ -111,6 +111,7 @@ def evaluate(
     with strategy.scope():
         objective = load_objective(model_dir)
     workers.current().agree({"checkpoint": step})
+    workers.agree_on_weights(objective.variables)
     evaluator = Evaluator(
         objective,
         batches,
@@ -125,7 +126,8 @@ def evaluate(
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
     if own:
         log.action("heldout")(values)
-        write_summaries(os.path.join(model_dir, "heldout"), step, values)
+        with monitoring.writing_events(model_dir):
+            write_summaries(os.path.join(model_dir, "heldout"), step, values)
     else:
         log.action(OTHER_SPLIT, data_dir=storage.abspath(data_dir))(values)
     print(

@@ -11,6 +11,8 @@ import socket
 
 import pytest
 
+import files
+import storage
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from locks import locked
@@ -211,3 +213,32 @@ def test_a_link_has_the_lock_of_what_it_leads_to(tmp_path):
     second = locked(str(tmp_path / "link"), beside=True)
     with locked(str(tmp_path / "folder"), beside=True), pytest.raises(InputError):
         second.__enter__()
+
+
+def test_a_job_that_is_queued_again_takes_over_its_lock(tmp_path, monkeypatch):
+    """It may start on other nodes; the start before has ended."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    own = {"host": "another", "job": "7", "starts_of_job": 0}
+    write(tmp_path / ".lock", **own)
+    is_rejected(tmp_path, "another")  # a step of the same start
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with locked(str(tmp_path)):
+        assert json.loads((tmp_path / ".lock").read_text())["starts_of_job"] == 1
+    write(tmp_path / ".lock", **own | {"job": "8"})
+    is_rejected(tmp_path, "another")
+
+
+def test_a_lock_of_a_bucket_that_cannot_be_read_is_not_taken_over(monkeypatch):
+    """An error that passes must not let two commands into a folder."""
+    folder = "ram://locks"
+    files.write_text(f"{folder}/.lock", json.dumps({**OWNER, "host": "another"}))
+    found = storage.open
+
+    def unreachable(path, *args, **options):
+        raise OSError(errno.EIO, "503", path)
+
+    monkeypatch.setattr(storage, "open", unreachable)
+    with pytest.raises(OSError, match="503"), locked(folder):
+        pytest.fail("it is another's")
+    monkeypatch.setattr(storage, "open", found)
+    is_rejected(folder, "another")

@@ -84,3 +84,13 @@ def test_names_of_a_registry(registry, monkeypatch):
     ):
         with pytest.raises(InputError, match=rf"`{registry._field}` should be.*{hint}"):
             registry.get(unknown)
+
+
+def test_code_of_plugins_is_told_from_other_code(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text("x = 1")
+    first = plugins.code_digests([str(path), "settings"])
+    assert set(first) == {f"plugins: {path}", "plugins: settings"}
+    path.write_text("x = 2")
+    second = plugins.code_digests([str(path), "settings"])
+    assert {name for name in first if first[name] != second[name]} == {f"plugins: {path}"}

@@ -24,6 +24,7 @@ _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
 _TEMPORARY_FOLDER = re.compile(r"(.+-\d+)_temp")
 _TEMPORARY_LIST = re.compile(r"checkpoint\.tmp[0-9a-f]{32}")
 _LISTED = re.compile(r'^(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*$', re.M)
+_MISSING = (FileNotFoundError, NotADirectoryError)  # other errors of a storage may pass
 READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
 
 
@@ -45,13 +46,17 @@ class ListedCheckpoints:
 
 
 def read_list(folder: str) -> ListedCheckpoints:
-    """Reads the list of checkpoints of a folder; nothing is raised, whatever is in it."""
+    """Reads the list of checkpoints of a folder; nothing is raised, whatever is in it.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
     try:
         with storage.open(
             os.path.join(folder, LIST_FILE), encoding="utf-8", errors="replace"
         ) as file:
             lines = _LISTED.findall(file.read())
-    except OSError:
+    except _MISSING:
         lines = []
     latest = [os.path.basename(path) for key, path in lines if key == "model_checkpoint_path"]
     latest = latest[0] if latest and latest[0] else None
@@ -69,7 +74,7 @@ def find_checkpoints(folder: str) -> list[str]:
     listed = read_list(folder)
     try:
         entries = storage.listdir(folder)
-    except OSError:
+    except _MISSING:
         return []
     names = {match[1] for match in map(_PART.fullmatch, entries) if match}
     if listed.latest:
@@ -114,7 +119,7 @@ def damage(prefix: str, *, thorough: bool = True) -> str | None:
     for name in sorted(names):
         try:
             status = storage.stat(name)
-        except OSError:  # missing, or deleted meanwhile
+        except _MISSING:  # or deleted meanwhile
             continue
         sizes.append((name, status.st_size, status.st_mtime_ns))
     return _damage(prefix, tuple(sizes), thorough)
@@ -166,7 +171,7 @@ def clean(folder: str, newest: str | None) -> None:
     listed = read_list(folder)
     try:
         entries = storage.listdir(folder)
-    except OSError:  # nothing was saved here yet
+    except _MISSING:  # nothing was saved here yet
         return
     for entry in entries:
         path = os.path.join(folder, entry)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 from errors import InputError
 
-PORTS, FIRST_PORT = 16384, 16384  # of SLURM's jobs, by the number of the job
+PORTS, FIRST_PORT = 16384, 16384  # of SLURM's steps, by the numbers of job and step
+_PORTS_OF_STEP = 64  # on a node; more where it has more tasks
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
 _NODES = r"(?:[^,\[\]\s]|\[[\d,-]+\])+"  # one part of a list of nodes
 _TYPES = ("chief", "worker")  # in the order in which TensorFlow counts them
@@ -132,8 +133,11 @@ def from_slurm(environment: Mapping[str, str]) -> Cluster:
             f"SLURM_STEP_TASKS_PER_NODE should count the tasks of {len(nodes)} nodes."
             f" Received: {environment['SLURM_STEP_TASKS_PER_NODE']!r}"
         )
-    job = environment.get("SLURM_JOB_ID", "0")
-    first = FIRST_PORT + (int(job) if job.isdecimal() else 0) % PORTS
+    numbers = (environment.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+    job, step = (int(number) if number.isdecimal() else 0 for number in numbers)
+    width = max(_PORTS_OF_STEP, *tasks)
+    # Jobs that follow each other, and steps of a job, may share a node.
+    first = FIRST_PORT + (job + 37 * step) % (PORTS // width) * width
     addresses = tuple(
         f"{node}:{first + task}" for node, count in zip(nodes, tasks) for task in range(count)
     )
@@ -141,6 +145,12 @@ def from_slurm(environment: Mapping[str, str]) -> Cluster:
     if not index.isdecimal() or int(index) >= len(addresses):
         raise InputError(
             f"SLURM_PROCID should be from 0 to {len(addresses) - 1}. Received: {index!r}"
+        )
+    here = environment.get("SLURMD_NODENAME")
+    if here and here != addresses[int(index)].rpartition(":")[0]:
+        raise InputError(
+            f"task {index} should be on node {addresses[int(index)].rpartition(':')[0]}, as srun"
+            f" --distribution=block deals them. Received: {here}"
         )
     return Cluster(addresses, int(index), {"worker": len(addresses)})
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -10,9 +13,12 @@ import stopping
 from errors import InputError
 from library_logs import silence_compiler
 from training import workers
+from training.cluster import Cluster
 from training.strategies import MULTI_WORKER, parse_strategy
 from training.tpu import create_tpu_strategy
 from training.tpu_address import TpuAddress
+
+T = TypeVar("T")
 
 
 def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
@@ -56,11 +62,33 @@ def _create_multi_worker() -> tf.distribute.Strategy:
     group = workers.current()
     if group is workers.ALONE:
         raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
+    gpus = tf.config.list_physical_devices("GPU")
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:  # as SLURM sets it: each task has its own
+        gpus = gpus_of(gpus, group.cluster)
+        tf.config.set_visible_devices(gpus, "GPU")
+    group.agree({"number of GPUs": len(gpus)})  # TensorFlow takes it for granted
     # Without a time-out the sums of a group that lost a worker would wait for ever.
     options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=group.timeout)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     stopping.handle_again()  # TensorFlow's server takes SIGTERM for itself
     return strategy
+
+
+def gpus_of(gpus: Sequence[T], cluster: Cluster) -> list[T]:
+    """A worker's GPUs of all that it sees: as many for each worker of its host.
+
+    Raises:
+        InputError: they cannot be shared evenly.
+    """
+    hosts = [address.rpartition(":")[0] for address in cluster.addresses]
+    beside = [worker for worker, host in enumerate(hosts) if host == hosts[cluster.index]]
+    if len(gpus) % len(beside):
+        raise InputError(
+            f"the {len(gpus)} GPUs of {hosts[cluster.index]} should be divisible by its"
+            f" {len(beside)} workers"
+        )
+    share, number = len(gpus) // len(beside), beside.index(cluster.index)
+    return list(gpus[number * share : (number + 1) * share])
 
 
 def _split_cpu(parts: int) -> None:

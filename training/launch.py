@@ -37,6 +37,7 @@ flags.DEFINE_string("directory", None, "Folder to run in on each host. Default: 
 
 LOCAL = "localhost"
 GRACE = 15  # seconds for workers to end by themselves, then by SIGTERM, then by SIGKILL
+_BAR_SECONDS = 10  # between states of a progress bar
 _SSH_FAILED, _KILLED = 255, 128 + signal.SIGKILL
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -154,6 +155,8 @@ def _start(host: str, command: list[str], tf_config: str, directory: str) -> sub
         # With a terminal, the end of this process ends the other.
         command = ["ssh", "-tt", "-o", "BatchMode=yes", host]
         command.append(f"cd {shlex.quote(directory)} && exec {words}")
+    if host == LOCAL and not os.path.isdir(directory):
+        raise InputError(f"--directory {directory}: there is no such folder")
     try:
         return subprocess.Popen(
             command,
@@ -169,12 +172,25 @@ def _start(host: str, command: list[str], tf_config: str, directory: str) -> sub
 
 
 def _copy(number: int, process: subprocess.Popen) -> None:
-    """Prints what a worker says, line by line, until it ends."""
-    for line in process.stdout:
-        for part in re.split(rb"\r+", line.rstrip(b"\r\n")):  # a progress bar returns to its line
-            if part.strip():
-                sys.stdout.buffer.write(b"[%d] %s\n" % (number, part.rstrip()))
-                sys.stdout.buffer.flush()
+    """Prints what a worker says, line by line, until it ends.
+
+    A progress bar returns to its line. Of one it prints a state every `_BAR_SECONDS`, and the last.
+    """
+    rest, shown = b"", 0.0
+    while data := process.stdout.read1(1 << 16):
+        *parts, rest = re.split(rb"(?<=[\r\n])", rest + data)
+        for part in parts:
+            is_state, text = part.endswith(b"\r"), part.strip()
+            if text and not (is_state and time.monotonic() - shown < _BAR_SECONDS):
+                _print_line(number, text)
+                shown = time.monotonic() if is_state else shown
+    if rest.strip():
+        _print_line(number, rest.strip())
+
+
+def _print_line(number: int, text: bytes) -> None:
+    sys.stdout.buffer.write(b"[%d] %s\n" % (number, text))
+    sys.stdout.buffer.flush()
 
 
 def _signal(processes, number: int) -> None:

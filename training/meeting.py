@@ -144,8 +144,9 @@ def _receive_all(
         connection, _ = listener.accept()
         _tune(connection)
         try:
-            connection.settimeout(_HELLO)
-            message, _ = receive(connection)
+            patience = min(_HELLO, left)
+            connection.settimeout(patience)
+            message, _ = receive(connection, _until(time.monotonic() + patience))
             worker = message["worker"]
             if message["kind"] != "hello" or not 0 < worker < count:
                 raise ValueError("another protocol")
@@ -155,6 +156,16 @@ def _receive_all(
         if worker in came:
             came.pop(worker)[0].close()  # of a process that was started again
         came[worker] = connection, message["facts"]
+
+
+def _until(deadline: float) -> Callable[[], None]:
+    """What ends a message that has begun and is not there by the deadline."""
+
+    def heard() -> None:
+        if time.monotonic() > deadline:
+            raise TimeoutError("a message that does not end")
+
+    return heard
 
 
 def _tune(connection: socket.socket) -> None:

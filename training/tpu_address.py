@@ -103,7 +103,7 @@ def check_folders(address: TpuAddress | None, folders: Mapping[str, str]) -> Non
     if address is None or address.is_local:
         return
     for flag, folder in folders.items():
-        if "://" not in folder:
+        if not folder.startswith("gs://"):
             raise InputError(
                 f"--{flag} should be a gs:// folder, as the TPU {address.name} is another machine,"
                 f" which reads and writes it itself. Received: {folder}"

@@ -9,6 +9,7 @@ killed. A connection that breaks is a worker that is lost, and ends the group.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -244,7 +245,7 @@ class Workers(Alone):
             self.tell(error.status, str(error))
         elif isinstance(error, (CommandError, OSError)):
             self.tell(1, f"{own}: {error}")
-        elif type(error).__module__.startswith("tensorflow."):
+        elif type(error).__name__ in (*_OF_PEERS, "InternalError", "UnknownError"):
             # Often what another worker's end leads to, and its cause comes by the connection: then
             # the thread that listens ends this process meanwhile.
             time.sleep(_NEWS)
@@ -258,7 +259,7 @@ class Workers(Alone):
     def _fail_with_traceback(self, error: Exception) -> None:
         own = self.cluster.name(self.index)
         traceback.print_exc()
-        self.tell(1, f"{own} failed: {error!r}"[:1000])
+        self.tell(1, f"{own} failed: {type(error).__name__}: {reason(error)}"[:1000])
         self._end_process(1, f"error: {own} failed, as said above")
 
     def clean(self) -> None:
@@ -277,6 +278,19 @@ _current: Alone = ALONE
 def current() -> Alone:
     """The group that this process is part of."""
     return _current
+
+
+def agree_on_weights(variables: Iterable[Any]) -> None:
+    """Raises InputError where a worker has restored other weights than the chief.
+
+    Args:
+        variables: TensorFlow's, in the same order on all workers.
+    """
+    if _current.count > 1:
+        digest = hashlib.sha256()
+        for variable in variables:
+            digest.update(variable.numpy().tobytes())
+        _current.agree({"weights": digest.hexdigest()})
 
 
 def say(text: str) -> None:

@@ -17,7 +17,7 @@ RESTARTS=${RESTARTS:-3}
 cd "${SLURM_SUBMIT_DIR:-.}" || exit 1
 for ((attempt = 0; ; attempt++)); do
     # --kill-on-bad-exit=0: the workers end by themselves, with a sentence.
-    srun --kill-on-bad-exit=0 --wait=120 "$PYTHON" run_pretraining.py --strategy multi_worker \
+    srun --distribution=block --kill-on-bad-exit=0 --wait=120 "$PYTHON" run_pretraining.py --strategy multi_worker \
         --data_dir "$DATA" --model_name "$MODEL_NAME" --recipe "$RECIPE" "$@"
     status=$?
     # 75: a worker was lost; 137: it was killed. Everything else would only be repeated.

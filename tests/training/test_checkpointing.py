@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 
 import pytest
 import tensorflow as tf
 
+import storage
 from checkpoints.tf1_file import find_checkpoint
 from errors import InputError
 from pretrain.load import restore
 from tests.build_support import content
+from training.checkpoint_files import newest_readable
 from training.checkpointing import create_manager, has_checkpoint, latest_checkpoint
 
 STEPS = (5, 10, 15)
@@ -249,3 +252,21 @@ def test_weights_are_read_from_the_one_before(model_dir):
     weights = tf.Variable(tf.zeros([40, 30]))
     restore(tf.train.Checkpoint(weights=weights), str(model_dir))
     assert float(weights[0, 0]) == 10.0
+
+
+def test_a_storage_that_cannot_be_read_is_not_taken_for_an_empty_one(model_dir, monkeypatch):
+    """A run would begin again, or remove what is there, for an error that passes."""
+
+    def unreachable(path):
+        raise OSError(errno.EIO, "503", path)
+
+    folder = os.path.join(model_dir, "checkpoints")
+    assert newest_readable(folder)[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "stat", unreachable)
+        with pytest.raises(OSError, match="503"):
+            newest_readable(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "listdir", unreachable)
+        with pytest.raises(OSError, match="503"):
+            has_checkpoint(str(model_dir))

@@ -115,8 +115,19 @@ def test_slurm(monkeypatch):
 
 
 def test_jobs_of_slurm_have_ports_of_their_own():
-    ports = {from_slurm(SLURM | {"SLURM_JOB_ID": str(job)}).addresses[0] for job in range(50)}
-    assert len(ports) == 50
+    """And steps of a job; also where they share their nodes."""
+    many = SLURM | {"SLURM_STEP_TASKS_PER_NODE": "8(x3)"}
+    jobs = [many | {"SLURM_JOB_ID": str(job)} for job in range(30)]
+    steps = [many | {"SLURM_STEP_ID": str(step)} for step in range(1, 5)]
+    addresses = [address for step in jobs + steps for address in from_slurm(step).addresses]
+    assert len(set(addresses)) == len(addresses) == 34 * 24
+
+
+def test_a_task_on_another_node_than_computed_is_rejected():
+    own = from_slurm(SLURM).addresses[int(SLURM["SLURM_PROCID"])].rpartition(":")[0]
+    assert from_slurm(SLURM | {"SLURMD_NODENAME": own}) == from_slurm(SLURM)
+    with pytest.raises(InputError, match="--distribution=block"):  # of cyclic distribution
+        from_slurm(SLURM | {"SLURMD_NODENAME": "another"})
 
 
 @pytest.mark.parametrize(

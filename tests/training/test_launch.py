@@ -120,3 +120,20 @@ def test_no_command():
     )
     assert done.returncode == 1
     assert "error: " in done.stderr
+
+
+def test_a_progress_bar_is_shown_while_it_is_drawn():
+    """Its states end with a carriage return, and no line feed comes."""
+    process = launch("printf '1%%\\r2%%\\r'; sleep 60")
+    try:
+        assert process.stdout.readline() in ("[0] 1%\n", "[1] 1%\n")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, out, _ = ended(process)
+    assert not any("2%" in line for line in out)  # ten seconds had not gone by
+
+
+def test_a_folder_that_is_not_there():
+    status, _, err = ended(launch("exit 0", "--directory=/no/such/folder"))
+    assert status == 1
+    assert "--directory /no/such/folder" in err

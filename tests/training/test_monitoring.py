@@ -1,8 +1,10 @@
 """`metrics.jsonl`: every row once, whatever was killed or measured again."""
 
+import pytest
 import tensorflow as tf
 
-from training.monitoring import MetricsLog, read_metrics
+from errors import TrainingStopped
+from training.monitoring import MetricsLog, read_metrics, writing_events
 
 
 def rows(folder):
@@ -45,3 +47,12 @@ def test_rows_after_the_last_checkpoint_and_half_rows_are_dropped(tmp_path):
     MetricsLog(str(tmp_path), tf.Variable(1))
     assert rows(tmp_path) == [(1, "train", 1.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
+    (tmp_path / "train").write_text("a file")
+    with (
+        pytest.raises(TrainingStopped, match="TensorBoard"),
+        writing_events(str(tmp_path)),
+    ):
+        tf.summary.create_file_writer(str(tmp_path / "train")).init()

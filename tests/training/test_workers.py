@@ -251,3 +251,58 @@ def test_alone():
     assert alone.agree({"a": 1}) is None
     assert alone.agree_to_stop(15) == 15
     assert alone.written("folder") == "folder"
+
+
+def test_restored_weights_are_compared(group, monkeypatch):
+    class Variable:
+        def __init__(self, value):
+            self.value = np.float32([value, 1.0])
+
+        def numpy(self):
+            return self.value
+
+    def compare(own, value):
+        local.group = own
+        workers.agree_on_weights([Variable(0.5), Variable(value)])
+
+    local = threading.local()
+
+    class Current:
+        """The group of a thread, as each worker is one here."""
+
+        def __getattr__(self, name):
+            return getattr(local.group, name)
+
+    monkeypatch.setattr(workers, "_current", Current())
+    assert group.all(lambda own: compare(own, 2.0)) == [None] * 3
+    errors = group.all(lambda own: compare(own, 2.0 + (own.index == 1)))
+    assert all(isinstance(error, InputError) for error in errors)
+    assert all("weights" in str(error) and "worker 1" in str(error) for error in errors)
+
+
+def test_a_stranger_that_never_ends_its_message_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr(meeting, "_HELLO", 0.5)
+    clusters, dripping = cluster(2), threading.Event()
+
+    def drip():
+        address = clusters[0].addresses[0].split(":")
+        while not dripping.is_set():
+            with contextlib.suppress(OSError), socket.create_connection(address) as stranger:
+                stranger.sendall(b"\0\0\0\1\0\0\0\0\0\0\0\1")
+                while not dripping.wait(0.1):
+                    stranger.sendall(b"{")
+
+    def meet_later():
+        time.sleep(0.3)
+        return meeting.meet(clusters[1], {}, 20.0)
+
+    def all_met():
+        try:
+            return together(lambda: meeting.meet(clusters[0], {}, 20.0), meet_later)
+        finally:
+            dripping.set()
+
+    _, connections = together(drip, all_met)
+    assert [set(found) for found in connections] == [{1}, {0}]
+    for found in connections:
+        next(iter(found.values())).close()
