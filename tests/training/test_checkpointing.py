@@ -269,4 +269,4 @@ def test_a_storage_that_cannot_be_read_is_not_taken_for_an_empty_one(model_dir, 
     with monkeypatch.context() as patched:
         patched.setattr(storage, "listdir", unreachable)
         with pytest.raises(OSError, match="503"):
-            has_checkpoint(str(model_dir))
+            newest_readable(folder)
