@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -110,6 +112,16 @@ def test_the_command_prints_formulas_inputs_and_json(tmp_path, capsys):
     )
     # A run of 512 that continues another makes its own updates only.
     assert written["recipes"]["convbert_512"]["steps"] == 100_000
+
+
+def test_the_tables_of_the_documentation_are_printed(capsys):
+    cost.main(["cost", "--markdown"])
+    printed = capsys.readouterr().out
+    text = (pathlib.Path(ROOT) / "docs" / "scale.md").read_text(encoding="utf-8")
+    found = re.findall(r"<!-- analysis.cost: (.+?) -->\n\n(.+?)\n\n<!-- / -->", text, re.DOTALL)
+    assert len(found) == 4
+    for name, table in found:
+        assert f"### {name}\n\n{table}\n" in printed, name
 
 
 @pytest.mark.parametrize(
