@@ -32,13 +32,14 @@ from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, load_model, spli
 from finetune.submission import write_glue_archive
 from finetune.task_files import check_files
 from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
-from training import workers
+from training import device_flags, workers
 from training.model_directory import code_facts
 from training.strategies import check_strategy
 from training.tpu_address import FLAG_NAMES as TPU_FLAGS
 from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(device_flags)
 flags.DEFINE_string(
     "model_dir", None, "Model directory of run_pretraining.py, or of a fine-tuning."
 )
@@ -55,30 +56,7 @@ flags.DEFINE_string("sweep", "", "JSON of lists of values, or `paper` for the pa
 flags.DEFINE_integer(
     "seed", None, "Seed of the first trial: new weights, order, dropout. Default: 0."
 )
-flags.DEFINE_string(
-    "strategy",
-    None,
-    "Devices: one_device, mirrored (all GPUs), mirrored:N, multi_worker or tpu.",
-)
-flags.DEFINE_integer(
-    "worker_timeout",
-    workers.TIMEOUT,
-    "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
-    lower_bound=1,
-)
-flags.DEFINE_string(
-    "tpu", None, "TPU: local, a name, grpc://HOST:PORT. Default: the environment's TPU_NAME, local."
-)
-flags.DEFINE_string("tpu_zone", None, "Zone of a TPU that is given by its name.")
-flags.DEFINE_string("gcp_project", None, "Google Cloud project of a TPU that is given by its name.")
-flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
-flags.DEFINE_integer(
-    "micro_batch_size",
-    None,
-    "Sequences that a device computes at a time; gradients of a batch are accumulated.",
-)
-flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
 flags.DEFINE_integer(

@@ -37,13 +37,14 @@ from pretrain.hparams import (
 )
 from pretrain.original_names import translate
 from settings import checked_bool, read_json_object, replace_checked
-from training import workers
+from training import device_flags, workers
 from training.model_directory import HPARAMS_FILE, code_facts
 from training.strategies import check_strategy
 from training.tpu_address import FLAG_NAMES as TPU_FLAGS
 from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(device_flags)
 flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
 flags.DEFINE_string("model_name", None, "Name of the run.")
 flags.DEFINE_string("model_dir", None, "Model directory. Default: DATA_DIR/models/MODEL_NAME.")
@@ -51,30 +52,7 @@ flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those 
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
-flags.DEFINE_string(
-    "strategy",
-    None,
-    "Devices: one_device, mirrored (all GPUs), mirrored:N, multi_worker or tpu.",
-)
-flags.DEFINE_integer(
-    "worker_timeout",
-    workers.TIMEOUT,
-    "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
-    lower_bound=1,
-)
-flags.DEFINE_string(
-    "tpu", None, "TPU: local, a name, grpc://HOST:PORT. Default: the environment's TPU_NAME, local."
-)
-flags.DEFINE_string("tpu_zone", None, "Zone of a TPU that is given by its name.")
-flags.DEFINE_string("gcp_project", None, "Google Cloud project of a TPU that is given by its name.")
-flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
-flags.DEFINE_integer(
-    "micro_batch_size",
-    None,
-    "Sequences that a device computes at a time; gradients of a batch are accumulated.",
-)
-flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")
 flags.DEFINE_string(
     "data_service",
     None,

@@ -174,6 +174,8 @@ def test_every_flag_is_described(program, least):
     section = REFERENCE.split(f"`{program}`\n\n| flag")[1].split("\n\n")[0]
     described = set(re.findall(r"`--(\w+)`", section))
     source = (ROOT / program).read_text(encoding="utf-8")
+    if "device_flags" in source:
+        source += (ROOT / "training" / "device_flags.py").read_text(encoding="utf-8")
     defined = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
     assert described == defined
     assert len(defined) >= least
