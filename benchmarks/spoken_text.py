@@ -1,10 +1,12 @@
 """Text as speech recognisers write it: lower case, without punctuation, a sentence a line.
 
-    python -m benchmarks.spoken_text --corpus wiki_en/ --corpus_format wikiextractor --output spoken.txt
+    python -m benchmarks.spoken_text --corpus wiki_en/ --corpus_format wikiextractor \\
+        --output spoken.txt
 
-Transcripts and hypotheses of LibriSpeech hold a to z, the apostrophe and the space alone. A language
-model that was trained on text with punctuation expects a full stop at the end of each of them. The
-output is a corpus for `build_pretraining_data.py --corpus_format text`: a blank line ends a document.
+Transcripts and hypotheses of LibriSpeech hold a to z, the apostrophe and the space alone. A
+language model that was trained on text with punctuation expects a full stop at the end of each of
+them. The output is a corpus for `build_pretraining_data.py --corpus_format text`: a blank line ends
+a document.
 """
 
 from __future__ import annotations
