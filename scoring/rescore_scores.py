@@ -88,8 +88,8 @@ class KeptScores:
             if "text" in value:
                 self.scores[value["text"]] = _checked(value, where)
             elif "seconds" in value:
-                self.seconds += value["seconds"]
-                self.timed += value["sentences"]
+                self.seconds += _number(value, "seconds", where)
+                self.timed += int(_number(value, "sentences", where))
             else:
                 self.about.update(value)
 
@@ -112,12 +112,17 @@ def read_scores(path: str) -> KeptScores:
 
 
 def _checked(value: dict[str, Any], where: str) -> Kept:
-    kept = Kept(*(value.get(name) for name in Kept._fields))
-    numbers = all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in kept)
-    if not isinstance(value["text"], str) or not numbers or not all(map(math.isfinite, kept)):
-        expected = ", ".join(f"`{name}`" for name in Kept._fields)
-        raise InputError(f"{where}: should have a `text` and the finite numbers {expected}")
-    return kept
+    if not isinstance(value["text"], str):
+        raise InputError(f"{where}: `text` should be a text. Received: {value['text']!r}")
+    return Kept(*(_number(value, name, where) for name in Kept._fields))
+
+
+def _number(value: dict[str, Any], name: str, where: str) -> float:
+    number = value.get(name)
+    valid = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not valid or not math.isfinite(number):
+        raise InputError(f"{where}: `{name}` should be a finite number. Received: {number!r}")
+    return number
 
 
 def about_model(model: str, method: str | None) -> dict[str, Any]:
@@ -139,7 +144,7 @@ def begun_scores(path: str, about: dict[str, Any]) -> KeptScores:
     except FileNotFoundError:
         return KeptScores(path)
     kept = KeptScores(path)
-    kept.add(text[: text.rfind("\n") + 1].splitlines())  # a kill may have cut the last line
+    kept.add(text.split("\n")[:-1])  # a kill may have cut the last line
     same = {**kept.about, "model": None} == {**about, "model": None}  # it may have been moved
     return kept if same else KeptScores(path)
 
