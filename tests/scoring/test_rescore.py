@@ -54,8 +54,9 @@ def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
     assert report["test"]["one_best"]["wer"] == pytest.approx(20)
     assert report["dev"]["oracle"]["wer"] == report["test"]["oracle"]["wer"] == 0
     mine = report["systems"]["mine"]
-    # Up to 0.5 the longer text of d-1 wins; at 1 both of its scores are -5, and the first is taken.
-    assert mine["curves"]["dev"] == pytest.approx([40, 20, 20, 0, 40, 40, 40], abs=1e-9)
+    # At 0.5 two scores of d-2 are equal, at 1 two of d-1, and each time the first is too long; at
+    # 1.5 two are equal again, of both, and the first is right; beyond, the shortest are taken.
+    assert mine["curves"]["dev"] == pytest.approx([40, 40, 20, 0, 40, 40, 40], abs=1e-9)
     assert mine["lambda"] == 1.5
     # Of t-2 the shorter text has the higher score then: one deletion.
     assert mine["test"] == {
