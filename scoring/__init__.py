@@ -1,1 +1,1 @@
-"""Scores of sentences by language models."""
+"""Scores of sentences, and what is ranked by them."""

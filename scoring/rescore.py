@@ -7,8 +7,10 @@
 
 Of each utterance the hypothesis of the highest score + lambda * log score of the language model is
 taken, of equal ones the first. Lambda is the one of the lowest word error rate on the dev lists, of
-several the smallest. Sentence scores are kept in the output folder, so the same command with other
---lambdas takes seconds, and after an interruption it resumes. See scoring/nbest.py for the formats.
+several the smallest. Language models do not compare words with silence: a hypothesis without words
+is taken where the recogniser prefers it, whatever lambda is. Sentence scores are kept in the output
+folder, so the same command with other --lambdas takes seconds, and after an interruption it
+resumes. See scoring/nbest.py for the formats.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -33,6 +35,7 @@ import storage
 from errors import InputError, main_with_clear_errors, require_flags, warn
 from locks import locked
 from scoring import rescore_scores
+from scoring.models import method_of
 from scoring.nbest import read_lists
 from scoring.rescore_report import REPORT, write_report
 from scoring.rescore_scores import KeptScores
@@ -42,7 +45,6 @@ from scoring.rescore_search import (
     NBest,
     choices,
     improvement,
-    normalized,
     parse_lambdas,
 )
 
@@ -79,6 +81,8 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     lambdas = parse_lambdas(FLAGS.lambdas or DEFAULT_LAMBDAS[FLAGS.normalize])
     names = system_names()
+    for model in FLAGS.model:
+        method_of(model, FLAGS.method)  # there is one
     given = {split: FLAGS[f"{split}_references"].value for split in _SPLITS}
     lists = {split: NBest.of(read_lists(FLAGS[split].value, given[split])) for split in _SPLITS}
     files = [rescore_scores.read_scores(path) for path in FLAGS.scores]
@@ -104,14 +108,11 @@ def system_names() -> list[str]:
     """Names of models, then of files of scores, by the last part of their paths.
 
     Raises:
-        InputError: there is none, or no such model, or two have one name.
+        InputError: there is none, or two have one name.
     """
     paths = [*FLAGS.model, *FLAGS.scores]
     if not paths:
         raise InputError("--model or --scores is missing: it should say who scores the sentences")
-    for model in FLAGS.model:
-        if not storage.isdir(model):
-            raise InputError(f"--model {model}: there is no such folder")
     names = [os.path.basename(storage.abspath(path)) for path in paths]
     names = [name.removesuffix(rescore_scores.SUFFIX) for name in names]
     for name, path in zip(names, paths):
@@ -125,7 +126,7 @@ def check_complete(kept: KeptScores, lists: dict[str, NBest]) -> None:
     for split, nbest in lists.items():
         for utterance in nbest.utterances:
             for number, text in enumerate(utterance.hypotheses, 1):
-                if text not in kept.scores:
+                if text.split() and text not in kept.scores:
                     raise InputError(
                         f"{kept.path}: should have a score for hypothesis {number} of utterance"
                         f" {utterance.name!r} of {FLAGS[split].value}"
@@ -134,9 +135,9 @@ def check_complete(kept: KeptScores, lists: dict[str, NBest]) -> None:
 
 def model_scores(lists: dict[str, NBest], names: list[str]) -> Iterator[KeptScores]:
     """Scores by each model; those of an earlier run are taken from the output folder."""
-    texts = [text for nbest in lists.values() for text in hypotheses(nbest)]
+    texts = [text for nbest in lists.values() for text in nbest.texts() if text.split()]
     for model, name in zip(FLAGS.model, names):
-        about = rescore_scores.about_model(model, FLAGS.method)
+        about = rescore_scores.about_model(model, method_of(model, FLAGS.method))
         path = os.path.join(FLAGS.output_dir, name + rescore_scores.SUFFIX)
         kept = rescore_scores.begun_scores(path, about)
         missing = rescore_scores.missing_scores(kept, texts)
@@ -148,21 +149,16 @@ def model_scores(lists: dict[str, NBest], names: list[str]) -> Iterator[KeptScor
         yield kept
 
 
-def hypotheses(nbest: NBest) -> list[str]:
-    """All hypotheses, in the order of the file."""
-    return [text for utterance in nbest.utterances for text in utterance.hypotheses]
-
-
 def rescored(
     name: str, kept: KeptScores, lists: dict[str, NBest], lambdas: np.ndarray
 ) -> dict[str, Any]:
     """A system's part of the report: lambda of the dev lists, applied to the test lists."""
     chosen = {}
     for split, nbest in lists.items():
-        scores, pieces, words = np.transpose(kept.of(hypotheses(nbest)))
-        if FLAGS.normalize != "none":
-            scores = normalized(scores, pieces if FLAGS.normalize == "pieces" else words)
-        chosen[split] = choices(nbest, nbest.padded(scores), lambdas)  # [L, U]
+        scores, pieces, words = np.transpose(kept.of(nbest.texts()))
+        divisors = {"none": 1, "pieces": pieces, "words": words}
+        scores = nbest.language_scores(scores / divisors[FLAGS.normalize])
+        chosen[split] = choices(nbest, scores, lambdas)  # [L, U]
     curves = {split: nbest.rates(chosen[split]) for split, nbest in lists.items()}
     best = int(np.argmin(curves["dev"]))  # of equal ones the smallest
     if best == len(lambdas) - 1 > 0:
@@ -183,7 +179,7 @@ def baselines(path: str, nbest: NBest) -> dict[str, Any]:
     return {
         "path": path,
         "utterances": len(nbest.utterances),
-        "hypotheses": len(hypotheses(nbest)),
+        "hypotheses": len(nbest.texts()),
         "reference_words": int(nbest.words.sum()),
         "one_best": nbest.summary(nbest.first_best()),
         "oracle": nbest.summary(nbest.oracle()),

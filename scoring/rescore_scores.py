@@ -45,6 +45,9 @@ class Kept(NamedTuple):
     num_words: int
 
 
+_NO_WORDS = Kept(math.nan, 0, 0)
+
+
 class Scorer(Protocol):
     """What scores sentences; see scoring/scorer.py."""
 
@@ -75,8 +78,8 @@ class KeptScores:
         return 1000 * self.seconds / self.timed if self.timed else None
 
     def of(self, texts: Sequence[str]) -> list[Kept]:
-        """Scores of texts, all of which there should be."""
-        return [self.scores[text] for text in texts]
+        """Scores of texts; of those without words NaN."""
+        return [self.scores[text] if text.split() else _NO_WORDS for text in texts]
 
     def add(self, lines: Iterable[str]) -> None:
         """Reads lines; raises InputError where one is not as the file's format says."""

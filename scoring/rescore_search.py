@@ -51,10 +51,24 @@ class NBest:
             count_words([u.reference for u in utterances]),
         )
 
-    def padded(self, values: Sequence[float]) -> np.ndarray:
-        """One value for each hypothesis, in the order of the file, as float64 [U, N]."""
+    def texts(self) -> list[str]:
+        """All hypotheses, in the order of the file."""
+        return [text for utterance in self.utterances for text in utterance.hypotheses]
+
+    def language_scores(self, values: Sequence[float]) -> np.ndarray:
+        """Scores of `texts()` by a language model, as float64 [U, N]; of no words it has none.
+
+        A sum over no words would be 0, the highest log-probability. So where the recogniser's
+        choice has no words it stays: all scores of the utterance are 0. Elsewhere a hypothesis
+        without words has -inf and is never chosen.
+        """
         ends = np.cumsum([len(u.hypotheses) for u in self.utterances])[:-1]
-        return _padded(np.split(np.asarray(values, np.float64), ends), 0.0, np.float64)
+        scores = _padded(np.split(np.asarray(values, np.float64), ends), 0.0, np.float64)
+        words = np.split(count_words(self.texts()), ends)
+        silent = _padded(words, 1, np.int64) == 0
+        scores[silent] = -np.inf
+        scores[silent[np.arange(len(silent)), self.first_best()]] = 0.0
+        return scores
 
     def first_best(self) -> np.ndarray:
         """The recogniser's choice, int64 [U]; of equal scores the first."""
@@ -109,22 +123,18 @@ def parse_lambdas(text: str) -> np.ndarray:
     return np.unique(values)
 
 
-def normalized(scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Scores per piece or word; an empty text counts as one."""
-    return scores / np.maximum(counts, 1)
-
-
 def choices(lists: NBest, scores: np.ndarray, lambdas: np.ndarray) -> np.ndarray:
     """The hypotheses of the highest score + lambda * `scores`; of equal ones the first.
 
     Args:
-        scores: float64 [U, N], of a language model.
+        scores: float64 [U, N], of `language_scores`.
         lambdas: float64 [L].
 
     Returns:
         int64 [L, U]
     """
-    return np.stack([np.argmax(lists.scores + weight * scores, axis=1) for weight in lambdas])
+    weighted = [weight * scores if weight else 0 for weight in lambdas]  # 0 * inf would be NaN
+    return np.stack([np.argmax(lists.scores + one, axis=1) for one in weighted])
 
 
 def improvement(

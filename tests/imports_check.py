@@ -39,15 +39,18 @@ ARROWS = {
     # Fine-tuning begins from what pre-training wrote.
     "finetune": ("data", "model", "pretrain", "signatures", "text", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),
-    "scoring": ("data", "finetune", "model", "pretrain", "signatures", "text", "training"),
     "serving": ("data", "finetune", "model", "pretrain", "signatures", "text", "training"),
+    "scoring": (
+        *("data", "finetune", "model", "pretrain", "serving", "signatures", "text", "training"),
+    ),
     "analysis": tuple(room for room in ROOMS if room not in ("benchmarks", "examples")),
     "examples": tuple(room for room in ROOMS if room != "benchmarks"),
     "benchmarks": ROOMS,
 }
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
-COMMANDS += ("checkpoints.convert", "serving.predict", "data.service", "scoring.rescore")
+COMMANDS += ("checkpoints.convert", "serving.predict", "data.service")
+COMMANDS += ("scoring.__main__", "scoring.rescore")
 
 
 class Import(NamedTuple):

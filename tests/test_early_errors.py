@@ -71,6 +71,7 @@ FINETUNE = ["run_finetuning.py", "--model_dir={}/model", "--task={}/task/task.js
 OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json"]
 PREDICT = ["-m", "serving.predict", "--model={}/exported"]
 RESCORE = ["-m", "scoring.rescore", "--dev={}/lists.am.json", "--output_dir={}/out"]
+RESCORE_BAD = [*RESCORE, "--test={}/bad.am.json"]
 RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
 
 
@@ -113,9 +114,10 @@ RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
         (["-m", "serving.predict", "--model={}/none", "--input={}/task/dev.csv"], "none"),
         (["-m", "serving.predict", "--model={}/exported", "--input={}/none.csv"], "none.csv"),
         ([*RESCORE, "--model={}/model"], "--test"),
-        ([*RESCORE, "--model={}/model", "--test={}/bad.am.json"], "bad.am.json: utterance 'u-2'"),
+        ([*RESCORE_BAD, "--scores={}/scores.jsonl"], "bad.am.json: utterance 'u-2'"),
         (RESCORE_TEST, "--model"),
         ([*RESCORE_TEST, "--model={}/none"], "none"),
+        ([*RESCORE_TEST, "--model={}/model"], "model/hparams.json"),
         ([*RESCORE_TEST, "--model={}/model", "--lambdas=0:1"], "--lambdas"),
         ([*RESCORE_TEST, "--scores={}/scores.jsonl"], "hypothesis 1 of utterance 'u-1'"),
         ([*PREDICT, "--input={}/wrong.csv"], "wrong.csv, line 1"),

@@ -36,6 +36,7 @@ def files(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps(DEV))
     (tmp_path / "test.tsv").write_text(TEST)
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "hparams.json").write_text('{"hparams": {"objective": "masked_lm"}}')
     return tmp_path
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from errors import InputError
 from scoring.nbest import Utterance
-from scoring.rescore_search import NBest, choices, improvement, normalized, parse_lambdas
+from scoring.rescore_search import NBest, choices, improvement, parse_lambdas
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def lists():
         texts = []
         for _ in range(random.integers(1, 6)):
             kept = words[random.random(len(words)) < 0.8]
-            texts.append(" ".join(np.where(random.random(len(kept)) < 0.3, "x", kept)))
+            texts.append(" ".join(np.where(random.random(len(kept)) < 0.3, "x", kept)) or "x")
         scores = random.integers(-3, 0, len(texts)).astype(float).tolist()  # with ties
         utterances.append(Utterance(str(number), " ".join(words), texts, scores))
     return NBest.of(utterances)
@@ -41,7 +41,7 @@ def rate(lists, key):
 
 def test_rates_are_those_of_a_plain_loop(lists):
     scores = [-float(len(t)) for u in lists.utterances for t in u.hypotheses]
-    padded, lambdas = lists.padded(scores), parse_lambdas("0,0.1,0.25,3")
+    padded, lambdas = lists.language_scores(scores), parse_lambdas("0,0.1,0.25,3")
     rates = lists.rates(choices(lists, padded, lambdas))
     for weight, found in zip(lambdas, rates):
 
@@ -59,7 +59,7 @@ def test_rates_are_those_of_a_plain_loop(lists):
 
 def test_scores_that_count_errors_reach_the_oracle(lists):
     counts = [e for row, u in zip(lists.errors, lists.utterances) for e in row[: len(u.scores)]]
-    chosen = choices(lists, -lists.padded(counts), np.array([1e6]))
+    chosen = choices(lists, lists.language_scores(np.negative(counts)), np.array([1e6]))
     assert lists.rates(chosen)[0] == lists.rates(lists.oracle())
 
 
@@ -68,7 +68,7 @@ def test_the_first_of_equal_hypotheses_is_chosen():
     lists = NBest.of([utterance])
     assert lists.first_best().tolist() == [0]
     assert lists.oracle().tolist() == [1]
-    chosen = choices(lists, lists.padded([-5.0, -4.0, -4.0]), np.array([0.0, 1.0]))
+    chosen = choices(lists, lists.language_scores([-5.0, -4.0, -4.0]), np.array([0.0, 1.0]))
     assert chosen.tolist() == [[0], [1]]
 
 
@@ -106,8 +106,19 @@ def test_other_grids_are_rejected(text):
         parse_lambdas(text)
 
 
-def test_normalization_divides_by_pieces_and_never_by_nothing():
-    assert normalized(np.array([-6.0, -2.0]), np.array([3, 0])).tolist() == [-2.0, -2.0]
+@pytest.mark.parametrize(
+    ("texts", "scores", "chosen"),
+    [
+        (["a", "", "b"], [-1, -2, -3], [0, 2]),  # "" is not the best of the language model
+        (["", "a", "b"], [-1, -2, -3], [0, 0]),  # and stays where the recogniser prefers it
+        (["a", "", " "], [-3, -2, -1], [2, 2]),
+    ],
+)
+def test_hypotheses_without_words_are_left_to_the_recogniser(texts, scores, chosen):
+    lists = NBest.of([Utterance("u", "a", texts, scores), Utterance("v", "a", ["a"], [0])])
+    values = {"a": -9.0, "b": -1.0}
+    found = lists.language_scores([values.get(text, math.nan) for text in lists.texts()])
+    assert choices(lists, found, np.array([0.0, 1.0]))[:, 0].tolist() == chosen
 
 
 def improved(fewer, words=10):
