@@ -2,16 +2,13 @@
 
 import ast
 import dataclasses
-import functools
 import importlib
 import inspect
 import json
 import pathlib
-import sys
 
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from benchmarks import ours, ours_finetuning, ours_generation, ours_vocabulary, random_model
 from benchmarks.interleaved import Result
@@ -20,6 +17,7 @@ from errors import InputError
 from model import EncoderConfig, named_size
 from model.kernels import vocabulary
 from tests import command_support
+from tests.benchmarks.command_flags import import_command
 from tests.build_support import VOCABULARY
 from tests.model_support import TINY
 
@@ -129,12 +127,7 @@ def command(monkeypatch, capsys):
     """Runs a command with made-up results: a call takes `seconds`, by name, 1.0 for others."""
 
     def run(name, *arguments, seconds=None, facts=None, **replaced):
-        own = flags.FlagValues()  # commands share names of flags
-        for define in [word for word in dir(flags) if word.startswith("DEFINE_")]:
-            known = functools.partial(getattr(flags, define), flag_values=own)
-            monkeypatch.setattr(flags, define, known)
-        monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)
-        module = importlib.import_module(f"benchmarks.{name}")
+        module, own = import_command(monkeypatch, name)
 
         def measure(systems, rounds):
             assert rounds >= 1
