@@ -154,14 +154,11 @@ def test_the_interval_is_that_of_a_binomial():
 
 
 def test_the_bootstrap_is_paired():
-    """Errors differ much between utterances and the improvement does not: no spread is left."""
-    words = [10, 10] * 30
+    """One word of ten fewer is wrong in short and in long utterances: no spread is left."""
     utterances = []
-    for number, size in enumerate(words):
-        reference = " ".join("abcdefghij"[:size])
-        wrong = 2 + 7 * (number % 2)
-        first = " ".join(["x"] * wrong + list("abcdefghij"[wrong:size]))
-        second = " ".join(["x"] * (wrong - 1) + list("abcdefghij"[wrong - 1 : size]))
-        utterances.append(Utterance(str(number), reference, [first, second], [0, -1]))
+    for number, tens in enumerate([1, 4] * 30):
+        words = [str(i) for i in range(10 * tens)]
+        texts = [" ".join(["x"] * wrong + words[wrong:]) for wrong in (3 * tens, 2 * tens)]
+        utterances.append(Utterance(str(number), " ".join(words), texts, [0, -1]))
     found = improvement(NBest.of(utterances), np.ones(60, np.int64), resamples=200, seed=0)
     assert found["interval"] == pytest.approx([10, 10])
