@@ -299,6 +299,7 @@ def test_both_ways_to_mask_find_the_same_scores(data_dir):
     assert runs[0].facts["scores"] == pytest.approx(runs[1].facts["scores"], abs=1e-4)
 
 
+@pytest.mark.slow  # traces two steps
 @pytest.mark.parametrize("option", [{"micro_batch_size": 1}, {"rematerialized": True}])
 def test_a_step_in_less_memory_runs(option):
     run = ours.pretraining_step(**STEP, **SHAPE, **option)
