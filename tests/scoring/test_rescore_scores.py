@@ -1,0 +1,133 @@
+"""Sentence scores in a file: an interrupted run resumes, another model starts again."""
+
+import json
+import math
+
+import pytest
+
+from errors import InputError
+from scoring import rescore_scores
+from scoring.rescore_scores import (
+    Kept,
+    about_model,
+    begun_scores,
+    complete,
+    missing_scores,
+    read_scores,
+)
+
+TEXTS = ["a b", "a", "a b c", "d \u2028 é", "a"]
+
+
+class Lengths:
+    """Scores minus the length; fails at its `fails`-th call, counted from 1."""
+
+    def __init__(self, fails=0):
+        self.calls, self._fails = [], fails
+
+    def scores(self, sentences):
+        self.calls.append(list(sentences))
+        if len(self.calls) == self._fails:
+            raise KeyboardInterrupt
+        return [(-len(s), len(s), len(s.split())) for s in sentences]
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "model" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "model" / "checkpoints" / "model.ckpt-5.index").write_bytes(b"\xff\x00")
+    (tmp_path / "model" / "hparams.json").write_text("{}")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(rescore_scores, "_SENTENCES", 2)
+    return str(tmp_path / "m.scores.jsonl")
+
+
+def completed(path, about, texts, scorer):
+    kept = begun_scores(path, about)
+    complete(kept, about, missing_scores(kept, texts), scorer)
+    return kept
+
+
+def test_each_text_is_scored_once_and_kept(path, model):
+    about, scorer = about_model(str(model), None), Lengths()
+    kept = completed(path, about, TEXTS, scorer)
+    assert sorted(t for call in scorer.calls for t in call) == sorted(set(TEXTS))
+    assert [len(call) for call in scorer.calls] == [2, 2]
+    assert kept.of(["a b", "a"]) == [Kept(-3, 3, 2), Kept(-1, 1, 1)]
+    again = read_scores(path)
+    assert (again.scores, again.about, again.timed) == (kept.scores, about, 4)
+    assert again.seconds == pytest.approx(kept.seconds)
+    assert missing_scores(begun_scores(path, about), TEXTS) == []
+
+
+def test_an_interrupted_run_resumes(path, model):
+    about = about_model(str(model), None)
+    with pytest.raises(KeyboardInterrupt):
+        completed(path, about, TEXTS, Lengths(fails=2))
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"text": "cut')
+    scorer = Lengths()
+    kept = completed(path, about, TEXTS, scorer)
+    assert [len(call) for call in scorer.calls] == [2]
+    assert read_scores(path).scores == kept.scores
+    assert kept.scores.keys() == set(TEXTS)
+    assert read_scores(path).timed == 4
+
+
+@pytest.mark.parametrize("change", ["checkpoint", "method"])
+def test_scores_of_another_model_are_not_taken(path, model, change):
+    completed(path, about_model(str(model), None), TEXTS, Lengths())
+    if change == "checkpoint":
+        (model / "checkpoints" / "model.ckpt-5.index").write_bytes(b"\xff\x01")
+    about = about_model(str(model), "causal" if change == "method" else None)
+    assert len(missing_scores(begun_scores(path, about), TEXTS)) == 4
+
+
+def test_a_model_that_was_moved_is_the_same(path, model):
+    completed(path, about_model(str(model), None), TEXTS, Lengths())
+    about = about_model(str(model.rename(model.with_name("moved"))), None)
+    assert missing_scores(begun_scores(path, about), TEXTS) == []
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_score_that_is_not_finite_is_named_with_its_sentence(path, model, score):
+    class Broken:
+        def scores(self, sentences):
+            return [(score if s == "a" else -1.0, 1, 1) for s in sentences]
+
+    with pytest.raises(InputError, match="'a'"):
+        completed(path, about_model(str(model), None), TEXTS, Broken())
+    assert "a" not in read_scores(path).scores
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ('{"text": "b", "score": -1', "JSON"),
+        ('{"text": "b"}', "`score`"),
+        ('{"text": "b", "score": NaN, "num_pieces": 1, "num_words": 1}', "`score`"),
+        ('{"text": "b", "score": -1, "num_pieces": "1", "num_words": 1}', "`num_pieces`"),
+        ('{"text": 1, "score": -1, "num_pieces": 1, "num_words": 1}', "`text`"),
+        ('{"seconds": 1}', "`sentences`"),
+        ("[1]", "object"),
+    ],
+)
+def test_lines_that_are_wrong_are_named(tmp_path, line, named):
+    good = json.dumps({"text": "a", **Kept(-1, 1, 1)._asdict()})
+    path = tmp_path / "bad.scores.jsonl"
+    path.write_text(f"{good}\n\n{line}\n")
+    with pytest.raises(InputError) as raised:
+        read_scores(str(path))
+    assert f"{path}, line 3" in str(raised.value)
+    assert named in str(raised.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "latin.jsonl").write_bytes(b"\xe9")
+    for name in ("none.jsonl", "latin.jsonl"):
+        with pytest.raises(InputError, match=name):
+            read_scores(str(tmp_path / name))
