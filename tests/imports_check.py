@@ -50,7 +50,7 @@ ARROWS = {
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
 COMMANDS += ("checkpoints.convert", "serving.predict", "data.service")
-COMMANDS += ("scoring.__main__", "scoring.rescore")
+COMMANDS += ("scoring.__main__", "scoring.perplexity", "scoring.rescore")
 
 
 class Import(NamedTuple):
