@@ -42,7 +42,11 @@ flags.DEFINE_integer(
     None,
     "Maximum sequence length. Default: as in training; if unknown, all positions of the model.",
 )
-
+flags.DEFINE_string(
+    "scoring_method",
+    None,
+    "Method of the signature score, see docs/scoring.md. Default: the first that the model offers.",
+)
 
 PRETRAINED_QUESTIONS = {
     "continue_text": "Paris is",
@@ -72,7 +76,12 @@ def export_model() -> None:
     from serving.load import load
 
     tf.get_logger().setLevel("ERROR")
-    model = load(FLAGS.model_dir, precision=FLAGS.precision, max_seq_length=FLAGS.max_seq_length)
+    model = load(
+        FLAGS.model_dir,
+        precision=FLAGS.precision,
+        max_seq_length=FLAGS.max_seq_length,
+        scoring_method=FLAGS.scoring_method,
+    )
     description = export(model, FLAGS.output_dir, FLAGS.model_dir)
     megabytes = size_on_disk(FLAGS.output_dir) / 1e6
     print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.precision}, {model.kind}")

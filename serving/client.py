@@ -17,7 +17,14 @@ from signatures.tensors import tensors_of
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # lengths along axes
-_LEFT_OUT = (*_COUNTS.values(), "tokens")
+
+
+def load_saved_model(folder: str) -> tf.Module:
+    """The SavedModel in a folder; its `signatures` are graphs by name. InputError without one."""
+    try:
+        return tf.saved_model.load(folder)
+    except (OSError, tf.errors.OpError) as error:
+        raise InputError(f"{folder}: the SavedModel cannot be loaded ({reason(error)})") from error
 
 
 class Client:
@@ -39,17 +46,15 @@ class Client:
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
         self._outputs = tensors_of(description["signatures"][signature], "outputs")
+        axes = {axis for tensor in self._outputs.values() for axis in tensor.axes}
+        # A list says its length itself.
+        self._left_out = {"tokens", *(name for axis, name in _COUNTS.items() if axis in axes)}
         self._labels, self._answer_row = description["labels"], None
         kind = description["kind"]
         # Of a kind that is registered elsewhere, the outputs are written as they are.
         if signature in ("serving_default", WORD_LIST) and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
-        try:
-            self._model = tf.saved_model.load(folder)
-        except (OSError, tf.errors.OpError) as error:
-            raise InputError(
-                f"{folder}: the SavedModel cannot be loaded ({reason(error)})"
-            ) from error
+        self._model = load_saved_model(folder)
         self._ask = self._model.signatures[signature]
 
     def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
@@ -91,12 +96,12 @@ class Client:
         found = {
             name: _plain(_without_padding(value, self._outputs[name].axes[1:], values))
             for name, value in values.items()
-            if name not in _LEFT_OUT
+            if name not in self._left_out
         }
         row = found
         if self._answer_row is not None:
             row = self._answer_row(found, self._labels)
-        return {**row, "truncated": found["truncated"]}
+        return row if "truncated" not in found else {**row, "truncated": found["truncated"]}
 
 
 def _without_padding(

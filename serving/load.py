@@ -33,6 +33,7 @@ from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import restore, stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
+from pretrain.scoring_methods import ScoringMethod, choose
 from settings import check_setting
 from training.checkpointing import latest_checkpoint
 from training.model_directory import read_record
@@ -60,6 +61,7 @@ class ServedModel:
     masked_lm: tuple[Backbone, MaskedLMHead] | None = None  # predict masked tokens
     critic: MaskedLMHead | None = None  # says by its scores which tokens were replaced
     causal_lm: tuple[Backbone, CausalLMHead] | None = None  # predict the next token
+    scoring: tuple[ScoringMethod, tuple[tf.Module, ...]] | None = None  # of sentences; its networks
     run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
 
     @property
@@ -70,7 +72,7 @@ class ServedModel:
     @property
     def visible_padding(self) -> int:
         """See `BackboneConfig.visible_padding`: the most of the networks that answer."""
-        encoders = [self.encoder, *(self.masked_lm or ())[:1]]
+        encoders = [self.encoder, *(self.masked_lm or ())[:1], *self.scoring_networks[:1]]
         return max(encoder.config.visible_padding for encoder in encoders)
 
     @property
@@ -81,10 +83,15 @@ class ServedModel:
         return self.discriminator_head
 
     @property
+    def scoring_networks(self) -> tuple[tf.Module, ...]:
+        """The networks of `scoring`, its encoder first."""
+        return self.scoring[1] if self.scoring else ()
+
+    @property
     def layers(self) -> list[tf.Module]:
         """All networks and their layers, those that are shared once."""
         parts = [self.objective or self.encoder, self.discriminator_head, self.critic]
-        parts += [*(self.masked_lm or ()), *(self.causal_lm or ())]
+        parts += [*(self.masked_lm or ()), *(self.causal_lm or ()), *self.scoring_networks]
         networks = [part for part in parts if part is not None]
         found = [layer for network in networks for layer in (network, *network.submodules)]
         return list({id(layer): layer for layer in found}.values())
@@ -97,7 +104,11 @@ class ServedModel:
 
 
 def load(
-    model_dir: str, *, precision: str = "float32", max_seq_length: int | None = None
+    model_dir: str,
+    *,
+    precision: str = "float32",
+    max_seq_length: int | None = None,
+    scoring_method: str | None = None,
 ) -> ServedModel:
     """Loads a model directory.
 
@@ -109,10 +120,12 @@ def load(
             matrices are stored in bfloat16, too.
         max_seq_length: the maximum; by default as in training, or of a converted model, of which
             that is unknown, all that it has positions for.
+        scoring_method: the name of one of a pre-trained model; by default the first that it has
+            the networks for, if any.
 
     Raises:
         InputError: no model directory, no checkpoint, files that do not fit each other, weights
-            that are not finite, a length that the model cannot have.
+            that are not finite, a length or a scoring method that the model cannot have.
     """
     if not storage.isdir(model_dir):
         raise InputError(f"{model_dir}: there is no such folder")
@@ -125,8 +138,13 @@ def load(
     else:
         run = _own_record(model_dir)
     tf_keras.mixed_precision.set_global_policy(precision)
-    load_kind = _load_fine_tuned if is_fine_tuned(model_dir) else _load_pretrained
-    model = ServedModel(precision=precision, run=run, **load_kind(model_dir, max_seq_length))
+    if is_fine_tuned(model_dir):
+        if scoring_method is not None:
+            raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
+        fields = _load_fine_tuned(model_dir, max_seq_length)
+    else:
+        fields = _load_pretrained(model_dir, max_seq_length, scoring_method)
+    model = ServedModel(precision=precision, run=run, **fields)
     _check_finite(model, model_dir)
     if precision != "float32":
         _store_as_computed(model)
@@ -158,7 +176,9 @@ def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, An
     }
 
 
-def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
+def _load_pretrained(
+    model_dir: str, max_seq_length: int | None, scoring_method: str | None
+) -> dict[str, Any]:
     """Fields of ServedModel: the encoder and, of other networks, what the checkpoint holds."""
     hparams, _ = load_hparams(model_dir)
     record = read_record(model_dir)
@@ -183,6 +203,11 @@ def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, An
         """An encoder and its head, if the checkpoint holds both."""
         return tuple(parts[name] for name in names) if names and {*names} <= {*parts} else None
 
+    methods = [m for m in hparams.objective.scoring_methods() if {*m.networks} <= {*parts}]
+    scoring = None
+    if methods or scoring_method is not None:
+        method = choose(methods, scoring_method, model_dir)
+        scoring = method, tuple(parts[name] for name in method.networks)
     _, discriminator_head = pair(hparams.objective.detector()) or (None, None)
     _, critic = pair(hparams.objective.critic()) or (None, None)
     return {
@@ -197,6 +222,7 @@ def _load_pretrained(model_dir: str, max_seq_length: int | None) -> dict[str, An
         "critic": critic,
         "masked_lm": pair(hparams.objective.masked_lm()),
         "causal_lm": pair(hparams.objective.causal_lm()),
+        "scoring": scoring,
     }
 
 

@@ -18,24 +18,18 @@ if __name__ == "__main__":
     stopping.install()  # before what takes seconds to import
 
 # isort: split
-import contextlib
 import itertools
 import json
-import os
-import signal
-import stat
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
 import plugins
-import storage
 from errors import InputError, main_with_clear_errors
-from files import replacing
 from serving.description import inputs_of, options_of, read_description, signature_for
-from serving.lines import STANDARD, Lines
+from serving.lines import Lines
+from serving.output import check_output, opened_output
 from serving.records import FORMATS, Record, extension_format, peek, read_records
 from settings import read_json_object
 
@@ -127,13 +121,13 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     plugins.load(FLAGS.plugins)
-    check_output()
+    check_output(FLAGS.input, FLAGS.output, FLAGS.overwrite)
     description = read_description(FLAGS.model)
     options = read_json_object(FLAGS.options, "--options")
     if FLAGS.signature:
         inputs_of(description, FLAGS.signature)  # before rows are waited for
         options_of(description, FLAGS.signature, options)
-    with Lines(FLAGS.input) as source, opened_output() as write:
+    with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
@@ -152,56 +146,6 @@ def main(argv: list[str]) -> None:
             answers.add(record)
         answers.flush()
     answers.check()
-
-
-def check_output() -> None:
-    """Raises InputError where the output is the input, or a file that --overwrite does not name."""
-    if storage.is_url(FLAGS.output):
-        if not storage.isfile(FLAGS.output):
-            return
-        same = storage.abspath(FLAGS.input) == storage.abspath(FLAGS.output)
-    else:
-        output = _status(FLAGS.output, 1)
-        if output is None or not stat.S_ISREG(output.st_mode):
-            return
-        source = _status(FLAGS.input, 0)
-        same = source is not None and os.path.samestat(source, output)
-    if same:
-        raise InputError(
-            f"--output should be another file than --input. Received: {FLAGS.input} and"
-            f" {FLAGS.output}, which are the same"
-        )
-    if FLAGS.output != STANDARD and not FLAGS.overwrite:
-        raise InputError(
-            f"{FLAGS.output}: --output should not exist yet, or --overwrite be given, with which it"
-            " is replaced when all rows are answered"
-        )
-
-
-def _status(path: str, descriptor: int) -> os.stat_result | None:
-    try:
-        return os.fstat(descriptor) if path == STANDARD else os.stat(path)
-    except OSError:  # there is none, or opening it will say what is wrong
-        return None
-
-
-@contextlib.contextmanager
-def opened_output() -> Iterator[Callable[[str], Any]]:
-    """A function that writes; a file appears when all is written."""
-    if FLAGS.output == STANDARD:
-        if sys.stdout is None:
-            raise InputError("standard output is closed; say --output")
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
-        sys.stdout.reconfigure(encoding="utf-8")
-        yield lambda text: print(text, end="", flush=True)
-        return
-    local = not storage.is_url(FLAGS.output)
-    if local and os.path.exists(FLAGS.output) and not os.path.isfile(FLAGS.output):
-        with open(FLAGS.output, "w", encoding="utf-8", newline="") as file:
-            yield file.write  # a device or a named pipe, which stays what it is
-        return
-    with replacing(FLAGS.output) as path, open(path, "w", encoding="utf-8", newline="") as file:
-        yield file.write
 
 
 if __name__ == "__main__":

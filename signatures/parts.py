@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -22,14 +22,21 @@ class InParts:
     longest sequence. Outputs have the order of the request.
 
     Args:
-        function: from `FEATURES`, int32 [n, S] each, to outputs [n, ...]; n may be 0.
+        function: from `names`, int32 [n, S] each, to outputs [n, ...]; n may be 0.
         budget: the maximum of n * S in a part.
+        names: of the features.
     """
 
-    def __init__(self, function: Callable[[Tensors], Tensors], budget: int = TOKENS_PER_PART):
-        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
+    def __init__(
+        self,
+        function: Callable[[Tensors], Tensors],
+        budget: int = TOKENS_PER_PART,
+        names: Sequence[str] = FEATURES,
+    ):
+        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
         traced = plain_function(function, input_signature=[specs])
-        self._function = lambda features: traced({name: features[name] for name in FEATURES})
+        self._function = lambda features: traced({name: features[name] for name in names})
+        self._names = names
         self._specs = traced.get_concrete_function().structured_outputs
         self._budget = budget
 
@@ -39,7 +46,7 @@ class InParts:
         lengths: tf.Tensor | None = None,
         widths: dict[str, tf.Tensor] | None = None,
     ) -> Tensors:
-        """The outputs [B, ...] of `FEATURES`, int32 [B, S] each.
+        """The outputs [B, ...] of the features, int32 [B, S] each.
 
         Of each sequence the outputs depend on `lengths` [B] tokens, by default all. `widths` has
         the second axis of those outputs that have another one in each part.
@@ -68,7 +75,7 @@ class InParts:
             fits = places * lengths[start:] <= self._budget  # True, then False
             end = start + tf.maximum(1, tf.reduce_sum(tf.cast(fits, tf.int32)))
             chosen, longest = order[start:end], lengths[end - 1]
-            part = {name: tf.gather(features[name], chosen)[:, :longest] for name in FEATURES}
+            part = {name: tf.gather(features[name], chosen)[:, :longest] for name in self._names}
             outputs = self._function(part)
             for name, width in widths.items():
                 outputs[name] = _padded(outputs[name], width)

@@ -1,4 +1,4 @@
-"""What a pre-trained model can be asked: vectors, replaced tokens, masked tokens."""
+"""What a pre-trained model can be asked: vectors, replaced tokens, masked tokens, scores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from signatures.continuation import continue_text
 from signatures.embeddings import TOKEN_VECTORS, embeddings, vectors
 from signatures.network import Network, encoder_in_graph, token_ids
 from signatures.parts import TOKENS_PER_PART, InParts
+from signatures.scoring import score
 from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
 from signatures.tensors import Tensor
 from text.ragged import take
@@ -29,6 +30,8 @@ def signatures(network: Network) -> dict[str, Signature]:
         found["masked_tokens"] = masked_tokens(network)
     if network.model.causal_lm is not None:
         found["continue_text"] = continue_text(network)
+    if network.model.scoring is not None:
+        found["score"] = score(network)
 
     def vectors_and_replaced(part: Tensors) -> Tensors:
         answers = vectors(network, part)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from model.config import BackboneConfig
 from model.operations import Flops
+from pretrain.scoring_methods import ScoringMethod, methods_of
 from settings import check_setting
 
 
@@ -77,6 +78,13 @@ class ObjectiveSettings(abc.ABC):
     def causal_lm(self) -> tuple[str, str] | None:
         """The names of the encoder and of the `CausalLMHead` that predict next tokens, if any."""
         return None
+
+    def scoring_methods(self) -> tuple[ScoringMethod, ...]:
+        """How sentences can be scored, the default first: by default whatever the four above allow.
+
+        An objective may list methods of its own, too.
+        """
+        return methods_of(self.critic(), self.causal_lm(), self.detector(), self.masked_lm())
 
     def carried_networks(
         self, before: ObjectiveSettings, encoder: BackboneConfig, stored: Collection[str]

@@ -59,6 +59,7 @@ def token_losses(
     sequence: tf.Tensor,
     batch: dict[str, tf.Tensor],
     *,
+    used: tf.Tensor | None = None,
     training: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """-log p of every token but the first, from the hidden states of those before it.
@@ -66,13 +67,14 @@ def token_losses(
     Args:
         sequence: [B, S, D].
         batch: `input_ids`, `input_mask` int32 [B, S].
+        used: bool [B, S - 1], of which tokens but the first; by default of all but padding.
 
     Returns:
-        float32 [B, S - 1], 0 at padding; and bool [B, S - 1], whether the token is the most
+        float32 [B, S - 1], 0 where not used; and bool [B, S - 1], whether the token is the most
         probable one. Of an adaptive softmax: of the most probable group, if any.
     """
     ids = tf.reshape(batch["input_ids"][:, 1:], [-1])  # [T], T = B * (S - 1)
-    used = tf.reshape(_predicted(batch) > 0, [-1])
+    used = tf.reshape(_predicted(batch) > 0 if used is None else used, [-1])
     hidden = sequence[:, :-1]
     transformed = head.transformed(hidden, training=training)
     first, *others = head.groups(tf.reshape(transformed, [-1, transformed.shape[-1]]))

@@ -1,0 +1,114 @@
+"""Scores every line of a file, or of standard input, by a pre-trained model.
+
+    echo "A sentence." | python -m scoring --model my_data/models/mine
+    python -m scoring --model my_savedmodel --input sentences.txt --output scores.jsonl
+
+Writes one JSON object per line, in their order: the log score, which is a sum over word pieces and
+higher for what the model takes for more natural, the numbers of word pieces and of words, and the
+method. Methods are self_critic, causal, pseudo_log_likelihood, and discriminator_heuristic, which
+is no log-probability; docs/scoring.md says which model offers which.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+"""
+
+from __future__ import annotations
+
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
+
+# isort: split
+import json
+import sys
+
+from absl import app, flags, logging
+
+import plugins
+from data.encodings import reject_other_encodings
+from errors import InputError, main_with_clear_errors
+from finetune.readers.lines import read_lines
+from scoring.models import method_of
+from serving.lines import Lines
+from serving.output import check_output, opened_output
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("model", None, "Model directory of pre-training, or SavedModel.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_string("input", "-", "File of sentences, one per line; - is standard input.")
+flags.DEFINE_string("output", "-", "File of scores, as JSON lines; - is standard output.")
+flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
+flags.DEFINE_string(
+    "method",
+    None,
+    "Scoring method: self_critic, causal, discriminator_heuristic, pseudo_log_likelihood, or a"
+    " plug-in's. Default: the first of these that the model offers, or the exported one.",
+)
+flags.DEFINE_integer(
+    "max_seq_length",
+    None,
+    "Maximum sequence length, beyond which sentences are divided. Default: as in training.",
+)
+flags.DEFINE_enum(
+    "precision", None, ["float32", "mixed_bfloat16"], "Dtype policy of compute. Default: float32."
+)
+
+_WINDOW = 4096  # sentences that are sorted by length together
+_DIGITS = 6
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags, reads, scores and writes by windows of lines."""
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    logging.set_verbosity(logging.WARNING)
+    plugins.load(FLAGS.plugins)
+    check_output(FLAGS.input, FLAGS.output, FLAGS.overwrite)
+    method_of(FLAGS.model, FLAGS.method)
+    with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
+        from scoring.scorer import open_scorer  # TensorFlow: it takes seconds
+
+        given = {"max_seq_length": FLAGS.max_seq_length, "precision": FLAGS.precision}
+        options = {name: value for name, value in given.items() if value is not None}
+        scorer = open_scorer(FLAGS.model, FLAGS.method, **options)
+        waiting: list[tuple[int, str]] = []  # line numbers and sentences
+        pieces = 0
+
+        def flush() -> None:
+            nonlocal pieces
+            numbers, sentences = zip(*waiting) if waiting else ((), ())
+            waiting.clear()
+            found = scorer.scores(sentences, lambda i: f"{source.name}, line {numbers[i]}")
+            for number, values in zip(numbers, found):
+                pieces += values.num_pieces
+                row = {"id": str(number - 1), **values._asdict(), "method": scorer.method}
+                row["score"] = round(values.score, _DIGITS)
+                write(json.dumps(row) + "\n")
+            source.show()
+
+        number = 0
+        for number, sentence in read_lines(source.name, source=_checked(source, flush)):
+            waiting.append((number, sentence))
+            if len(waiting) == _WINDOW:
+                flush()
+        flush()
+    print(
+        f"{number} sentences, {pieces} word pieces, {scorer.num_unknown} of them [UNK]; by"
+        f" {scorer.method}",
+        file=sys.stderr,
+    )
+
+
+def _checked(source: Lines, before_waiting):
+    """The lines, of which the first does not begin as UTF-16 or UTF-32 does."""
+    lines = source.read(before_waiting)
+    for line in lines:
+        reject_other_encodings(line, source.name)
+        yield line
+        break
+    yield from lines
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["model"])
+    app.run(main_with_clear_errors(main))

@@ -1,0 +1,120 @@
+"""Sentences to their scores, by the scoring method of a pre-trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from signatures.network import Network, encoder_in_graph
+from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
+from signatures.signature import TEXT, Signature, Tensors
+from signatures.tensors import Tensor
+from text.parts import overlapping_parts
+from text.words import split_words
+from training.tracing import plain_function
+
+_SCORED = "scored"  # int32 [n, S], 1 for the tokens whose log scores count
+_LOGITS_PER_PART = 2**25  # 128 MiB in float32
+
+# From features with `scored`, int32 [n, S], and how many tokens of each sequence its answer depends
+# on, int32 [n], to sums of log scores, float32 [n].
+Totals = Callable[[Tensors, tf.Tensor], tf.Tensor]
+
+
+def score(network: Network) -> Signature:
+    """Log scores of sentences of any length; what does not fit is divided with overlap.
+
+    Two bidirectional parts share half of their pieces, of which each scores the half that is
+    nearer to its middle; so does a causal part the half that has more before it.
+    """
+    method, networks = network.model.scoring
+    layout, encoder = network.layout, networks[0]
+    shared = encoder is network.model.encoder
+    encode = network.encode if shared else encoder_in_graph(encoder)
+
+    def log_scores(features):
+        return method.log_scores(features, encode, *networks[1:])
+
+    if method.masks_each:
+        totals = _masking_each(log_scores, layout.vocabulary.mask_id, network.model)
+    else:
+        totals = _in_one_pass(log_scores)
+    room = layout.max_seq_length - layout.frame.size(1)
+    context = (room // 2, 0) if method.causal else (room // 4, room // 4)
+
+    def function(text):
+        pieces = layout.tokenize(text)
+        parts = overlapping_parts(pieces, room, *context)
+        features = network.features(*layout.joined(parts.pieces))
+        place = tf.range(tf.shape(features["input_ids"], tf.int64)[1]) - len(layout.frame.begin)
+        scored = (place >= parts.start[:, None]) & (place < parts.end[:, None])  # [n, S]
+        features[_SCORED] = tf.cast(scored, tf.int32)
+        found = totals(features, network.lengths(features))
+        unknown = tf.cast(pieces == layout.vocabulary.unk_id, tf.int32)
+        counts = {
+            "num_pieces": pieces.row_lengths(),
+            "num_words": split_words(text).row_lengths(),
+            "num_unknown": tf.reduce_sum(unknown, 1),
+        }
+        total = tf.math.unsorted_segment_sum(found, parts.text, tf.size(text))
+        return {"score": total, **{name: tf.cast(n, tf.int32) for name, n in counts.items()}}
+
+    outputs = {
+        "score": Tensor("float32", ("B",), f"{method.about}; 0 for a text of no pieces"),
+        "num_pieces": Tensor("int32", ("B",), "word pieces that were scored: all of the text"),
+        "num_words": Tensor("int32", ("B",), "words between whitespace"),
+        "num_unknown": Tensor("int32", ("B",), "pieces that are [UNK]; they are scored as that"),
+    }
+    about = f"how natural a sentence is, by {method.name}"
+    return Signature(about, function, {"text": TEXT}, outputs)
+
+
+def _in_one_pass(log_scores: Callable[[Tensors], tf.Tensor]) -> Totals:
+    def totals_of(part):
+        scored = part[_SCORED] > 0
+        return {"totals": tf.reduce_sum(tf.where(scored, log_scores(part), 0.0), 1)}
+
+    in_parts = InParts(totals_of, names=(*FEATURES, _SCORED))
+    return lambda features, lengths: in_parts(features, lengths)["totals"]
+
+
+def _masking_each(log_scores: Callable[[Tensors], tf.Tensor], mask_id: int, model) -> Totals:
+    """A pass for each scored token, of all sequences together in the order of their lengths.
+
+    So hardly anything is padded, however the lengths of a request differ. Only the sequences of the
+    part that is computed exist.
+    """
+    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
+    specs |= {name: tf.TensorSpec([None], tf.int32, name) for name in ("position", "token")}
+    masked_scores = plain_function(log_scores, input_signature=[specs])
+    most = max(1, min(TOKENS_PER_PART, _LOGITS_PER_PART // model.config.vocab_size))
+
+    def totals(features, lengths):
+        order = tf.argsort(lengths, stable=True)
+        sorted_features = {name: tf.gather(value, order) for name, value in features.items()}
+        places = tf.where(sorted_features[_SCORED] > 0)  # [passes, 2], by sequence, then position
+        widths = tf.gather(tf.gather(lengths, order), places[:, 0])  # never falls
+        passes = tf.size(widths)
+
+        def step(start, found):
+            ahead = widths[start : start + most]
+            fits = tf.range(1, tf.size(ahead) + 1) * ahead <= TOKENS_PER_PART  # True, then False
+            end = start + tf.maximum(1, tf.reduce_sum(tf.cast(fits, tf.int32)))
+            sequence, position = tf.unstack(places[start:end], axis=1)
+            part = {name: tf.gather(sorted_features[name], sequence) for name in FEATURES}
+            part = {name: value[:, : widths[end - 1]] for name, value in part.items()}
+            ids, position = part["input_ids"], tf.cast(position, tf.int32)
+            token = tf.gather(ids, position, batch_dims=1)
+            is_masked = tf.range(tf.shape(ids)[1]) == position[:, None]
+            part["input_ids"] = tf.where(is_masked, mask_id, ids)
+            scores = masked_scores({**part, "position": position, "token": token})
+            return end, tf.tensor_scatter_nd_add(found, sequence[:, None], scores)
+
+        zeros = tf.zeros(tf.shape(lengths))
+        _, found = tf.while_loop(
+            lambda start, _: start < passes, step, (0, zeros), parallel_iterations=1
+        )
+        return tf.gather(found, tf.math.invert_permutation(order))
+
+    return totals

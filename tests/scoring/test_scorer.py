@@ -1,0 +1,199 @@
+"""Scores of every method against transcriptions that take one sentence, and one mask, at a time."""
+
+import dataclasses
+import types
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from errors import InputError
+from pretrain import objectives
+from pretrain.objectives.masked_lm import MaskedLMSettings
+from pretrain.scoring_methods import ScoringMethod
+from scoring.scorer import open_scorer
+from serving.client import Client
+from serving.export import export
+from serving.load import load
+from serving.records import Record
+from signatures.scoring import _masking_each
+from tests.scoring import support
+from tests.scoring.support import SENTENCES
+from tests.serving.support import pretrained
+
+ROOM = 22  # of sequences of 24 tokens
+# Objective, method, and the networks by which the objective computes it.
+METHODS = [
+    ("self_critic", "self_critic", ("encoder", "head")),
+    ("self_critic", "pseudo_log_likelihood", ("encoder", "head")),
+    ("causal_lm", "causal", ("encoder", "head")),
+    ("replaced_token_detection", "discriminator_heuristic", ("encoder", "head")),
+    ("replaced_token_detection", "pseudo_log_likelihood", ("generator", "generator_head")),
+]
+
+
+class Models:
+    """Objective -> (model directory, objective); scorers by objective and method."""
+
+    def __init__(self, folder):
+        self._folder, self._found, self._scorers = folder, {}, {}
+
+    def __getitem__(self, name):
+        if name not in self._found:
+            overrides = {"causal": True} if name == "causal_lm" else {}
+            folder = self._folder / name
+            built = pretrained(folder, objective=name, overrides=overrides, **self._heads(name))
+            self._found[name] = str(folder), built
+        return self._found[name]
+
+    def _heads(self, name):
+        return {"generator_hidden_size": 0.5} if name == "replaced_token_detection" else {}
+
+    def scorer(self, name, method):
+        if (name, method) not in self._scorers:
+            self._scorers[name, method] = open_scorer(self[name][0], method)
+        return self._scorers[name, method]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return Models(tmp_path_factory.mktemp("scored"))
+
+
+def transcribed(models, name, method, networks):
+    networks = [getattr(models[name][1], network) for network in networks]
+    return [getattr(support, method)(*networks, sentence, ROOM) for sentence in SENTENCES]
+
+
+@pytest.mark.parametrize(("name", "method", "networks"), METHODS)
+def test_methods_are_their_transcriptions(models, name, method, networks):
+    scorer = models.scorer(name, method)
+    found = scorer.scores(SENTENCES)
+    assert scorer.method == method
+    expected = transcribed(models, name, method, networks)
+    np.testing.assert_allclose([one.score for one in found], expected, rtol=1e-6, atol=1e-4)
+    assert [one.num_pieces for one in found] == [len(support.pieces_of(s)) for s in SENTENCES]
+    assert [one.num_words for one in found] == [len(s.split()) for s in SENTENCES]
+    assert max(one.num_pieces for one in found) > 3 * ROOM
+    assert scorer.num_unknown == 1
+
+
+@pytest.mark.parametrize("method", ["self_critic", "pseudo_log_likelihood"])
+def test_a_score_does_not_depend_on_the_others(models, method):
+    """In requests of several parts, too: forty sentences have more tokens than one has."""
+    scorer = models.scorer("self_critic", method)
+    together = scorer.scores(SENTENCES * 8)
+    for number, sentence in enumerate(SENTENCES):
+        (alone,) = scorer.scores([sentence])
+        for found in together[number :: len(SENTENCES)]:
+            assert found.score == pytest.approx(alone.score, abs=1e-4)
+            assert found[1:] == alone[1:]
+    assert scorer.scores([]) == []
+
+
+def test_masked_sequences_share_batches_by_length(monkeypatch):
+    """Every scored token is masked once, and a twentieth at most of what is computed is padding."""
+    draw = np.random.default_rng(0)
+    lengths = draw.integers(3, 128, 60).astype(np.int32)
+    features = {name: np.zeros([60, 128], np.int32) for name in ("input_ids", "segment_ids")}
+    inside = np.arange(128) < lengths[:, None]
+    features["input_mask"] = inside.astype(np.int32)
+    features["input_ids"] = (np.arange(60 * 128).reshape(60, 128) + 10).astype(np.int32) * inside
+    features["scored"] = (inside & (np.arange(128) > 0)).astype(np.int32)
+    shapes, seen = [], []
+
+    def log_scores(part):
+        ids = part["input_ids"].numpy()
+        shapes.append(ids.shape)
+        position, token = part["position"].numpy(), part["token"].numpy()
+        assert (np.argwhere(ids == 4) == np.stack([np.arange(len(ids)), position], 1)).all()
+        seen.extend(token)
+        return tf.cast(part["token"], tf.float32)
+
+    config = types.SimpleNamespace(vocab_size=1000)
+    monkeypatch.setattr("signatures.scoring.plain_function", lambda function, **_: function)
+    totals = _masking_each(log_scores, 4, types.SimpleNamespace(config=config))
+    features = {name: tf.constant(value) for name, value in features.items()}
+    found = totals(features, tf.constant(lengths))
+    scored = features["input_ids"] * features["scored"]
+    np.testing.assert_array_equal(found, tf.reduce_sum(tf.cast(scored, tf.float32), 1))
+    assert sorted(seen) == sorted(scored.numpy()[scored.numpy() > 0])
+    computed, needed = sum(n * S for n, S in shapes), ((lengths - 1) * lengths).sum()
+    assert needed <= computed <= 1.05 * needed
+    assert max(n * S for n, S in shapes) <= 4096
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\x00"])
+def test_a_sentence_of_no_pieces_is_named(models, text):
+    scorer = models.scorer("self_critic", "self_critic")
+    with pytest.raises(InputError, match="sentence 1"):
+        scorer.scores(["the", text, "a"])
+
+
+def test_methods_that_are_not_offered_are_named(models, tmp_path):
+    for name in ("causal_lm", "self_critic"):
+        with pytest.raises(InputError, match="discriminator_heuristic"):
+            open_scorer(models[name][0], "discriminator_heuristic")
+    # The checkpoint of a conversion may lack heads.
+    pretrained(tmp_path, objective="self_critic", parts=["encoder"])
+    with pytest.raises(InputError, match=str(tmp_path)):
+        open_scorer(str(tmp_path))
+    with pytest.raises(InputError, match="no such folder"):
+        open_scorer(str(tmp_path / "none"))
+
+
+@pytest.fixture
+def own_objective(monkeypatch):
+    """The name of an objective from outside, with a method of its own before its parent's."""
+    registry = objectives._REGISTRY
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+    def of_ids(features, encode, head):
+        assert encode(features).sequence.shape[-1] == head.transform.kernel.shape[0]
+        return -0.25 * tf.cast(features["input_ids"], tf.float32)
+
+    @dataclasses.dataclass(frozen=True)
+    class OwnSettings(MaskedLMSettings):
+        name: ClassVar[str] = "own"
+
+        def scoring_methods(self):
+            own = ScoringMethod("by_ids", "by ids", ("encoder", "head"), of_ids)
+            return (own, *super().scoring_methods())
+
+    objectives.register(OwnSettings)
+    return "own"
+
+
+def test_a_method_of_an_objective_from_outside(own_objective, tmp_path):
+    pretrained(tmp_path, objective=own_objective)
+    scorer = open_scorer(str(tmp_path))
+    assert scorer.method == "by_ids"
+    expected = [-0.25 * sum(support.pieces_of(sentence)) for sentence in SENTENCES]
+    assert [one.score for one in scorer.scores(SENTENCES)] == expected
+
+
+@pytest.mark.slow  # exports a model for each method
+@pytest.mark.parametrize(("name", "method", "networks"), METHODS)
+def test_exported_and_asked(models, tmp_path, name, method, networks):
+    folder = str(tmp_path / "exported")
+    model_dir = models[name][0]
+    export(load(model_dir, scoring_method=method), folder, model_dir)
+    scorer = open_scorer(folder, method)
+    assert scorer.method == method
+    expected = models.scorer(name, method).scores(SENTENCES)
+    for found, here in zip(scorer.scores(SENTENCES), expected, strict=True):
+        assert found.score == pytest.approx(here.score, rel=1e-6, abs=1e-4)
+        assert found[1:] == here[1:]
+    records = [Record("", str(i), {"text": text}) for i, text in enumerate(SENTENCES)]
+    rows = list(Client(folder, "score").answers(records, 2))
+    assert [row["id"] for row in rows] == [str(i) for i in range(len(SENTENCES))]
+    assert set(rows[0]) == {"id", "score", "num_pieces", "num_words", "num_unknown"}
+    for row, here in zip(rows, expected):
+        assert row["score"] == pytest.approx(here.score, rel=1e-6, abs=1e-4)
+    with pytest.raises(InputError, match="other_method"):
+        open_scorer(folder, "other_method")
+    with pytest.raises(InputError, match="max_seq_length"):
+        open_scorer(folder, max_seq_length=16)
+    (empty,) = Client(folder, "score").answers([Record("", "0", {"text": ""})], 1)
+    assert (empty["score"], empty["num_pieces"]) == (0.0, 0)
