@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from data.tokenization import batches
 from errors import InputError, reason
+from pretrain.scoring_methods import choose
 from scoring.models import is_exported, method_of
 from serving.client import load_saved_model
 from serving.load import load
@@ -97,4 +98,6 @@ def open_scorer(path: str, method: str | None = None, **options: Any) -> Scorer:
             raise InputError(f"`{given[0]}` should be left out, as {path} is a SavedModel")
         return Scorer(load_saved_model(path).signatures["score"], name)
     model = load(path, scoring_method=method, **options)
+    if model.scoring is None:
+        choose((), method, path)  # says so
     return Scorer(score(Network(model)).trace(), model.scoring[0].name)

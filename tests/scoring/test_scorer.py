@@ -29,7 +29,10 @@ METHODS = [
     ("self_critic", "pseudo_log_likelihood", ("encoder", "head")),
     ("causal_lm", "causal", ("encoder", "head")),
     ("replaced_token_detection", "discriminator_heuristic", ("encoder", "head")),
-    ("replaced_token_detection", "pseudo_log_likelihood", ("generator", "generator_head")),
+    pytest.param(
+        *("replaced_token_detection", "pseudo_log_likelihood", ("generator", "generator_head")),
+        marks=pytest.mark.slow,  # another pass per piece
+    ),
 ]
 
 
@@ -75,7 +78,7 @@ def test_methods_are_their_transcriptions(models, name, method, networks):
     np.testing.assert_allclose([one.score for one in found], expected, rtol=1e-6, atol=1e-4)
     assert [one.num_pieces for one in found] == [len(support.pieces_of(s)) for s in SENTENCES]
     assert [one.num_words for one in found] == [len(s.split()) for s in SENTENCES]
-    assert max(one.num_pieces for one in found) > 3 * ROOM
+    assert max(one.num_pieces for one in found) > 2 * ROOM
     assert scorer.num_unknown == 1
 
 
