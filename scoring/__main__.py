@@ -54,7 +54,6 @@ flags.DEFINE_enum(
 )
 
 _WINDOW = 4096  # sentences that are sorted by length together
-_DIGITS = 6
 
 
 def main(argv: list[str]) -> None:
@@ -82,7 +81,6 @@ def main(argv: list[str]) -> None:
             for number, values in zip(numbers, found):
                 pieces += values.num_pieces
                 row = {"id": str(number - 1), **values._asdict(), "method": scorer.method}
-                row["score"] = round(values.score, _DIGITS)
                 write(json.dumps(row) + "\n")
             source.show()
 

@@ -46,7 +46,7 @@ def ask(graphs, texts, **changes):
 
 def test_signatures_of_a_causal_model(asked):
     _, graphs = asked
-    assert set(graphs) == {"serving_default", "embeddings", "token_ids", "continue_text"}
+    assert set(graphs) == {"serving_default", "embeddings", "token_ids", "continue_text", "score"}
 
 
 def test_continuations_are_the_most_probable_pieces(asked):
