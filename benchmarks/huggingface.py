@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
@@ -129,6 +130,40 @@ def masked_lm_step(
     network = MaskedLM(_config(fields))
     run = _training_steps(network, _random_ids(batch, length, fields["vocab_size"]), precision)
     run.facts = _facts(network, network.model)
+    return run
+
+
+def pseudo_log_likelihood(
+    fields: dict[str, Any], sequences: Sequence[Sequence[int]], batch: int, mask_id: int
+) -> Callable[[], list[float]]:
+    """Sums of log p(token | all others), as awslabs/mlm-scoring computes them.
+
+    Masked sequences come in the order of the text, `batch` at a time, padded to the longest of
+    them. The model computes logits at all positions; the softmax is taken at the masked ones.
+    """
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(_config(fields)).eval()
+    lengths = torch.tensor([len(ids) for ids in sequences])
+    padded = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sequences], batch_first=True)
+    places = [(i, at) for i, ids in enumerate(sequences) for at in range(1, len(ids) - 1)]
+    parts = torch.tensor(places).split(batch)
+
+    @torch.inference_mode()
+    def run():
+        totals = torch.zeros(len(sequences), dtype=torch.float64)
+        for part in parts:
+            which, position = part.unbind(1)
+            S, every = int(lengths[which].max()), torch.arange(len(part))
+            ids = padded[which, :S]
+            tokens = ids[every, position]
+            ids[every, position] = mask_id
+            mask = (torch.arange(S) < lengths[which, None]).long()
+            logits = model(ids, attention_mask=mask).logits[every, position]  # [n, V]
+            found = logits.float().log_softmax(-1)[every, tokens]
+            totals.index_add_(0, which, found.double())
+        return totals.tolist()
+
+    run.facts = _facts(model, model)
     return run
 
 
