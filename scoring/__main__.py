@@ -53,7 +53,7 @@ flags.DEFINE_enum(
     "precision", None, ["float32", "mixed_bfloat16"], "Dtype policy of compute. Default: float32."
 )
 
-_WINDOW = 4096  # sentences that are sorted by length together
+_WINDOW = 1024  # sentences that are sorted by length together
 
 
 def main(argv: list[str]) -> None:

@@ -56,7 +56,10 @@ class Scorer:
 
         Raises:
             InputError: a sentence has no word pieces, so that there is nothing to score.
+            TypeError: `sentences` is a single text.
         """
+        if isinstance(sentences, str):  # whose characters would be scored
+            raise TypeError("`sentences` should be a list of texts. Received: a text")
         found: list[SentenceScore | None] = [None] * len(sentences)
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for part in batches(order, lambda number: len(sentences[number])):

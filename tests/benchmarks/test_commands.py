@@ -13,7 +13,14 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from benchmarks import ours, ours_finetuning, ours_generation, ours_vocabulary, random_model
+from benchmarks import (
+    ours,
+    ours_finetuning,
+    ours_generation,
+    ours_scoring,
+    ours_vocabulary,
+    random_model,
+)
 from benchmarks.interleaved import Result
 from benchmarks.texts import texts
 from errors import InputError
@@ -260,6 +267,42 @@ def test_generation_runs():
     runs = [ours_generation.generation(**shape, cached=cached) for cached in (True, False)]
     assert runs[0].facts == runs[1].facts
     assert runs[0].facts["tokens"] == 8
+
+
+@pytest.fixture
+def scoring(command, data_dir, tmp_path):
+    """The benchmark of scoring, of two utterances of two hypotheses."""
+    utterance = {"ref": "a b", "hyp_1": {"text": "a b"}, "hyp_2": {"text": "a"}}
+    (tmp_path / "lists.json").write_text(json.dumps({"one": utterance, "other": utterance}))
+    files = [f"--lists={tmp_path / 'lists.json'}", f"--vocab={data_dir}"]
+    return functools.partial(command, "scoring", *files)
+
+
+def test_scoring(scoring):
+    names = ("pseudo-log-likelihood", "a sequence per mask")
+    facts = {name: {"scores": [-1.0] * 4} for name in names}
+    seconds = {"self-critic": 0.5, names[0]: 8.0, names[1]: 20.0}
+    rows = {row[0]: row[1:] for row in scoring(seconds=seconds, facts=facts)}
+    assert rows[names[0]] == ["4", "6", "2000.0", "2.00", "1.00", "16.00"]
+    assert rows[names[1]][-2:] == ["2.50", "40.00"]
+    facts[names[1]]["scores"] = [-1.0, -1.0, -1.0, -1.1]
+    with pytest.raises(InputError, match="same scores"):
+        scoring(facts=facts)
+
+
+@pytest.mark.slow  # traces two networks of four layers
+def test_both_ways_to_mask_find_the_same_scores(data_dir):
+    sentences = ["a b c", "c", "a a b b c c"]
+    settings = {"size": "convbert-tiny", "vocab": data_dir}
+    masked = {"objective": "masked_lm", "method": "pseudo_log_likelihood"}
+    ids = ours_scoring.sequences(sentences, data_dir)
+    runs = [
+        ours_scoring.scores(**settings, **masked, sentences=sentences),
+        ours_scoring.one_sequence_per_mask(**settings, sequences=ids, batch=4),
+    ]
+    for run in runs:
+        run()
+    assert runs[0].facts["scores"] == pytest.approx(runs[1].facts["scores"], abs=1e-4)
 
 
 @pytest.mark.slow  # traces two steps
