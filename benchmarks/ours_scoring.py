@@ -30,8 +30,16 @@ def sequences(sentences: Sequence[str], vocab: str) -> list[list[int]]:
     return [[words.cls_id, *part, words.sep_id] for part in parts]
 
 
-def scores(size: str, vocab: str, sentences: Sequence[str], objective: str, method: str):
+def scores(
+    size: str,
+    vocab: str,
+    sentences: Sequence[str],
+    objective: str,
+    method: str,
+    precision: str = "float32",
+):
     """All sentences by one method, tokenization included."""
+    tf_keras.mixed_precision.set_global_policy(precision)
     hparams, words, built = _objective(size, vocab, objective)
     chosen = choose(hparams.objective.scoring_methods(), method, objective)
     model = ServedModel(
@@ -40,7 +48,7 @@ def scores(size: str, vocab: str, sentences: Sequence[str], objective: str, meth
         vocabulary=words,
         max_seq_length=built.encoder.config.max_position_embeddings,
         length_origin="",
-        precision="float32",
+        precision=precision,
         hparams=hparams,
         record={},
         scoring=(chosen, tuple(getattr(built, name) for name in chosen.networks)),

@@ -28,12 +28,13 @@ _LISTS = flags.DEFINE_string("lists", None, "JSON file of n-best lists.")
 _VOCAB = flags.DEFINE_string("vocab", None, "Vocabulary, or a folder that holds one.")
 _SIZE = flags.DEFINE_string("size", "bert-small", "Named size of the encoder.")
 _MAX_UTTERANCES = flags.DEFINE_integer(
-    "max_utterances", 20, "Utterances, evenly spaced in the file.", lower_bound=1
+    "max_utterances", 20, "Utterances, of lengths as in the file.", lower_bound=1
 )
 _BATCH = flags.DEFINE_integer("batch", 64, "Masked sequences of a batch of mlm-scoring's.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.")
 
 CRITIC, LIKELIHOOD = "self-critic", "pseudo-log-likelihood"
+BFLOAT16 = f"{LIKELIHOOD}, bfloat16"
 PER_MASK, HF_PER_MASK = "a sequence per mask", "HF a sequence per mask"
 
 
@@ -55,14 +56,19 @@ def main(argv: list[str]) -> None:
 
 
 def hypotheses(lists: dict, count: int) -> list[str]:
-    """The texts of `count` utterances, evenly spaced."""
-    chosen = np.linspace(0, len(lists), min(count, len(lists)), endpoint=False).astype(int)
-    utterances = [list(lists.values())[number] for number in chosen]
-    return [item["text"] for one in utterances for name, item in one.items() if name != "ref"]
+    """The texts of `count` utterances, in their order: short and long ones as in all of them."""
+    texts = [
+        [item["text"] for name, item in lists[utterance].items() if name != "ref"]
+        for utterance in lists
+    ]
+    by_length = np.argsort([sum(map(len, one)) for one in texts], kind="stable")
+    count = min(count, len(texts))
+    middles = (np.arange(count) + 0.5) * len(texts) / count  # of equal shares
+    return [text for number in sorted(by_length[middles.astype(int)]) for text in texts[number]]
 
 
 def systems(texts: list[str], ids: list[list[int]]) -> list[System]:
-    """All four."""
+    """All five."""
     ours = {"size": _SIZE.value, "vocab": _VOCAB.value}
     critic = {"objective": "self_critic", "method": "self_critic", "sentences": texts}
     masked = {"objective": "masked_lm", "method": "pseudo_log_likelihood", "sentences": texts}
@@ -74,6 +80,7 @@ def systems(texts: list[str], ids: list[list[int]]) -> list[System]:
     return [
         System(CRITIC, f"{module}:scores", {**ours, **critic}),
         System(LIKELIHOOD, f"{module}:scores", {**ours, **masked}),
+        System(BFLOAT16, f"{module}:scores", {**ours, **masked, "precision": "mixed_bfloat16"}),
         System(PER_MASK, f"{module}:one_sequence_per_mask", {**ours, **per_mask}),
         System(HF_PER_MASK, "benchmarks.huggingface:pseudo_log_likelihood", theirs),
     ]
