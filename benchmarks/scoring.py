@@ -34,7 +34,7 @@ _BATCH = flags.DEFINE_integer("batch", 64, "Masked sequences of a batch of mlm-s
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.")
 
 CRITIC, LIKELIHOOD = "self-critic", "pseudo-log-likelihood"
-BFLOAT16 = f"{LIKELIHOOD}, bfloat16"
+BFLOAT16 = "the same in bfloat16"
 PER_MASK, HF_PER_MASK = "a sequence per mask", "HF a sequence per mask"
 
 

@@ -16,6 +16,7 @@ from training.tracing import plain_function
 
 _SCORED = "scored"  # int32 [n, S], 1 for the tokens whose log scores count
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
+_MAX_PADDING = 0.1  # of sequences that are computed in one pass
 
 # From features with `scored`, int32 [n, S], and how many tokens of each sequence its answer depends
 # on, int32 [n], to sums of log scores, float32 [n].
@@ -75,7 +76,7 @@ def _in_one_pass(log_scores: Callable[[Tensors], tf.Tensor]) -> Totals:
         scored = part[_SCORED] > 0
         return {"totals": tf.reduce_sum(tf.where(scored, log_scores(part), 0.0), 1)}
 
-    in_parts = InParts(totals_of, names=(*FEATURES, _SCORED))
+    in_parts = InParts(totals_of, names=(*FEATURES, _SCORED), max_padding=_MAX_PADDING)
     return lambda features, lengths: in_parts(features, lengths)["totals"]
 
 
