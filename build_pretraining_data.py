@@ -30,7 +30,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import storage
 from data import corpus
-from data.build_options import BuildOptions
+from data.build_options import LAYOUTS, BuildOptions
+from data.vocabulary import TOKENIZERS
 from errors import InputError, main_with_clear_errors, require_flags
 
 _CORPUS = flags.DEFINE_string(
@@ -46,7 +47,16 @@ _VOCAB = flags.DEFINE_string(
     "vocab", None, "vocab.txt or a folder that holds one. Default: a vocabulary is learned."
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", 30522, "Size of the vocabulary that is learned.", lower_bound=100
+    "vocab_size",
+    None,
+    "Size of the vocabulary that is learned. Default: 30522 pieces, or all words.",
+    lower_bound=100,
+)
+_TOKENIZER = flags.DEFINE_enum(
+    "tokenizer",
+    None,
+    list(TOKENIZERS),
+    "Tokens of a vocabulary that is learned. Default: wordpiece.",
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case", None, "Lower-casing of the text. Default: as saved beside --vocab, else true."
@@ -57,6 +67,16 @@ _STRIP_ACCENTS = flags.DEFINE_bool(
     "Removal of accents. Default: as saved beside --vocab, else as the casing.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
+_EXAMPLE_LAYOUT = flags.DEFINE_enum(
+    "example_layout",
+    None,
+    LAYOUTS,
+    "Examples: segments of one document, or contiguous blocks of a stream of documents. Default: "
+    "segments; contiguous for words and for corpora of language models.",
+)
+_HELDOUT_CORPUS = flags.DEFINE_string(
+    "heldout_corpus", None, "Held-out text of its own, in the format of --corpus."
+)
 _HELDOUT_FRACTION = flags.DEFINE_float(
     "heldout_fraction", 0.01, "Share of the text that is held out for evaluation."
 )
@@ -90,10 +110,12 @@ _MAX_UNDECODABLE_SHARE = flags.DEFINE_float(
 def main(argv: list[str]) -> None:
     """Builds the data that the flags ask for."""
     check_runner(argv[1:])
+    if _HELDOUT_CORPUS.value and _HELDOUT_FRACTION.present:
+        raise InputError("--heldout_corpus is all that is held out: leave out --heldout_fraction")
     named = {"vocab": _VOCAB.value}
-    if _CORPUS_FORMAT.value not in ("tfds", "installed_documentation"):
+    if _CORPUS_FORMAT.value not in corpus.NOT_PATHS:
         require_flags(flags.FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
-        named["corpus"] = _CORPUS.value
+        named |= {"corpus": _CORPUS.value, "heldout_corpus": _HELDOUT_CORPUS.value}
     for name, path in named.items():
         if path and not storage.exists(path):
             raise InputError(f"--{name} {path}: there is no such file or folder")
@@ -112,6 +134,9 @@ def main(argv: list[str]) -> None:
         strict=_STRICT.value,
         max_undecodable_share=_MAX_UNDECODABLE_SHARE.value,
         num_processes=_NUM_PROCESSES.value,
+        example_layout=_EXAMPLE_LAYOUT.value,
+        tokenizer=_TOKENIZER.value,
+        heldout_corpus=_HELDOUT_CORPUS.value,
     )
     from data import build  # TensorFlow: it takes seconds
 

@@ -12,18 +12,20 @@ import collections
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import files
 import storage
 from data import manifest, shards, workers
-from data.build_options import BuildOptions
+from data.build_options import DEFAULT_VOCAB_SIZE, LANGUAGE_MODEL_FORMATS, BuildOptions
 from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS
 from data.text_checks import warn_of_stripped_marks
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
 from data.vocabulary_learning import learn_vocabulary
+from data.word_vocabulary import learn_words
 from errors import InputError, warn
 from locks import locked
 from settings import differences
@@ -68,7 +70,10 @@ def _build(
     corpus = open_corpus(options.corpus, options.corpus_format, strict=options.strict)
     switches = {"do_lower_case": options.do_lower_case, "strip_accents": options.strip_accents}
     given = Vocabulary.load(options.vocab, **switches) if options.vocab is not None else None
-    settings = _resolve_settings(options, corpus, given)
+    heldout = None
+    if options.heldout_corpus is not None:
+        heldout = open_corpus(options.heldout_corpus, options.corpus_format, strict=options.strict)
+    settings = _resolve_settings(options, corpus, given, heldout)
     finished = manifest.read_manifest(options.output_dir)
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
@@ -79,20 +84,13 @@ def _build(
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
-    shard_settings = shards.ShardSettings(
-        options.max_seq_length,
-        options.heldout_fraction,
-        options.seed,
-        settings["num_shards"],
-        # Documents of tfds data sets, whose size is unknown, stay whole.
-        int(options.heldout_fraction * settings["corpus_bytes"]) or None,
-    )
+    shard_settings = _shard_settings(options, settings)
     work = _unfinished_folder(options.output_dir, settings)
     _reject_replaced_bytes(options, _problems(_finished_shards(work)))
     if settings["vocabulary"]["strip_accents"]:
         warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
-    job = workers.Job(corpus, vocabulary, shard_settings, work)
+    job = workers.Job(corpus, vocabulary, shard_settings, work, heldout)
     if build_shards is None:
         workers.build_shards(job, options.num_processes)
     else:
@@ -104,35 +102,84 @@ def _build(
 
 
 def _resolve_settings(
-    options: BuildOptions, corpus: Corpus, vocabulary: Vocabulary | None
+    options: BuildOptions,
+    corpus: Corpus,
+    vocabulary: Vocabulary | None,
+    heldout_corpus: Corpus | None,
 ) -> dict[str, Any]:
-    """Everything that decides the bytes of the result, as it is compared and recorded."""
+    """Everything that decides the bytes of the result, as it is compared and recorded.
+
+    What folders could not be built with before has a name only where it is asked for: the others
+    stay what they are to the runs that were trained on them.
+    """
+    text = _identity(corpus)
+    # At least MIN_SHARDS, so that small corpora are mixed and shared out well too.
+    by_size = max(MIN_SHARDS, -(-text["bytes"] // SHARD_BYTES))
+    source = _vocabulary_settings(options, vocabulary)
+    layout = options.layout(source.get("tokenizer", "wordpiece"))
+    new: dict[str, Any] = {} if layout == "segments" else {"example_layout": layout}
+    if heldout_corpus is not None:
+        new["heldout_corpus"] = _identity(heldout_corpus)
+    return {
+        "corpus_format": options.corpus_format,
+        **{f"corpus_{name}": value for name, value in text.items()},
+        "vocabulary": source,
+        "max_seq_length": options.max_seq_length,
+        "heldout_fraction": options.share_held_out,
+        "seed": options.seed,
+        "num_shards": min(options.num_shards or by_size, len(corpus.units)),
+        "rules": RULES,
+        **new,
+    }
+
+
+def _identity(corpus: Corpus) -> dict[str, Any]:
+    """What tells a corpus from others: `units`, `bytes`, `digest`."""
     sizes = [shards.unit_bytes(unit) for unit in corpus.units]
     identity = [
         [unit.name, unit.start, unit.end, list(unit.members), size, shards.unit_digest(unit)]
         for unit, size in zip(corpus.units, sizes)
     ]
-    # At least MIN_SHARDS, so that small corpora are mixed and shared out well too.
-    by_size = max(MIN_SHARDS, -(-sum(sizes) // SHARD_BYTES))
-    if vocabulary is None:
-        lower = True if options.do_lower_case is None else options.do_lower_case
-        strip = lower if options.strip_accents is None else options.strip_accents
-        source: dict[str, Any] = {"learned": True, "vocab_size": options.vocab_size}
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+    return {"units": len(corpus.units), "bytes": sum(sizes), "digest": digest}
+
+
+def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dict[str, Any]:
+    if given is not None:
+        if options.tokenizer not in (None, given.tokenizer):
+            raise InputError(
+                f"--tokenizer should be {given.tokenizer}, for which {options.vocab} was made."
+                f" Received: {options.tokenizer}"
+            )
+        lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
+        source: dict[str, Any] = {"learned": False, "vocab_size": given.size}
+        source["digest"] = given.digest
     else:
-        lower, strip = vocabulary.do_lower_case, vocabulary.strip_accents
-        source = {"learned": False, "vocab_size": vocabulary.size, "digest": vocabulary.digest}
-    return {
-        "corpus_format": options.corpus_format,
-        "corpus_units": len(corpus.units),
-        "corpus_bytes": sum(sizes),
-        "corpus_digest": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
-        "vocabulary": source | {"do_lower_case": lower, "strip_accents": strip},
-        "max_seq_length": options.max_seq_length,
-        "heldout_fraction": options.heldout_fraction,
-        "seed": options.seed,
-        "num_shards": min(options.num_shards or by_size, len(corpus.units)),
-        "rules": RULES,
-    }
+        tokenizer = options.tokenizer or "wordpiece"
+        words = tokenizer == "words"
+        lower = not words if options.do_lower_case is None else options.do_lower_case
+        strip = lower if options.strip_accents is None else options.strip_accents
+        strip = strip and not words
+        size = options.vocab_size or (None if words else DEFAULT_VOCAB_SIZE)
+        source = {"learned": True, "vocab_size": size}
+    kind = {} if tokenizer == "wordpiece" else {"tokenizer": tokenizer}
+    return source | {"do_lower_case": lower, "strip_accents": strip} | kind
+
+
+def _shard_settings(options: BuildOptions, settings: dict[str, Any]) -> shards.ShardSettings:
+    tokenizer = settings["vocabulary"].get("tokenizer", "wordpiece")
+    # What has lines alone is not divided, nor are documents of tfds data sets, of unknown size.
+    longest = int(settings["heldout_fraction"] * settings["corpus_bytes"]) or None
+    return shards.ShardSettings(
+        options.max_seq_length,
+        settings["heldout_fraction"],
+        options.seed,
+        settings["num_shards"],
+        None if options.corpus_format in LANGUAGE_MODEL_FORMATS else longest,
+        options.layout(tokenizer),
+        options.separated_lines(tokenizer),
+        options.heldout_corpus is not None,
+    )
 
 
 def _reject_difference(
@@ -216,13 +263,16 @@ def _learned_vocabulary(
     """Learns the vocabulary, or loads the one that the build before this one learned."""
     if _exists(work, VOCABULARY_FILE):
         return Vocabulary.load(work)
-    print(f"learning a vocabulary of {wanted['vocab_size']} pieces", flush=True)
-    vocabulary = learn_vocabulary(
-        shards.sample_training_lines(corpus, settings, VOCABULARY_SAMPLE_CHARACTERS),
-        wanted["vocab_size"],
-        do_lower_case=wanted["do_lower_case"],
-        strip_accents=wanted["strip_accents"],
-    )
+    size, lower = wanted["vocab_size"], wanted["do_lower_case"]
+    if wanted.get("tokenizer") == "words":
+        print(f"counting words for a vocabulary of {size or 'all of them'}", flush=True)
+        lines = shards.sample_training_lines(corpus, settings, sys.maxsize)
+        vocabulary = learn_words(lines, size, do_lower_case=lower)
+    else:
+        print(f"learning a vocabulary of {size} pieces", flush=True)
+        lines = shards.sample_training_lines(corpus, settings, VOCABULARY_SAMPLE_CHARACTERS)
+        strip = wanted["strip_accents"]
+        vocabulary = learn_vocabulary(lines, size, do_lower_case=lower, strip_accents=strip)
     vocabulary.save(work)
     return vocabulary
 
@@ -255,6 +305,7 @@ def _finish(
         )
     content = {
         "settings": settings,
+        "example_layout": shard_settings.layout,
         "vocabulary_digest": vocabulary.digest,
         "vocabulary_size": vocabulary.size,  # a learned one may be smaller than was asked for
         "splits": {
@@ -265,7 +316,8 @@ def _finish(
         "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
-    _warn_of_share(splits, settings["heldout_fraction"])
+    if not shard_settings.heldout_corpus:
+        _warn_of_share(splits, settings["heldout_fraction"])
     for folder in map(SPLITS.get, splits):
         files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))
     vocabulary.save(output_dir)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from data.examples import MIN_TARGET
-from settings import at_least, check_fields, within
+from data.vocabulary import TOKENIZERS
+from errors import InputError
+from settings import at_least, check_fields, one_of, within
+
+LAYOUTS = ("segments", "contiguous")
+LANGUAGE_MODEL_FORMATS = ("language_model", "tfds_language_model")  # have lines, not documents
+DEFAULT_VOCAB_SIZE = 30522
 
 
 @dataclass(frozen=True)
@@ -17,8 +23,8 @@ class BuildOptions:
         corpus_format: one of `data.corpus.CORPUS_FORMATS`.
         output_dir: the data folder.
         vocab: a vocab.txt or a folder that holds one; None learns a vocabulary.
-        vocab_size: of the learned vocabulary.
-        do_lower_case: None takes it from beside the vocabulary, else True.
+        vocab_size: of the learned vocabulary. None: 30,522 pieces, or all words.
+        do_lower_case: None takes it from beside the vocabulary, else True; of words False.
         strip_accents: likewise.
         max_seq_length: S.
         heldout_fraction: share of the text that is held out, in [0, 1).
@@ -29,13 +35,19 @@ class BuildOptions:
             at least `shards.JUDGED_BYTES`; more are rejected.
         num_processes: None means one per core, fewer where there is little text. Changes nothing
             in the result, and neither do the two before it.
+        example_layout: one of `LAYOUTS`, see data/example_layouts.py; None: contiguous for words
+            and for corpora of language models.
+        tokenizer: of a vocabulary that is learned, one of `data.vocabulary.TOKENIZERS`;
+            None is the first; of a
+            vocabulary that is given, None or what that says.
+        heldout_corpus: held-out text of its own, in the same format; `heldout_fraction` is 0 then.
     """
 
     corpus: str
     corpus_format: str
     output_dir: str
     vocab: str | None = None
-    vocab_size: int = 30522
+    vocab_size: int | None = field(default=None, metadata=at_least(5))
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     max_seq_length: int = field(default=128, metadata=at_least(MIN_TARGET))
@@ -45,6 +57,32 @@ class BuildOptions:
     strict: bool = False
     max_undecodable_share: float = field(default=0.1, metadata=at_least(0))
     num_processes: int | None = field(default=None, metadata=at_least(1))
+    example_layout: str | None = field(default=None, metadata=one_of(*LAYOUTS))
+    tokenizer: str | None = field(default=None, metadata=one_of(*TOKENIZERS))
+    heldout_corpus: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.example_layout == "segments" and self.corpus_format in LANGUAGE_MODEL_FORMATS:
+            raise InputError(
+                f"`example_layout` should be contiguous for `corpus_format` {self.corpus_format},"
+                " whose lines are no documents. Received: segments"
+            )
+        if self.tokenizer == "words" and self.strip_accents:
+            raise InputError(
+                "`strip_accents` should be false for `tokenizer` words. Received: true"
+            )
+
+    def layout(self, tokenizer: str) -> str:
+        """The layout, where the vocabulary has this tokenizer."""
+        contiguous = tokenizer == "words" or self.corpus_format in LANGUAGE_MODEL_FORMATS
+        return self.example_layout or ("contiguous" if contiguous else "segments")
+
+    def separated_lines(self, tokenizer: str) -> bool:
+        """Whether a contiguous layout has a separator behind each line, not behind documents."""
+        return tokenizer == "words" or self.corpus_format in LANGUAGE_MODEL_FORMATS
+
+    @property
+    def share_held_out(self) -> float:
+        """The share of the corpus that is held out; none where another corpus is."""
+        return 0.0 if self.heldout_corpus else self.heldout_fraction

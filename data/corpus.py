@@ -12,9 +12,10 @@ from collections.abc import Callable
 from data.manifest import listing
 from data.readers.base import Corpus, Document, Unit
 from data.readers.documentation import InstalledDocumentation
+from data.readers.language_model import LanguageModelCorpus
 from data.readers.openwebtext import OpenWebTextCorpus
 from data.readers.text import TextCorpus, TextPerFileCorpus
-from data.readers.tfds_text import TfdsCorpus
+from data.readers.tfds_text import TfdsCorpus, TfdsLanguageModelCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
 from settings import did_you_mean
@@ -28,17 +29,21 @@ _READERS: dict[str, Callable[..., Corpus]] = {
     "openwebtext": OpenWebTextCorpus,
     "tfds": TfdsCorpus,
     "installed_documentation": InstalledDocumentation,
+    "language_model": LanguageModelCorpus,
+    "tfds_language_model": TfdsLanguageModelCorpus,
 }
 
 CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
+NOT_PATHS = ("tfds", "tfds_language_model", "installed_documentation")  # but names
 
 
 def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpus:
     """Opens a corpus and makes sure that it holds at least one document.
 
     Args:
-        path: a file or folder; for "tfds" NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for
-            "installed_documentation" empty, names of packages, or a folder of packages.
+        path: a file or folder; for "tfds" and "tfds_language_model"
+            NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for "installed_documentation" empty, names
+            of packages, or a folder of packages.
         corpus_format: one of `CORPUS_FORMATS`.
         strict: reject bytes that are not UTF-8 instead of replacing and counting them.
 

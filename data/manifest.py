@@ -108,6 +108,7 @@ def with_shares(counts: dict[str, int], max_seq_length: int) -> dict[str, Any]:
     counts = collections.Counter(counts)
     names = ("documents", "lines", "characters", "tokens", "tokens_kept", "unknown_tokens")
     names += ("examples", "padding")
+    names += ("words",) if "words" in counts else ()  # of the contiguous layout
     positions = counts["examples"] * max_seq_length
     return {
         **{name: counts[name] for name in names},
@@ -139,11 +140,14 @@ def listing(problems: dict[str, int]) -> str:
 
 def summary(output_dir: str, content: dict[str, Any]) -> str:
     """What was built, for the end of the command."""
-    lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} pieces"]
+    words = content["settings"]["vocabulary"].get("tokenizer") == "words"
+    kind, unknown = ("words", "<unk>") if words else ("pieces", "[UNK]")
+    lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} {kind}"]
     for split, counts in content["splits"].items():
         lines.append(
             f"  {split:8} {counts['documents']:>11,} documents {counts['tokens']:>14,} tokens "
-            f"({counts['tokens_kept_share']:.2%} kept, {counts['unknown_token_share']:.2%} [UNK]) "
+            f"({counts['tokens_kept_share']:.2%} kept, "
+            f"{counts['unknown_token_share']:.2%} {unknown}) "
             f"{counts['examples']:>11,} examples ({counts['padding_share']:.1%} padding)"
         )
     if content["problems"]:

@@ -11,22 +11,19 @@ import dataclasses
 import hashlib
 import heapq
 import os
-import random
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import storage
 from data import records
 from data.corpus import Corpus, Document, Unit
-from data.examples import ExamplePlanner, assemble
+from data.example_layouts import CLASSES
 from data.input_pipeline import SPLITS
 from data.readers.base import member_paths
 from data.tokenization import Tokenizer, batches
-from data.vocabulary import Vocabulary
 
-_ENCODE_EXAMPLES = 2048
 DIGEST_BYTES = 64 << 10
 JUDGED_BYTES = 64_000  # from this size on, a file may be rejected by itself
 
@@ -42,6 +39,9 @@ class ShardSettings:
         num_shards: number of record files of each split.
         longest_whole: characters of the longest document that falls on one side as a whole; of a
             longer one, the end is held out. None divides none.
+        layout: of examples; one of `data.build_options.LAYOUTS`.
+        separated_lines: whether a contiguous layout has a separator behind each line.
+        heldout_corpus: whether what is held out comes from a corpus of its own.
     """
 
     max_seq_length: int
@@ -49,11 +49,31 @@ class ShardSettings:
     seed: int
     num_shards: int
     longest_whole: int | None = None
+    layout: str = "segments"
+    separated_lines: bool = False
+    heldout_corpus: bool = False
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have files."""
-        return ("train", "heldout") if self.heldout_fraction else ("train",)
+        held_out = self.heldout_fraction or self.heldout_corpus
+        return ("train", "heldout") if held_out else ("train",)
+
+
+class DealtUnit(NamedTuple):
+    """A unit that a shard is built of.
+
+    Attributes:
+        number: its index in the corpus.
+        corpus: where it comes from.
+        unit: what to read.
+        side: the split that all of it belongs to; None: see `divide`.
+    """
+
+    number: int
+    corpus: Corpus
+    unit: Unit
+    side: str | None = None
 
 
 def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
@@ -103,68 +123,44 @@ def shard_file(split: str, index: int, num_shards: int) -> str:
 
 
 class _Shard:
-    """Tokens and planned examples of one shard, both splits over the same tokens."""
+    """Reads documents into the layout of one shard."""
 
-    def __init__(self, settings: ShardSettings) -> None:
-        self.settings = settings
-        self.tokens: list[np.ndarray] = []
-        self.num_tokens = 0
-        self.plans: dict[str, list[tuple[int, int, int]]] = {s: [] for s in settings.splits}
-        self.counts = {split: collections.Counter() for split in settings.splits}
+    def __init__(self, settings: ShardSettings, tokenizer: Tokenizer) -> None:
+        self.settings, self.tokenizer = settings, tokenizer
+        self.layout = CLASSES[settings.layout](settings, tokenizer.vocabulary)
+        self.counts = self.layout.counts
 
-    def add(self, documents: list[Document], tokenizer: Tokenizer, planner: ExamplePlanner) -> None:
-        """Tokenises documents in one call and plans their examples."""
-        sides = [divide(document, self.settings).items() for document in documents]
-        splits = [split for side in sides for split, _ in side]
-        documents = [part for side in sides for _, part in side]
-        lines = [line for document in documents for line in document.lines]
-        ids, row_splits = tokenizer.tokenize(lines)
-        unknown = np.concatenate([[0], np.cumsum(ids == tokenizer.vocabulary.unk_id)])
+    def add(self, documents: list[Document], side: str | None) -> None:
+        """Tokenises documents in one call; all are on one side, or each is where it falls."""
+        if side is not None:
+            sides = [(side, document) for document in documents]
+        else:
+            sides = [part for each in documents for part in divide(each, self.settings).items()]
+        lines = [line for _, document in sides for line in document.lines]
+        ids, row_splits = self.tokenizer.tokenize(lines)
+        unknown = np.concatenate([[0], np.cumsum(ids == self.tokenizer.vocabulary.unk_id)])
         row = 0
-        for split, document in zip(splits, documents):
+        for split, document in sides:
             bounds = row_splits[row : row + len(document.lines) + 1]
             row += len(document.lines)
             begin, end = int(bounds[0]), int(bounds[-1])
-            offset = self.num_tokens + begin
-            self.plans[split].extend(
-                (offset + start, first, second)
-                for start, first, second in planner.plan((bounds[1:] - begin).tolist())
-            )
+            self.layout.add(split, document.lines, ids[begin:end], bounds[1:] - begin)
             self.counts[split].update(
                 documents=1,
                 lines=len(document.lines),
                 characters=_characters(document),
-                tokens=end - begin,
                 unknown_tokens=int(unknown[end] - unknown[begin]),
             )
-        self.tokens.append(ids)
-        self.num_tokens += len(ids)
 
-    def encoded(self, split: str, order_key: list[int], vocabulary: Vocabulary) -> Iterator[list]:
-        """Yields the examples of a split, serialised, in an order drawn from `order_key`."""
-        tokens = np.concatenate(self.tokens) if self.tokens else np.zeros([0], np.int32)
-        plans = np.array(self.plans[split], np.int64).reshape(-1, 3)  # [N, 3]
-        # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
-        keys = np.random.Philox(key=order_key).random_raw(len(plans))
-        plans = plans[np.argsort(keys, kind="stable")]
-        for i in range(0, len(plans), _ENCODE_EXAMPLES):
-            chunk = plans[i : i + _ENCODE_EXAMPLES]
-            ids = {name: getattr(vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
-            arrays = assemble(tokens, chunk, self.settings.max_seq_length, **ids)
-            filled = int(arrays[1].sum(dtype=np.int64))
-            specials = 2 * len(chunk) + int((chunk[:, 2] > 0).sum())
-            self.counts[split].update(
-                examples=len(chunk),
-                tokens_kept=filled - specials,
-                padding=arrays[1].size - filled,
-            )
+    def encoded(self, split: str, order_key: list[int]) -> Iterator[list[bytes]]:
+        """Yields the examples of a split, serialised; see `Layout.arrays`."""
+        for arrays in self.layout.arrays(split, order_key):
             yield records.encode_examples(*arrays)
 
 
 def build_shard(
     index: int,
-    corpus: Corpus,
-    units: list[tuple[int, Unit]],
+    units: Sequence[DealtUnit],
     tokenizer: Tokenizer,
     settings: ShardSettings,
     folder: str,
@@ -174,8 +170,7 @@ def build_shard(
 
     Args:
         index: of the shard.
-        corpus: where the units come from.
-        units: (index in the corpus, unit), in order.
+        units: in order.
         tokenizer: with the vocabulary of the build.
         settings: of the build.
         folder: where the split folders lie; they exist.
@@ -189,21 +184,21 @@ def build_shard(
     Raises:
         InputError: unreadable text, or a file that cannot be written.
     """
-    shard = _Shard(settings)
+    shard = _Shard(settings, tokenizer)
     problems: collections.Counter = collections.Counter()
     undecodable: list[dict[str, Any]] = []
-    for unit_index, unit in units:
-        generator = random.Random(f"examples {settings.seed} {unit_index}")
-        planner = ExamplePlanner(settings.max_seq_length, generator)
-        for documents in batches(_counted(corpus, unit, problems, undecodable), _characters):
-            shard.add(documents, tokenizer, planner)
-        unit_done(unit)
+    for dealt in units:
+        shard.layout.begin_unit(dealt.number)
+        found = _counted(dealt.corpus, dealt.unit, problems, undecodable)
+        for documents in batches(found, _characters):
+            shard.add(documents, dealt.side)
+        unit_done(dealt.unit)
 
     files = {}
     for number, split in enumerate(settings.splits):
         name = shard_file(split, index, settings.num_shards)
         key = [settings.seed % 2**64, 2 * index + number]
-        encoded = shard.encoded(split, key, tokenizer.vocabulary)
+        encoded = shard.encoded(split, key)
         count, size = records.write_record_file(os.path.join(folder, name), encoded)
         files[name] = {"records": count, "bytes": size}
     splits = {split: dict(sorted(counts.items())) for split, counts in shard.counts.items()}
@@ -281,19 +276,30 @@ def sample_training_lines(
             return
 
 
-def deal_units(corpus: Corpus, num_shards: int) -> list[list[tuple[int, Unit]]]:
+def deal_units(
+    corpus: Corpus, num_shards: int, heldout_corpus: Corpus | None = None
+) -> list[list[DealtUnit]]:
     """Deals units to shards so that the shards get about the same number of bytes.
 
-    The largest units are dealt first, each to the emptiest shard. Returns (index, unit) per shard.
+    The largest units are dealt first, each to the emptiest shard. Those of a corpus that is held
+    out are dealt alike, by themselves.
     """
+    dealt = _dealt(corpus, num_shards, None)
+    if heldout_corpus is not None:
+        heldout = _dealt(heldout_corpus, num_shards, "heldout")
+        dealt = [own + more for own, more in zip(dealt, heldout)]
+    return dealt
+
+
+def _dealt(corpus: Corpus, num_shards: int, side: str | None) -> list[list[DealtUnit]]:
     units = sorted(enumerate(corpus.units), key=lambda item: (-unit_bytes(item[1]), item[0]))
     loads = [(0, shard) for shard in range(num_shards)]  # a heap
-    dealt: list[list[tuple[int, Unit]]] = [[] for _ in range(num_shards)]
-    for item in units:
+    dealt: list[list[DealtUnit]] = [[] for _ in range(num_shards)]
+    for number, unit in units:
         load, shard = loads[0]
-        dealt[shard].append(item)
-        heapq.heapreplace(loads, (load + max(1, unit_bytes(item[1])), shard))
-    return [sorted(shard, key=lambda item: item[0]) for shard in dealt]
+        dealt[shard].append(DealtUnit(number, corpus, unit, side))
+        heapq.heapreplace(loads, (load + max(1, unit_bytes(unit)), shard))
+    return [sorted(shard, key=lambda item: item.number) for shard in dealt]
 
 
 def unit_bytes(unit: Unit) -> int:

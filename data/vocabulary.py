@@ -1,4 +1,4 @@
-"""The WordPiece vocabulary: load, check, save."""
+"""The vocabulary, of word pieces or of words: load, check, save."""
 
 from __future__ import annotations
 
@@ -25,33 +25,47 @@ from errors import InputError, located
 from settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and
+# as the one before has ended, it is what the first one begins after.
+TOKENIZERS = {"wordpiece": SPECIAL_TOKENS, "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]")}
 VOCABULARY_FILE = "vocab.txt"
 SWITCHES_FILE = "tokenizer_config.json"
-_SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None}
+_SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None, "tokenizer": str}
 
 
-def _special_id(token: str) -> property:
-    return property(lambda self: self.ids[token], doc=f"Id of {token}.")
+def _special_id(number: int) -> property:
+    return property(
+        lambda self: self.ids[TOKENIZERS[self.tokenizer][number]],
+        doc=f"Id of {SPECIAL_TOKENS[number]}, or of what stands in its place; see `TOKENIZERS`.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """WordPiece tokens in the order of their ids, with the switches of the text's normalisation.
+    """Tokens in the order of their ids, with the switches of the text's normalisation.
 
     Attributes:
         tokens: the pieces; the index of a piece is its id.
         do_lower_case: whether text is lower-cased before it is cut into pieces.
         strip_accents: whether accents (Unicode category Mn after NFD) are removed.
         added_tokens: those of the tokens that are found before text is cut into pieces.
+        tokenizer: what the tokens are, one of `TOKENIZERS`.
     """
 
     tokens: tuple[str, ...]
     do_lower_case: bool = True
     strip_accents: bool = True
     added_tokens: tuple[AddedToken, ...] = ()
+    tokenizer: str = "wordpiece"
 
     def __post_init__(self) -> None:
-        _check_tokens(self.tokens, "The vocabulary")
+        _check_tokens(self.tokens, "The vocabulary", self.tokenizer)
+        if self.tokenizer == "words" and (self.strip_accents or self.added_tokens):
+            raise InputError(
+                "a vocabulary of words should have neither `strip_accents` nor added tokens, as"
+                f" words are looked up as they are. Received: strip_accents={self.strip_accents},"
+                f" {len(self.added_tokens)} added tokens"
+            )
         if self.added_tokens:
             check_added_tokens(self.added_tokens, self.do_lower_case, "The vocabulary")
 
@@ -65,7 +79,7 @@ class Vocabulary:
         """Number of tokens."""
         return len(self.tokens)
 
-    pad_id, unk_id, cls_id, sep_id, mask_id = map(_special_id, SPECIAL_TOKENS)
+    pad_id, unk_id, cls_id, sep_id, mask_id = map(_special_id, range(len(SPECIAL_TOKENS)))
 
     @property
     def added_tokens_decoder(self) -> dict[str, dict]:
@@ -81,6 +95,8 @@ class Vocabulary:
         settings = [list(self.tokens), self.do_lower_case, self.strip_accents]
         if self.added_tokens:
             settings.append([dataclasses.astuple(token) for token in self.added_tokens])
+        if self.tokenizer != "wordpiece":
+            settings.append(self.tokenizer)
         return hashlib.sha256(json.dumps(settings, ensure_ascii=False).encode()).hexdigest()
 
     @classmethod
@@ -110,18 +126,22 @@ class Vocabulary:
         settings_path = os.path.join(os.path.dirname(path), SWITCHES_FILE)
         saved = files.read_json(settings_path) if storage.exists(settings_path) else {}
         added = _added_tokens(saved, f"{settings_path}: `{ADDED_TOKENS}`", tokens)
-        _check_tokens(tokens, path)
         with located(settings_path):
             saved = {
                 name: typed(name, saved[name], _SWITCHES[name]) for name in _SWITCHES.keys() & saved
             }
+            tokenizer = saved.get("tokenizer", "wordpiece")
+            if tokenizer not in TOKENIZERS:
+                expected = " or ".join(TOKENIZERS)
+                raise InputError(f"`tokenizer` should be {expected}. Received: {tokenizer!r}")
+        _check_tokens(tokens, path, tokenizer)
         if do_lower_case is None:
             do_lower_case = saved.get("do_lower_case", True)
         if strip_accents is None:
             strip_accents = saved.get("strip_accents")
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
-        return cls(tuple(tokens), do_lower_case, strip_accents, added)
+        return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` and `tokenizer_config.json` (Hugging Face's names) into `folder`."""
@@ -129,6 +149,8 @@ class Vocabulary:
         switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
         if self.added_tokens:
             switches[ADDED_TOKENS] = self.added_tokens_decoder
+        if self.tokenizer != "wordpiece":
+            switches["tokenizer"] = self.tokenizer
         # The switches first: a vocabulary without them would be read as BERT's uncased one.
         files.write_json(os.path.join(folder, SWITCHES_FILE), switches)
         files.write_text(os.path.join(folder, VOCABULARY_FILE), "\n".join(self.tokens) + "\n")
@@ -166,7 +188,7 @@ def _read_tokens(path: str) -> list[str]:
     return tokens
 
 
-def _check_tokens(tokens: Sequence[str], where: str) -> None:
+def _check_tokens(tokens: Sequence[str], where: str, tokenizer: str) -> None:
     """Raises InputError where a token stands twice or a special token is missing."""
     first_line: dict[str, int] = {}
     for line, token in enumerate(tokens, start=1):
@@ -176,10 +198,11 @@ def _check_tokens(tokens: Sequence[str], where: str) -> None:
                 f"{first_line[token]} and {line}"
             )
         first_line[token] = line
-    missing = [token for token in SPECIAL_TOKENS if token not in first_line]
+    special = list(dict.fromkeys(TOKENIZERS[tokenizer]))
+    missing = [token for token in special if token not in first_line]
     if missing:
         raise InputError(
-            f"{where} must hold the special tokens {' '.join(SPECIAL_TOKENS)}. "
+            f"{where} must hold the special tokens {' '.join(special)}. "
             f"Received: {len(first_line)} tokens without {' '.join(missing)}"
         )
 

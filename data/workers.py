@@ -19,7 +19,7 @@ import stopping
 import storage
 from data import shards
 from data.corpus import Corpus
-from data.tokenization import Tokenizer
+from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
 
@@ -36,12 +36,18 @@ class Job:
         vocabulary: to tokenise with.
         settings: of the shards.
         work: folder of the unfinished build; its split folders exist.
+        heldout_corpus: where the held-out text comes from, if not from `corpus`.
     """
 
     corpus: Corpus
     vocabulary: Vocabulary
     settings: shards.ShardSettings
     work: str
+    heldout_corpus: Corpus | None = None
+
+    def dealt_units(self) -> list[list[shards.DealtUnit]]:
+        """The units of each shard."""
+        return shards.deal_units(self.corpus, self.settings.num_shards, self.heldout_corpus)
 
     def shard_counts_file(self, index: int) -> str:
         """Where the counts of a finished shard lie."""
@@ -75,16 +81,15 @@ class ShardBuilder:
 
     def __init__(self, job: Job, count_bytes: Callable[[int], None]) -> None:
         self._job = job
-        self._tokenizer = Tokenizer(job.vocabulary)
+        self._tokenizer = create_tokenizer(job.vocabulary)
         self._count_bytes = count_bytes
-        self._dealt = shards.deal_units(job.corpus, job.settings.num_shards)
+        self._dealt = job.dealt_units()
 
     def build(self, index: int) -> None:
         """Builds a shard, and then writes its counts."""
         job = self._job
         counts = shards.build_shard(
             index,
-            job.corpus,
             self._dealt[index],
             self._tokenizer,
             job.settings,
@@ -104,8 +109,8 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
         InputError: unreadable text, a file that cannot be written, a process that was killed.
             Shards that were finished are kept.
     """
-    dealt = shards.deal_units(job.corpus, job.settings.num_shards)
-    sizes = [sum(shards.unit_bytes(unit) for _, unit in units) for units in dealt]
+    dealt = job.dealt_units()
+    sizes = [sum(shards.unit_bytes(item.unit) for item in units) for units in dealt]
     pending = pending_shards(job)
     pending_bytes = sum(sizes[index] for index in pending)
     wanted = num_processes or min(_num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))

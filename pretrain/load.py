@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
+from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import Backbone, BackboneConfig, EncoderOutput, build_backbone, load_config
@@ -82,7 +82,7 @@ class TextEncoder:
         self._encoder = load_encoder(model_dir)
         self.config = self._encoder.config
         self._layout = TextLayout(
-            Tokenizer(Vocabulary.load(model_dir)),
+            create_tokenizer(Vocabulary.load(model_dir)),
             max_seq_length=max_seq_length or self.config.max_position_embeddings,
         )
 

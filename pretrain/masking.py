@@ -44,6 +44,7 @@ def mask_tokens(
     candidates = tf.cast(mask, tf.bool)
     for name in ("cls", "sep", "mask"):
         candidates &= ids != special_ids[name]
+    candidates &= tf.range(tf.shape(ids)[1]) > 0  # where no [CLS] is: an unused slot says 0, too
     wanted = tf.round(tf.cast(tf.reduce_sum(mask, -1), tf.float32) * masking.mask_prob)
     wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
     if masking.mask_with_replacement:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
+from data.tokenizers import create_tokenizer
 from model import Backbone, EncoderOutput
 from signatures.parts import FEATURES, InParts
 from signatures.signature import Signature, Tensors
@@ -37,7 +37,7 @@ class Network:
 
     def __init__(self, model: ServedModel):
         self.model = model
-        self.layout = TextLayout(Tokenizer(model.vocabulary), model.max_seq_length)
+        self.layout = TextLayout(create_tokenizer(model.vocabulary), model.max_seq_length)
         self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
         # Of FEATURES: `sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic.
         self.encode = encoder_in_graph(model.encoder)

@@ -25,6 +25,8 @@ class TfdsCorpus(Corpus):
     environment variable TFDS_DATA_DIR names (the library's own default: ~/tensorflow_datasets).
     """
 
+    _download = True
+
     def __init__(self, path: str, *, strict: bool = False) -> None:
         match = _SPECIFICATION.match(path)
         if not match:
@@ -39,7 +41,7 @@ class TfdsCorpus(Corpus):
         super().__init__(path, strict=strict)
 
     def _find_units(self) -> Iterator[Unit]:
-        builder = open_dataset(self._name, self._data_dir)
+        builder = open_dataset(self._name, self._data_dir, download=self._download)
         self._feature = _text_feature(builder, self._feature)
         split = split_info(builder, self._split)
         # As many parts as files, so that a part is about one file, but none without examples.
@@ -53,18 +55,30 @@ class TfdsCorpus(Corpus):
         import tensorflow_datasets as tfds
 
         split = tfds.even_splits(self._split, unit.end)[unit.start]
-        builder = open_dataset(self._name, self._data_dir)
+        builder = open_dataset(self._name, self._data_dir, download=self._download)
         wanted = tfds.decode.PartialDecoding({self._feature: True})
         for index, example in enumerate(in_order(builder, split, wanted)):
             name = f"{unit.name}:{index}"
             text = self.decode(example[self._feature], name, 0, problems)
-            if lines := nonempty_lines(text):
+            if lines := self._lines(text):
                 yield Document(name, lines)
             else:
                 problems["empty_documents"] += 1
 
+    def _lines(self, text: str) -> list[str]:
+        return nonempty_lines(text)
 
-def open_dataset(name: str, folder: str | None) -> Any:
+
+class TfdsLanguageModelCorpus(TfdsCorpus):
+    """The same of a dataset whose lines all count, blank ones too; it must be prepared already."""
+
+    _download = False
+
+    def _lines(self, text: str) -> list[str]:
+        return [line.strip() for line in text.split("\n")]
+
+
+def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
     """The prepared builder of a dataset, which is downloaded if it is not there yet.
 
     Each process opens its own: builders do not travel well.
@@ -73,6 +87,7 @@ def open_dataset(name: str, folder: str | None) -> Any:
         name: `NAME[/CONFIG][:VERSION]`.
         folder: where datasets are kept; None: the library's default (TFDS_DATA_DIR, or
             ~/tensorflow_datasets).
+        download: whether it may be downloaded.
 
     Raises:
         InputError: there is no such dataset, or it cannot be downloaded.
@@ -89,6 +104,12 @@ def open_dataset(name: str, folder: str | None) -> Any:
             f"tensorflow-datasets must know the dataset. Received: {name!r} ({' '.join(reasons)})"
         ) from error
     if not builder.info.splits:
+        if not download:
+            raise InputError(
+                f"Dataset {name} should be prepared, as nothing is downloaded here: run"
+                f" `tfds build {name} --data_dir FOLDER` and set TFDS_DATA_DIR to FOLDER. There is"
+                f" none in {builder.data_dir}"
+            )
         try:
             builder.download_and_prepare()
         except (OSError, ImportError) as error:

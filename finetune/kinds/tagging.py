@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from model import BackboneConfig
 
 _encode_tags = lazily("finetune.encoding:encode_tags")
-_tokenizer = lazily("data.tokenization:Tokenizer")
+_tokenizer = lazily("data.tokenizers:create_tokenizer")
 _head = lazily("model.task_heads:TaggingHead")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from finetune.task_files import Source
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
-_tokenizer = lazily("data.tokenization:Tokenizer")
+_tokenizer = lazily("data.tokenizers:create_tokenizer")
 
 Outputs = Mapping[str, np.ndarray]
 

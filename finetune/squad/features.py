@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
+from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.encoded import Encoded
@@ -46,7 +46,7 @@ def encode_questions(
     Raises:
         InputError: lengths that leave no room for a context.
     """
-    layout = TextLayout(Tokenizer(vocabulary), max_seq_length)
+    layout = TextLayout(create_tokenizer(vocabulary), max_seq_length)
     _check_lengths(layout, max_query_length, doc_stride)
     settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
