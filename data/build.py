@@ -19,7 +19,12 @@ from typing import Any
 import files
 import storage
 from data import manifest, shards, workers
-from data.build_options import DEFAULT_VOCAB_SIZE, LANGUAGE_MODEL_FORMATS, BuildOptions
+from data.build_options import (
+    DEFAULT_VOCAB_SIZE,
+    LANGUAGE_MODEL_FORMATS,
+    BuildOptions,
+    separates_lines,
+)
 from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS
 from data.text_checks import warn_of_stripped_marks
@@ -177,7 +182,7 @@ def _shard_settings(options: BuildOptions, settings: dict[str, Any]) -> shards.S
         settings["num_shards"],
         None if options.corpus_format in LANGUAGE_MODEL_FORMATS else longest,
         options.layout(tokenizer),
-        options.separated_lines(tokenizer),
+        separates_lines(tokenizer, options.corpus_format),
         options.heldout_corpus is not None,
     )
 

@@ -14,6 +14,11 @@ LANGUAGE_MODEL_FORMATS = ("language_model", "tfds_language_model")  # have lines
 DEFAULT_VOCAB_SIZE = 30522
 
 
+def separates_lines(tokenizer: str, corpus_format: str) -> bool:
+    """Whether a stream has a separator behind each line, and not behind each document."""
+    return tokenizer == "words" or corpus_format in LANGUAGE_MODEL_FORMATS
+
+
 @dataclass(frozen=True)
 class BuildOptions:
     """What to build.
@@ -75,12 +80,8 @@ class BuildOptions:
 
     def layout(self, tokenizer: str) -> str:
         """The layout, where the vocabulary has this tokenizer."""
-        contiguous = tokenizer == "words" or self.corpus_format in LANGUAGE_MODEL_FORMATS
+        contiguous = separates_lines(tokenizer, self.corpus_format)
         return self.example_layout or ("contiguous" if contiguous else "segments")
-
-    def separated_lines(self, tokenizer: str) -> bool:
-        """Whether a contiguous layout has a separator behind each line, not behind documents."""
-        return tokenizer == "words" or self.corpus_format in LANGUAGE_MODEL_FORMATS
 
     @property
     def share_held_out(self) -> float:

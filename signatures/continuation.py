@@ -17,8 +17,9 @@ def continue_text(network: Network) -> Signature:
     """Texts with what the model writes after them."""
     limit, vocabulary = network.model.max_seq_length, network.layout.vocabulary
     encoder, head = network.model.causal_lm
-    never = (vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id)
-    generate = Generator(encoder, head, vocabulary.sep_id, never)
+    whole_words = vocabulary.tokenizer == "words"
+    never = {vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id} - {vocabulary.sep_id}
+    generate = Generator(encoder, head, vocabulary.sep_id, tuple(sorted(never)))
 
     def function(text, *options):
         sampling = Sampling(*options)
@@ -37,7 +38,7 @@ def continue_text(network: Network) -> Signature:
         log_probs = tf.gather(found.log_probs, places, batch_dims=1)
         words = tf.strings.strip(tf.strings.reduce_join(pieces, -1, separator=" "))
         return {
-            "continuation": tf.strings.regex_replace(words, " ##", ""),
+            "continuation": words if whole_words else tf.strings.regex_replace(words, " ##", ""),
             "pieces": pieces,
             "log_probs": tf.where(added, log_probs, 0.0),
             "num_pieces": counts,

@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 LIGHT = ("backend", "errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
 LIGHT += ("storage",)
 ROOMS = ("analysis", "benchmarks", "checkpoints", "data", "examples", "finetune", "model")
-ROOMS += ("pretrain", "serving", "signatures", "text", "training")
+ROOMS += ("pretrain", "scoring", "serving", "signatures", "text", "training")
 _LAZY = re.compile(r"[a-z_0-9.]+:\w+")
 # Room -> the rooms that it may import, besides itself and the modules at the top in LIGHT.
 ARROWS = {
@@ -40,6 +40,9 @@ ARROWS = {
     "finetune": ("data", "model", "pretrain", "signatures", "text", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),
     "serving": ("data", "finetune", "model", "pretrain", "signatures", "text", "training"),
+    "scoring": (
+        *("data", "finetune", "model", "pretrain", "serving", "signatures", "text", "training"),
+    ),
     "analysis": tuple(room for room in ROOMS if room not in ("benchmarks", "examples")),
     "examples": tuple(room for room in ROOMS if room != "benchmarks"),
     "benchmarks": ROOMS,
@@ -47,6 +50,7 @@ ARROWS = {
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
 COMMANDS += ("checkpoints.convert", "serving.predict", "data.service")
+COMMANDS += ("scoring.perplexity",)
 
 
 class Import(NamedTuple):

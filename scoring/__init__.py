@@ -1,0 +1,1 @@
+"""Scores of sentences, and what is ranked by them."""

@@ -1,0 +1,111 @@
+"""Measures the perplexity of a causal language model on a text, per token and per word.
+
+    python -m scoring.perplexity --model_dir MODEL --corpus valid.txt
+    python -m scoring.perplexity --model_dir MODEL --data_dir DATA --context 64 --output report.json
+
+The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) behind each line of a
+corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
+once, in windows: --stride new tokens after --context tokens that were predicted before. With a
+context of 0 the windows are disjoint blocks. See docs/language_models.md.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+"""
+
+from __future__ import annotations
+
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
+
+# isort: split
+from absl import app, flags
+
+import plugins
+import storage
+from data.corpus import CORPUS_FORMATS, NOT_PATHS
+from data.manifest import read_manifest
+from errors import InputError, main_with_clear_errors, require_flags
+from files import write_json
+from pretrain.saved_settings import load_hparams
+from scoring.perplexity_protocol import Protocol, Report
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
+flags.DEFINE_string("corpus", None, "Text to measure on: a file, folder or data set name.")
+flags.DEFINE_enum("corpus_format", "language_model", CORPUS_FORMATS, "Format of the corpus.")
+flags.DEFINE_string("data_dir", None, "Data folder whose held-out records to measure on.")
+flags.DEFINE_integer(
+    "context", 0, "Tokens before the new ones of a window, predicted by others.", lower_bound=0
+)
+flags.DEFINE_integer(
+    "stride",
+    None,
+    "New tokens of each window. Default: as many as the model's sequences have room for.",
+    lower_bound=1,
+)
+flags.DEFINE_integer("batch_size", 16, "Batch size, in windows.", lower_bound=1)
+flags.DEFINE_string("output", None, "JSON file for the report.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+
+
+def main(argv: list[str]) -> None:
+    """Checks what the flags say in less than a second, and measures."""
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    plugins.load(FLAGS.plugins)
+    protocol = check_flags()
+    from scoring import perplexity_model  # TensorFlow: it takes seconds
+
+    if FLAGS.data_dir:
+        text = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
+    else:
+        text = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
+    model = perplexity_model.CausalModel(FLAGS.model_dir)
+    nats = sum(
+        float(nll.sum(dtype="float64"))
+        for nll in model.token_losses(text.streams, protocol, FLAGS.batch_size)
+    )
+    report = Report(
+        model_dir=storage.abspath(FLAGS.model_dir),
+        step=model.step,
+        text=storage.abspath(FLAGS.data_dir) if FLAGS.data_dir else FLAGS.corpus,
+        protocol=protocol,
+        separator=text.separator,
+        tokens=text.tokens,
+        words=text.words,
+        unknown_tokens=text.unknown_tokens,
+        nats=nats,
+    )
+    if FLAGS.output:
+        write_json(FLAGS.output, report.to_json())
+    print(report.line())
+
+
+def check_flags() -> Protocol:
+    """How to measure; InputError for flags or a model that cannot be right."""
+    require_flags(FLAGS, {"model_dir": "a model directory of run_pretraining.py"})
+    if bool(FLAGS.corpus) == bool(FLAGS.data_dir):
+        raise InputError(
+            "either --corpus, a text, or --data_dir, held-out records, should be given"
+        )
+    if FLAGS.corpus and FLAGS.corpus_format not in NOT_PATHS and not storage.exists(FLAGS.corpus):
+        raise InputError(f"--corpus {FLAGS.corpus}: there is no such file or folder")
+    if FLAGS.data_dir:
+        layout = (read_manifest(FLAGS.data_dir) or {}).get("example_layout")
+        if layout != "contiguous":
+            raise InputError(
+                f"--data_dir {FLAGS.data_dir} should be built with --example_layout contiguous, as"
+                f" perplexity is of a text, token by token. Received: {layout or 'segments'}"
+            )
+    hparams, _ = load_hparams(FLAGS.model_dir)
+    if hparams.objective.causal_lm() is None:
+        raise InputError(
+            f"--model_dir {FLAGS.model_dir} should hold a causal language model. Received:"
+            f" objective {hparams.objective.name}"
+        )
+    return Protocol.within(hparams.max_seq_length, FLAGS.context, FLAGS.stride)
+
+
+if __name__ == "__main__":
+    app.run(main_with_clear_errors(main))

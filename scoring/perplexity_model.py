@@ -1,0 +1,162 @@
+"""Streams of tokens, and the loss of each by a causal language model in windows."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from data.build_options import separates_lines
+from data.corpus import open_corpus
+from data.example_layouts import begins_with_last_token, with_separators
+from data.input_pipeline import count_records, pretraining_dataset, record_files
+from data.manifest import read_manifest
+from data.tokenization import batches
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from pretrain.evaluation import check_vocabulary
+from pretrain.load import load_objective
+from pretrain.objectives.causal_lm_loss import token_losses
+from pretrain.saved_settings import load_hparams
+from scoring.perplexity_protocol import Protocol
+from training import checkpointing
+from training.tracing import plain_function
+
+
+class Text(NamedTuple):
+    """What perplexity is measured on.
+
+    Attributes:
+        streams: token ids, int32 [n] each; none is context of another.
+        words: number of words between whitespace, and of separators.
+        unknown_tokens: number of tokens that stand for unknown words.
+        separator: what stands behind what.
+    """
+
+    streams: list[np.ndarray]
+    words: int
+    unknown_tokens: int
+    separator: str
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens."""
+        return sum(map(len, self.streams))
+
+
+def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
+    """A corpus as one stream, in the vocabulary of a model.
+
+    Raises:
+        InputError: see `open_corpus`.
+    """
+    vocabulary = Vocabulary.load(model_dir)
+    tokenizer, corpus = create_tokenizer(vocabulary), open_corpus(path, corpus_format)
+    by_line = separates_lines(vocabulary.tokenizer, corpus_format)
+    parts, words = [np.zeros([0], np.int32)], 0
+    problems: collections.Counter = collections.Counter()
+    for unit in corpus.units:
+        documents = corpus.documents(unit, problems)
+        for batch in batches(documents, lambda document: sum(map(len, document.lines))):
+            ids, splits = tokenizer.tokenize([line for each in batch for line in each.lines])
+            row = 0
+            for document in batch:
+                bounds = splits[row : row + len(document.lines) + 1]
+                row += len(document.lines)
+                own = ids[bounds[0] : bounds[-1]]
+                parts.append(with_separators(own, bounds[1:] - bounds[0], vocabulary, by_line))
+                words += sum(len(line.split()) for line in document.lines)
+                words += len(parts[-1]) - len(own)
+    return _text([np.concatenate(parts)], words, vocabulary, by_line)
+
+
+def heldout_text(data_dir: str, model_dir: str) -> Text:
+    """The held-out records of a data folder of contiguous examples; each file is a stream.
+
+    Raises:
+        InputError: there are none, or they are of another vocabulary.
+    """
+    vocabulary = check_vocabulary(data_dir, model_dir)
+    settings = read_manifest(data_dir)
+    S = settings["settings"]["max_seq_length"]
+    counts = count_records(record_files(data_dir, "heldout"))
+    streams = []
+    for file in [file for file, count in counts.items() if count]:
+        blocks = pretraining_dataset(
+            [file], batch_size=1, max_seq_length=S, seed=0, shuffle=False, repeat=False
+        )
+        parts = [
+            block["input_ids"][0, 1 : block["input_mask"].sum()]
+            for block in blocks.as_numpy_iterator()
+        ]
+        streams.append(np.concatenate(parts))
+    by_line = separates_lines(vocabulary.tokenizer, settings["settings"]["corpus_format"])
+    return _text(streams, settings["splits"]["heldout"]["words"], vocabulary, by_line)
+
+
+def _text(streams: list[np.ndarray], words: int, vocabulary: Vocabulary, by_line: bool) -> Text:
+    unknown = sum(int((stream == vocabulary.unk_id).sum()) for stream in streams)
+    separator = f"{vocabulary.tokens[vocabulary.sep_id]} per {'line' if by_line else 'document'}"
+    return Text(streams, words, unknown, separator)
+
+
+class CausalModel:
+    """The causal language model of a model directory.
+
+    Attributes:
+        step: of its checkpoint.
+    """
+
+    def __init__(self, model_dir: str) -> None:
+        hparams, _ = load_hparams(model_dir)
+        tf_keras.mixed_precision.set_global_policy(hparams.precision)
+        self.step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+        self._vocabulary = Vocabulary.load(model_dir)
+        objective = load_objective(model_dir)
+        encoder, head = (getattr(objective, name) for name in hparams.objective.causal_lm())
+
+        def losses(batch):
+            return token_losses(head, encoder(batch).sequence, batch)[0]
+
+        specs = {
+            name: tf.TensorSpec([None, None], tf.int32) for name in ("input_ids", "input_mask")
+        }
+        self._losses = plain_function(losses, input_signature=[specs])
+
+    def token_losses(
+        self, streams: Sequence[np.ndarray], protocol: Protocol, batch_size: int = 16
+    ) -> Iterator[np.ndarray]:
+        """Yields -log p of the tokens of a stream, float32 [n], for each stream."""
+        for stream in streams:
+            full = np.concatenate([[self._vocabulary.cls_id], stream]).astype(np.int32)
+            firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
+            found = [np.zeros([0], np.float32)]
+            for i in range(0, len(firsts), batch_size):
+                found += self._window_losses(full, firsts[i : i + batch_size], protocol)
+            yield np.concatenate(found)
+
+    def _window_losses(
+        self, full: np.ndarray, firsts: np.ndarray, protocol: Protocol
+    ) -> list[np.ndarray]:
+        """The losses of the new tokens of some windows, one array for each.
+
+        Args:
+            full: the stream after its beginning, int32 [n + 1].
+            firsts: positions of the first new tokens, [B].
+            protocol: of the windows.
+        """
+        starts = np.maximum(firsts - 1 - protocol.context, 0)
+        ends = np.minimum(firsts + protocol.stride, len(full))
+        source = starts[:, None] + np.arange(protocol.window)  # [B, W]
+        mask = source < ends[:, None]
+        ids = np.where(mask, full[np.minimum(source, len(full) - 1)], self._vocabulary.pad_id)
+        if not begins_with_last_token(self._vocabulary):
+            ids[:, 0] = self._vocabulary.cls_id
+        batch = {"input_ids": ids.astype(np.int32), "input_mask": mask.astype(np.int32)}
+        nll = self._losses({name: tf.constant(value) for name, value in batch.items()}).numpy()
+        places = zip(nll, firsts - starts - 1, ends - starts - 1)  # of token p is nll[p - 1]
+        return [row[first:end] for row, first, end in places]
