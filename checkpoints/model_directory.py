@@ -182,6 +182,11 @@ def load(folder: str) -> Conversion:
     config, recorded = EncoderConfig.load(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
+    if vocabulary.tokenizer != "wordpiece":
+        raise InputError(
+            f"{folder} should have a vocabulary of word pieces, as models of other formats have."
+            f" Received: {vocabulary.tokenizer}"
+        )
     if is_fine_tuned(folder):
         alone = "of a fine-tuned model only the encoder is converted: its task head is left out"
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from data.input_pipeline import count_records, pretraining_dataset, record_files
+from data.manifest import read_manifest
 from data.served_batches import ServedBatches
 from errors import InputError
 from pretrain.hparams import PretrainingHParams
@@ -48,7 +49,7 @@ class Batches:
                 f" Received: {batch_size}"
             )
         self.micro_batches = micro_batches(batch_size, devices, micro_batch_size)
-        self.files = record_files(data_dir, split)
+        self._data_dir, self.files = data_dir, record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()
 
@@ -79,6 +80,11 @@ class Batches:
     def served(self, addresses: list[str], timeout: float) -> ServedBatches:
         """The same batches, made by tf.data services; see there."""
         return ServedBatches(self, self().element_spec, addresses, timeout)
+
+    def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
+        """See `ObjectiveSettings.derived_metrics`, of held-out batches."""
+        counts = (read_manifest(self._data_dir) or {}).get("splits", {}).get("heldout", {})
+        return self._hparams.objective.derived_metrics(values, counts)
 
     def examples(self, num_steps: int) -> int:
         """How many examples the first `num_steps` batches hold; -1: all batches."""

@@ -117,6 +117,7 @@ def evaluate(
         seed=hparams.seed,
         strategy=strategy,
         micro_batches=batches.micro_batches,
+        derive=batches.derived_metrics,
     )
     with clear_read_errors(batches.files, hparams.max_seq_length, hparams.vocab_size):
         values = evaluator.evaluate(tf.constant(run.num_eval_steps))

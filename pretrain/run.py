@@ -101,6 +101,8 @@ def pretrain(
         objective, optimizer, create_dataset, xla=run.xla, micro_batches=count, **settings
     )
     count = heldout_batches.micro_batches if heldout_batches else 1
+    if heldout_batches is not None:
+        settings["derive"] = heldout_batches.derived_metrics
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with (
         contextlib.closing(trainer),

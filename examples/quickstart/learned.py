@@ -100,7 +100,8 @@ def main(argv: list[str]) -> None:
     length, size, mask_id = hparams.max_seq_length, hparams.vocab_size, vocabulary.mask_id
     with clear_read_errors(heldout.files, length, size):
         batches = masked_heldout_batches(objective, heldout, hparams.seed, run.num_eval_steps)
-    never_masked = [vocabulary.ids[t] for t in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
+    names = ("pad_id", "cls_id", "sep_id", "mask_id")
+    never_masked = [getattr(vocabulary, name) for name in names]
     bigrams = count_training_text(data_dir, vocabulary.size, length, never_masked)
     result = {
         "step": step,

@@ -78,6 +78,15 @@ class ObjectiveSettings(abc.ABC):
         """The names of the encoder and of the `CausalLMHead` that predict next tokens, if any."""
         return None
 
+    def derived_metrics(self, values: dict[str, float], counts: dict[str, int]) -> dict[str, float]:
+        """Metrics of an evaluation that follow from its others.
+
+        Args:
+            values: those.
+            counts: of the held-out text, as the data folder's manifest has them; {} without one.
+        """
+        return {}
+
     def carried_networks(
         self, before: ObjectiveSettings, encoder: BackboneConfig, stored: Collection[str]
     ) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import model.operations as count
@@ -48,6 +49,14 @@ class CausalLMSettings(ObjectiveSettings):
     def causal_lm(self):
         """See `ObjectiveSettings.causal_lm`."""
         return "encoder", "head"
+
+    def derived_metrics(self, values, counts):
+        """Perplexity per word, where the tokens are others: all loss of the text, by its words."""
+        tokens, words = counts.get("tokens", 0), counts.get("words", 0)
+        if not words or words == tokens:
+            return {}
+        per_word = values["causal_lm_loss"] * tokens / words
+        return {"perplexity_per_word": math.exp(min(per_word, 700.0))}
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`; every token is predicted."""

@@ -1,0 +1,254 @@
+"""Contiguous examples: blocks of a stream, of word pieces and of words, with text held out."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import build, input_pipeline
+from data.manifest import read_manifest
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from errors import InputError
+from tests.build_support import VOCABULARY, content, stopped_after
+
+S = 16
+
+
+def blocks(folder: Path, split: str) -> list[list[int]]:
+    """The ids of all examples of a split, without padding, in the order of the files."""
+    files = input_pipeline.record_files(str(folder), split)
+    vocabulary = Vocabulary.load(folder)
+    found = []
+    for file, count in input_pipeline.count_records(files).items():
+        if count:
+            dataset = input_pipeline.pretraining_dataset(
+                [file], batch_size=1, max_seq_length=S, seed=0, shuffle=False, repeat=False,
+                vocab_size=vocabulary.size,
+            )  # fmt: skip
+            for batch in dataset.as_numpy_iterator():
+                size = batch["input_mask"].sum()
+                assert batch["input_mask"][0].tolist() == [1] * size + [0] * (S - size)
+                assert not batch["segment_ids"].any()
+                found.append(batch["input_ids"][0, :size].tolist())
+    return found
+
+
+@pytest.fixture(scope="module")
+def contiguous(given, tmp_path_factory) -> tuple[build.BuildOptions, Path]:
+    """Options and the folder that they build, in one shard."""
+    folder = tmp_path_factory.mktemp("contiguous") / "data"
+    options = replace(given, example_layout="contiguous", num_shards=1, max_seq_length=S)
+    options = replace(options, output_dir=str(folder))
+    build.build(options)
+    return options, folder
+
+
+def test_blocks_are_the_stream(contiguous, given):
+    """Every document with [SEP] behind it is there once, on one side; blocks begin with [CLS]."""
+    _, folder = contiguous
+    cls, sep = VOCABULARY.cls_id, VOCABULARY.sep_id
+    tokenizer = create_tokenizer(VOCABULARY)
+    texts = [text for p in Path(given.corpus).iterdir() for text in p.read_text().split("\n\n")]
+    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
+    heldout = blocks(folder, "heldout")
+    stream = [token for block in heldout for token in block[1:]]
+    assert {block[0] for block in heldout} == {cls}
+    assert [len(block) for block in heldout[:-1]] == [S] * (len(heldout) - 1)
+    assert cls not in stream
+    assert stream[-1] == sep
+    ends = np.flatnonzero(np.array(stream) == sep)
+    found = {tuple(part[:-1].tolist()) for part in np.split(stream, ends + 1)[:-1]}
+    assert found < wanted
+    counts = read_manifest(str(folder))["splits"]
+    assert len(found) == counts["heldout"]["documents"]
+    training = blocks(folder, "train")
+    assert sum(len(block) - 1 for block in training) == counts["train"]["tokens"]
+    tokens = sum(map(len, wanted)) + len(wanted)
+    assert counts["train"]["tokens"] + counts["heldout"]["tokens"] == tokens
+    words = sum(len(text.split()) for text in texts) + len(texts)
+    assert counts["train"]["words"] + counts["heldout"]["words"] == words
+    assert counts["train"]["padding_share"] < 0.01
+    assert counts["train"]["tokens_kept_share"] == 1.0
+
+
+def test_training_blocks_are_permuted_and_those_held_out_are_not(contiguous, tmp_path):
+    options, _ = contiguous
+    other = tmp_path / "data"
+    build.build(replace(options, output_dir=str(other), heldout_fraction=0.0))
+    in_order = blocks(other, "train")
+    reseeded = tmp_path / "reseeded"
+    build.build(replace(options, output_dir=str(reseeded), heldout_fraction=0.0, seed=6))
+    again = blocks(reseeded, "train")
+    assert in_order != again
+    assert sorted(in_order) == sorted(again)
+
+
+def test_the_manifest_records_the_layout(contiguous, built):
+    _, folder = contiguous
+    content = read_manifest(str(folder))
+    assert content["example_layout"] == content["settings"]["example_layout"] == "contiguous"
+    before = read_manifest(str(built))
+    assert before["example_layout"] == "segments"
+    # As folders had before there was another: runs know them by these.
+    assert {"example_layout", "heldout_corpus"}.isdisjoint(before["settings"])
+
+
+def test_stopped_builds_and_several_processes_give_the_same_bytes(
+    contiguous, tmp_path, monkeypatch
+):
+    options, _ = contiguous
+    options = replace(options, num_shards=3, output_dir=str(tmp_path / "whole"))
+    build.build(options)
+    stopped = replace(options, output_dir=str(tmp_path / "stopped"))
+    with monkeypatch.context() as patched:
+        stopped_after(1, patched)
+        with pytest.raises(KeyboardInterrupt):
+            build.build(stopped)
+    with pytest.raises(InputError, match="example_layout"):
+        build.build(replace(stopped, example_layout="segments"))
+    build.build(stopped)
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+@pytest.mark.slow  # needs Beam
+def test_beam_builds_the_same_bytes(lines, tmp_path):
+    pytest.importorskip("apache_beam")
+    from data import beam_build
+
+    build.build(replace(lines, output_dir=str(tmp_path / "local")))
+    by_beam = functools.partial(beam_build.build_shards, arguments=[])
+    build.build(replace(lines, output_dir=str(tmp_path / "beam"), num_processes=None), by_beam)
+    assert content(tmp_path / "beam") == content(tmp_path / "local")
+
+
+# ---------------------------------------------------------------- words and lines
+
+TRAINING = " the cat sat \n\n<unk> the dog\nthe [MASK] cat\n"
+HELDOUT = "the zebra sat\n\n"
+
+
+@pytest.fixture
+def lines(tmp_path) -> build.BuildOptions:
+    """Options for words, of a text and another one that is held out."""
+    (tmp_path / "train.txt").write_text(TRAINING)
+    (tmp_path / "valid.txt").write_text(HELDOUT)
+    return build.BuildOptions(
+        corpus=str(tmp_path / "train.txt"),
+        corpus_format="language_model",
+        output_dir=str(tmp_path / "data"),
+        tokenizer="words",
+        heldout_corpus=str(tmp_path / "valid.txt"),
+        max_seq_length=S,
+        num_processes=1,
+    )
+
+
+def test_words_by_count_with_an_eos_per_line(lines):
+    manifest = build.build(lines)
+    folder = Path(lines.output_dir)
+    vocabulary = Vocabulary.load(folder)
+    assert vocabulary.tokenizer == "words"
+    assert vocabulary.tokens == ("[PAD]", "<unk>", "<eos>", "[MASK]", "the", "cat", "dog", "sat")
+    assert vocabulary.cls_id == vocabulary.sep_id == vocabulary.ids["<eos>"]
+
+    def named(split):
+        return [[vocabulary.tokens[i] for i in block] for block in blocks(folder, split)]
+
+    # A text's "[MASK]" is not the special token, which would be taken for a hidden word.
+    text = "<eos> the cat sat <eos> <eos> <unk> the dog <eos> the <unk> cat <eos>"
+    assert [" ".join(block) for block in named("train")] == [text]
+    assert [" ".join(block) for block in named("heldout")] == ["<eos> the <unk> sat <eos> <eos>"]
+    counts = manifest["splits"]
+    assert [counts[split]["tokens"] for split in ("train", "heldout")] == [13, 5]
+    assert [counts[split]["words"] for split in ("train", "heldout")] == [13, 5]
+    assert [counts[split]["unknown_tokens"] for split in ("train", "heldout")] == [2, 1]
+    assert manifest["settings"]["heldout_fraction"] == 0.0
+
+
+def test_blocks_of_words_begin_with_the_last_token_of_the_one_before(lines):
+    words = [f"w{i}" for i in range(40)]
+    Path(lines.corpus).write_text(" ".join(words) + "\n")
+    Path(lines.heldout_corpus).write_text(" ".join(words) + "\n")
+    build.build(replace(lines, vocab_size=40))
+    vocabulary = Vocabulary.load(lines.output_dir)
+    assert vocabulary.size == 40  # 36 of the words, and four special tokens
+    heldout = blocks(Path(lines.output_dir), "heldout")
+    assert len(heldout) == 3
+    assert [block[0] for block in heldout[1:]] == [block[-1] for block in heldout[:-1]]
+    stream = [token for block in heldout for token in block[1:]]
+    assert len(stream) == 41
+    assert stream.count(vocabulary.unk_id) == 4
+
+
+def test_word_pieces_of_lines_have_a_separator_each(lines, given):
+    Path(lines.corpus).write_text("ab c\n\nd\n" * 20)
+    options = replace(lines, tokenizer=None, vocab=given.vocab, heldout_corpus=None)
+    options = replace(options, heldout_fraction=0.0)
+    counts = build.build(options)["splits"]["train"]
+    assert counts["tokens"] == 20 * (len(["a", "##b", "c", "d"]) + 3)
+    assert counts["words"] == 20 * (len(["ab", "c", "d"]) + 3)
+
+
+def test_ranges_of_a_large_file_hold_each_line_once(lines, tmp_path, monkeypatch):
+    from data.readers.base import Corpus
+
+    text = "".join(f"w{i % 7} w{i % 5}\n" + "\n" * (i % 3 == 0) for i in range(400))
+    Path(lines.corpus).write_text(text)
+    monkeypatch.setattr(Corpus, "range_bytes", 100)
+    found = build.build(replace(lines, num_shards=3))
+    assert found["settings"]["corpus_units"] > 20
+    assert found["splits"]["train"]["lines"] == text.count("\n")
+    assert found["splits"]["train"]["tokens"] == len(text.split()) + text.count("\n")
+    assert len(os.listdir(Path(lines.output_dir) / "heldout_tfrecords")) == 3
+
+
+def test_words_of_odd_whitespace_and_case(lines):
+    """The tokenizer parts and lower-cases words as they were counted."""
+    odd = "a\u00a0b\u2009c\u3000d\x1fe\tf\u200bg\u00adh i\u0085j ΑΣ"
+    Path(lines.corpus).write_text(odd + "\n")
+    Path(lines.heldout_corpus).write_text(odd + "\n")
+    for lower in (False, True):
+        folder = f"{lines.output_dir}{lower}"
+        manifest = build.build(replace(lines, do_lower_case=lower, output_dir=folder))
+        for counts in manifest["splits"].values():
+            assert counts["unknown_tokens"] == 0
+            assert counts["tokens"] == len(odd.split()) + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"example_layout": "segments"}, "`example_layout`"),
+        ({"example_layout": "stream"}, "`example_layout`"),
+        ({"tokenizer": "word"}, "`tokenizer`"),
+        ({"strip_accents": True}, "`strip_accents`"),
+        ({"heldout_corpus": "absent.txt"}, r"absent\.txt"),
+    ],
+)
+def test_bad_options_are_named(lines, changes, named):
+    with pytest.raises(InputError, match=named):
+        build.build(replace(lines, **changes))
+    assert not os.path.exists(lines.output_dir) or not content(Path(lines.output_dir))
+
+
+def test_a_vocabulary_of_another_tokenizer(lines, given):
+    with pytest.raises(InputError, match="--tokenizer"):
+        build.build(replace(lines, vocab=given.vocab))
+    words = Path(lines.corpus).parent
+    (words / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    (words / "tokenizer_config.json").write_text('{"tokenizer": "words"}')
+    with pytest.raises(InputError, match=r"vocab\.txt.*<unk>"):
+        Vocabulary.load(words)
+
+
+def test_another_heldout_corpus_is_another_build(lines):
+    build.build(lines)
+    Path(lines.heldout_corpus).write_text("another text\n")
+    with pytest.raises(InputError, match="heldout_corpus"):
+        build.build(lines)

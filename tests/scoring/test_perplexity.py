@@ -1,0 +1,172 @@
+"""Perplexity in blocks and windows against a forward pass for each token."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl.testing import flagsaver
+
+from data import build
+from data.tokenizers import create_tokenizer
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from errors import InputError
+from pretrain.load import load_objective
+from scoring import perplexity
+from scoring.perplexity_model import CausalModel, corpus_text, heldout_text
+from scoring.perplexity_protocol import Protocol
+from tests.serving.support import pretrained
+
+S = 24  # of the model's sequences
+TEXT = "the city was born\n\nwho the odd citys ? the was\n" * 3
+NAMES = ["the", "city", "was", "born", "who", "?", "##s"]
+VOCABULARIES = {
+    "words": Vocabulary(
+        ("[PAD]", "<unk>", "<eos>", "[MASK]", *NAMES[:-1]), False, False, tokenizer="words"
+    ),
+    "wordpiece": Vocabulary((*SPECIAL_TOKENS, *NAMES)),
+}
+
+
+class Case(NamedTuple):
+    """A causal model and a text: files, tokens, and a forward pass of ids [1, t] to [1, t, V]."""
+
+    folder: Path
+    vocabulary: Vocabulary
+    text: Path
+    stream: list[int]
+    forward: Callable
+
+
+@pytest.fixture(scope="module", params=list(VOCABULARIES))
+def model(request, tmp_path_factory) -> Case:
+    vocabulary = VOCABULARIES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    pretrained(folder / "model", vocabulary, objective="causal_lm", overrides={"causal": True})
+    (folder / "text.txt").write_text(TEXT)
+    ids, splits = create_tokenizer(vocabulary).tokenize(TEXT.split("\n")[:-1])
+    stream = []
+    for first, end in itertools.pairwise(splits):
+        stream += [*ids[first:end].tolist(), vocabulary.sep_id]
+    objective = load_objective(str(folder / "model"))
+
+    @tf.function(input_signature=[tf.TensorSpec([1, None], tf.int32)])
+    def forward(ids):
+        return objective.head(objective.encoder({"input_ids": ids}).sequence)
+
+    return Case(folder / "model", vocabulary, folder / "text.txt", stream, forward)
+
+
+def direct(model: Case, context: int, stride: int) -> np.ndarray:
+    """-log p of each token by a forward pass of its own over what it may see."""
+    vocabulary, stream, found = model.vocabulary, model.stream, []
+    for place, token in enumerate(stream):
+        first = place - place % stride  # of the new tokens of its window
+        start = max(0, first - context)
+        before = vocabulary.cls_id
+        if vocabulary.tokenizer == "words" and start:
+            before = stream[start - 1]
+        seen = [before, *stream[start:place]]
+        scores = model.forward(tf.constant([seen])).numpy()[0, -1].astype(np.float64)
+        assert np.exp(scores).sum() == pytest.approx(1, abs=1e-4)
+        found.append(-scores[token])
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("context", "stride"), [(0, S - 1), (9, 4), (S - 2, 1)])
+def test_losses_are_those_of_a_pass_for_each_token(model, context, stride):
+    folder, vocabulary, text, stream, _ = model
+    protocol = Protocol.within(S, context, stride)
+    found = corpus_text(str(text), "language_model", str(folder))
+    assert [each.tolist() for each in found.streams] == [stream]
+    assert found.unknown_tokens == stream.count(vocabulary.unk_id) > 0
+    assert found.words == len(TEXT.split()) + TEXT.count("\n")
+    losses = list(CausalModel(str(folder)).token_losses(found.streams, protocol, batch_size=3))
+    wanted = direct(model, context, stride)
+    np.testing.assert_allclose(losses[0], wanted, atol=2e-4)
+
+
+def test_more_context_is_another_loss(model):
+    """Otherwise the comparison above could not fail by its context."""
+    few, more = (direct(model, context, 2) for context in (2, 9))
+    assert np.abs(few[20:] - more[20:]).max() > 1e-3
+
+
+def measure(tmp_path, **flags) -> dict:
+    output = tmp_path / "report.json"
+    with flagsaver.flagsaver(**{name: str(x) for name, x in flags.items()}, output=str(output)):
+        perplexity.main([""])
+    return json.loads(output.read_text())
+
+
+@pytest.fixture
+def parsed():
+    if not perplexity.FLAGS.is_parsed():
+        perplexity.FLAGS([""])
+    with flagsaver.flagsaver():
+        perplexity.FLAGS.context, perplexity.FLAGS.stride = 0, None
+        yield
+
+
+def test_report_of_a_text_and_of_the_records_built_of_it(model, parsed, tmp_path, capsys):
+    folder, vocabulary, text, stream, _ = model
+    build.build(
+        build.BuildOptions(
+            corpus=str(text),
+            corpus_format="language_model",
+            output_dir=str(tmp_path / "data"),
+            vocab=str(folder),
+            heldout_corpus=str(text),
+            max_seq_length=10,
+            num_processes=1,
+        )
+    )
+    records = heldout_text(str(tmp_path / "data"), str(folder))
+    assert [each.tolist() for each in records.streams] == [stream]
+    of_text = measure(tmp_path, model_dir=folder, corpus=text)
+    of_records = measure(tmp_path, model_dir=folder, data_dir=tmp_path / "data")
+    for name in ("nats", "tokens", "words", "unknown_tokens", "perplexity", "separator"):
+        assert of_text[name] == of_records[name], name
+    assert of_text["protocol"].items() >= {"context": 0, "stride": S - 1}.items()
+    assert of_text["perplexity"] == pytest.approx(math.exp(of_text["nats"] / len(stream)))
+    words = len(TEXT.split()) + TEXT.count("\n")
+    assert of_text["perplexity_per_word"] == pytest.approx(math.exp(of_text["nats"] / words))
+    assert (vocabulary.tokenizer == "words") == (words == len(stream))
+    printed = capsys.readouterr().out
+    assert str(Protocol(0, S - 1)) in printed
+    assert f"{of_text['perplexity']:.2f} of {len(stream)} tokens" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({}, "--model_dir"),
+        ({"model_dir": "MODEL"}, "--corpus"),
+        ({"model_dir": "MODEL", "corpus": "TEXT", "data_dir": "x"}, "--corpus"),
+        ({"model_dir": "MODEL", "corpus": "absent.txt"}, r"absent\.txt"),
+        ({"model_dir": "absent", "corpus": "TEXT"}, "absent"),
+        ({"model_dir": "MODEL", "corpus": "TEXT", "context": S - 1}, "--context"),
+        ({"model_dir": "MODEL", "corpus": "TEXT", "context": 4, "stride": S - 4}, "--stride"),
+        ({"model_dir": "MODEL", "data_dir": "."}, "contiguous"),
+    ],
+)
+def test_flags_that_cannot_be_right_are_named(model, parsed, flags, named):
+    given = {"MODEL": str(model.folder), "TEXT": str(model.text)}
+    flags = {name: given.get(value, value) for name, value in flags.items()}
+    with flagsaver.flagsaver(**flags), pytest.raises(InputError, match=named):
+        perplexity.check_flags()
+
+
+def test_a_model_that_is_not_causal_is_rejected(parsed, tmp_path):
+    pretrained(tmp_path / "model", objective="masked_lm")
+    (tmp_path / "text.txt").write_text(TEXT)
+    flags = {"model_dir": str(tmp_path / "model"), "corpus": str(tmp_path / "text.txt")}
+    with flagsaver.flagsaver(**flags), pytest.raises(InputError, match="masked_lm"):
+        perplexity.check_flags()
