@@ -246,6 +246,15 @@ def test_tfds_reads_any_text_feature_and_split(tiny_dataset, monkeypatch):
     assert len(read(open_corpus("tiny_prose#title@train[:60%]", "tfds"))) == 3
 
 
+def test_tfds_as_lines_of_a_language_model(tiny_dataset, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
+    documents = read(open_corpus("tiny_prose:1.0.0", "tfds_language_model"))
+    assert sorted(documents) == [[""], *([f"text {i}", "", f"mehr für {i}"] for i in (0, 1, 2, 4))]
+    with pytest.raises(InputError, match=r"lm1b.*tfds build"):  # nothing is downloaded
+        open_corpus("lm1b:1.1.0", "tfds_language_model")
+    assert not (tiny_dataset / "lm1b").exists()
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

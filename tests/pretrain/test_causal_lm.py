@@ -19,7 +19,7 @@ from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams
 from pretrain.objectives.causal_lm_loss import token_losses
 from tests.model_support import TINY, normal, random_features, randomize
-from tests.pretraining_support import assert_same_run, build_data, metrics, run
+from tests.pretraining_support import WORDS, assert_same_run, build_data, metrics, run
 from training.metrics import exponential_of_mean, summarize
 
 V, E = TINY.vocab_size, TINY.embedding_size
@@ -233,14 +233,26 @@ HPARAMS = {
 }
 
 
+def test_perplexity_per_word():
+    """The loss of all tokens, by the words of the text; nothing where both are the same."""
+    settings, values = parse_hparams({"objective": "causal_lm"}).objective, {"causal_lm_loss": 2.0}
+    found = settings.derived_metrics(values, {"tokens": 300, "words": 200})
+    assert found == {"perplexity_per_word": pytest.approx(np.exp(3.0))}
+    for counts in ({"tokens": 300, "words": 300}, {"tokens": 300}, {}):
+        assert settings.derived_metrics(values, counts) == {}
+
+
 @pytest.mark.slow  # needs two runs
 def test_it_trains_and_resumes_to_the_bit(tmp_path, capsys):
-    data_dir, whole, resumed = build_data(tmp_path), tmp_path / "whole", tmp_path / "resumed"
+    words = [*WORDS, "a-b"]  # three pieces
+    data_dir = build_data(tmp_path, words=words, example_layout="contiguous")
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     run(data_dir, whole, HPARAMS, do_eval=True)
     assert "not used by objective causal_lm: generator_hidden_size" in capsys.readouterr().err
     row = metrics(whole)[-1]
     assert (row["split"], row["step"]) == ("heldout", 6)
     assert row["perplexity"] == pytest.approx(np.exp(row["causal_lm_loss"]), rel=1e-5)
+    assert row["perplexity_per_word"] > row["perplexity"]
     assert json.loads((whole / "config.json").read_text())["causal"] is True
     shutil.copytree(whole, resumed)
     for path in (resumed / "checkpoints").glob("model.ckpt-6.*"):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
+from data.vocabulary import Vocabulary
 from errors import InputError
 from serving.client import Client
 from serving.description import options_of
@@ -93,6 +94,46 @@ def test_an_answer_does_not_depend_on_the_others(asked):
 def test_options_out_of_range_are_named(asked, name, value):
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{name}`"):
         ask(asked[1], ["the"], **{name: value})
+
+
+LINES = Vocabulary(
+    ("[PAD]", "<unk>", "<eos>", "[MASK]", *"the city was born ? ##s".split()),  # noqa: SIM905
+    do_lower_case=False,
+    strip_accents=False,
+    tokenizer="words",
+)
+
+
+@pytest.mark.slow  # exports a model
+def test_a_vocabulary_of_words_in_the_graph(tmp_path):
+    """Words are looked up and written whole; a line is begun after, and ended by, <eos>."""
+    overrides = {"causal": True}
+    pretrained(tmp_path / "model", LINES, objective="causal_lm", overrides=overrides)
+    model = load(str(tmp_path / "model"))
+    encoder, head = model.causal_lm
+    export(model, str(tmp_path / "exported"), str(tmp_path / "model"))
+    texts = ["the city", "The  was\u00a0born ##s", "", "[MASK] citys"]
+    records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(texts)]
+    options = {"num_tokens": 6, "temperature": 0.0}
+    rows = list(Client(str(tmp_path / "exported"), "continue_text", options).answers(records, 2))
+    lengths = []
+    for text, row in zip(texts, rows):
+        known = [LINES.ids.get(word, LINES.unk_id) for word in text.replace("[MASK]", "").split()]
+        ids = [LINES.sep_id, *[LINES.unk_id] * ("[MASK]" in text), *known]
+        pieces = []
+        while len(pieces) < 6:
+            scores = head(encoder({"input_ids": tf.constant([ids])}).sequence)[0, -1].numpy()
+            scores[[LINES.pad_id, LINES.mask_id]] = -99
+            ids.append(int(np.argmax(scores)))
+            if ids[-1] == LINES.sep_id:
+                break
+            pieces.append(LINES.tokens[ids[-1]])
+        assert row["pieces"] == pieces
+        assert row["continuation"] == " ".join(pieces)
+        lengths.append(len(pieces))
+    assert min(lengths) < 6  # a line that ended
+    (vectors,) = Client(str(tmp_path / "exported"), "embeddings").answers(records[:1], 1)
+    assert vectors
 
 
 @pytest.mark.slow  # exports a model
