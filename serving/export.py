@@ -72,6 +72,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
             "file": f"assets/{VOCABULARY_FILE}",
             "do_lower_case": model.vocabulary.do_lower_case,
             "strip_accents": model.vocabulary.strip_accents,
+            "tokenizer": model.vocabulary.tokenizer,
             "sha256": model.vocabulary.digest,
         },
         "signatures": {name: item.to_json() for name, item in asked.items()},

@@ -26,6 +26,18 @@ from tests.model_support import TINY
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(TINY.vocab_size - 5))))
 
 
+def test_a_vocabulary_of_words_stays_here(tmp_path):
+    """No other format has one."""
+    tokens = ["[PAD]", "<unk>", "<eos>", "[MASK]"]
+    tokens += [f"w{i}" for i in range(TINY.vocab_size - len(tokens))]
+    words = Vocabulary(tuple(tokens), False, False, tokenizer="words")
+    networks = Networks(build_encoder(TINY))
+    conversion = Conversion(TINY, describe_pretraining(TINY, words), words, networks)
+    save(conversion, str(tmp_path), {})
+    with pytest.raises(InputError, match="words"):
+        load(str(tmp_path))
+
+
 def of_size(number):
     return Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(number - 5))))
 

@@ -42,6 +42,15 @@ def draw(features, seed=(1, 2), **changes):
     return {name: value.numpy() for name, value in batch.items()}
 
 
+def test_the_first_token_is_never_hidden(features):
+    """Blocks of words begin with a word: an unused slot says position 0, too."""
+    ids = tf.concat([features["input_ids"][:, 1:2], features["input_ids"][:, 1:]], 1)
+    batch = draw({**features, "input_ids": ids})
+    used = batch["masked_lm_weights"] > 0
+    assert batch["masked_lm_positions"][used].min() == 1
+    assert (batch["masked_input_ids"][:, 0] == ids[:, 0].numpy()).all()
+
+
 def test_how_many_and_which_tokens(features):
     batch = draw(features)
     ids, mask = features["input_ids"].numpy(), features["input_mask"].numpy()
