@@ -26,6 +26,8 @@ from scoring.perplexity_protocol import Protocol
 from training import checkpointing
 from training.tracing import plain_function
 
+_READ = 256  # records at a time
+
 
 class Text(NamedTuple):
     """What perplexity is measured on.
@@ -86,13 +88,12 @@ def heldout_text(data_dir: str, model_dir: str) -> Text:
     counts = count_records(record_files(data_dir, "heldout"))
     streams = []
     for file in [file for file, count in counts.items() if count]:
-        blocks = pretraining_dataset(
-            [file], batch_size=1, max_seq_length=S, seed=0, shuffle=False, repeat=False
-        )
-        parts = [
-            block["input_ids"][0, 1 : block["input_mask"].sum()]
-            for block in blocks.as_numpy_iterator()
-        ]
+        options = {"shuffle": False, "repeat": False, "drop_remainder": False}
+        dataset = pretraining_dataset([file], batch_size=_READ, max_seq_length=S, seed=0, **options)
+        parts = []
+        for batch in dataset.as_numpy_iterator():
+            new = batch["input_mask"][:, 1:] > 0  # of a block, the first token is not
+            parts.append(batch["input_ids"][:, 1:][new])
         streams.append(np.concatenate(parts))
     by_line = separates_lines(vocabulary.tokenizer, settings["settings"]["corpus_format"])
     return _text(streams, settings["splits"]["heldout"]["words"], vocabulary, by_line)
@@ -136,7 +137,10 @@ class CausalModel:
             firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
             found = [np.zeros([0], np.float32)]
             for i in range(0, len(firsts), batch_size):
-                found += self._window_losses(full, firsts[i : i + batch_size], protocol)
+                part = firsts[i : i + batch_size]
+                # Filled up with windows that are dropped: each batch size is compiled.
+                filled = np.pad(part, [0, batch_size - len(part)], mode="edge")
+                found += self._window_losses(full, filled, protocol)[: len(part)]
             yield np.concatenate(found)
 
     def _window_losses(

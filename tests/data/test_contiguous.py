@@ -28,14 +28,15 @@ def blocks(folder: Path, split: str) -> list[list[int]]:
     for file, count in input_pipeline.count_records(files).items():
         if count:
             dataset = input_pipeline.pretraining_dataset(
-                [file], batch_size=1, max_seq_length=S, seed=0, shuffle=False, repeat=False,
+                [file], batch_size=count, max_seq_length=S, seed=0, shuffle=False, repeat=False,
                 vocab_size=vocabulary.size,
             )  # fmt: skip
-            for batch in dataset.as_numpy_iterator():
-                size = batch["input_mask"].sum()
-                assert batch["input_mask"][0].tolist() == [1] * size + [0] * (S - size)
-                assert not batch["segment_ids"].any()
-                found.append(batch["input_ids"][0, :size].tolist())
+            (batch,) = dataset.as_numpy_iterator()
+            assert not batch["segment_ids"].any()
+            for ids, mask in zip(batch["input_ids"], batch["input_mask"]):
+                size = mask.sum()
+                assert mask.tolist() == [1] * size + [0] * (S - size)
+                found.append(ids[:size].tolist())
     return found
 
 

@@ -1,0 +1,70 @@
+"""Two systems and the n-gram baseline by one command, on a tiny text."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+from examples import penn_treebank
+from examples.penn_treebank import Run
+
+ROOT = pathlib.Path(__file__).parents[2]
+HPARAMS = {
+    "num_train_steps": 4,
+    "num_warmup_steps": 2,
+    "train_batch_size": 2,
+    "max_seq_length": 16,
+    "embedding_size": 16,
+    "save_checkpoints_steps": 2,
+    "iterations_per_loop": 1,
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+    },
+}
+
+
+def test_table_has_mean_and_range():
+    runs = {
+        "one": [Run(100.0, 90.0, 80.0, 0.5, 7), Run(110.0, 92.0, 81.0, 0.7, 7)],
+        "not run": [],
+    }
+    lines = penn_treebank.table(runs, 5, 148.0).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert len(rows) == 4
+    wanted = ["2", "7", "105.00 (100.00 to 110.00)", "91.00 (90.00 to 92.00)"]
+    assert rows[2][1:] == [*wanted, "80.50 (80.00 to 81.00)", "600"]
+    assert rows[3][3].startswith("148.00")
+    assert len({*map(len, rows)}) == 1
+
+
+@pytest.mark.slow  # needs two minutes: every run is a process
+def test_all_of_it_and_again(tmp_path):
+    draw = random.Random(0)
+    for name, count in (("train", 60), ("valid", 12)):
+        lines = (" ".join(draw.choices("abcdefgh", k=draw.randrange(12))) for _ in range(count))
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "examples.penn_treebank", "--seeds=1", "--order=3"]
+    command += [f"--train={tmp_path}/train.txt", f"--heldout={tmp_path}/valid.txt"]
+    command += [f"--output_dir={tmp_path}/runs", "--hparams", json.dumps(HPARAMS)]
+    for _ in range(2):
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        table = (tmp_path / "runs/table.md").read_text()
+        assert done.stdout.endswith(table)
+    assert "training is finished: step 4" in done.stderr + done.stdout
+    rows = table.splitlines()
+    assert [row.split(" | ")[1:3] for row in rows[2:4]] == [["1", "4"]] * 2
+    for size in penn_treebank.SYSTEMS.values():
+        report = json.loads((tmp_path / f"runs/{size}-0/perplexity-0.json").read_text())
+        assert f"{report['perplexity']:.2f}" in table
+        assert report["step"] == 4
