@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
+from backend import running_on_cpu_only
+
 CLIP_NORM = 1.0
 
 
@@ -185,7 +187,22 @@ def create_optimizer(
 def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Clips to global norm 1; returns the dense gradients and the norm before."""
     with tf.name_scope("clip_gradients"):  # benchmarks.tpu_compile counts what is in this scope
-        return tf.clip_by_global_norm([tf.convert_to_tensor(g) for g in gradients], CLIP_NORM)
+        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        norm = None if running_on_cpu_only() else _global_norm(gradients)
+        return tf.clip_by_global_norm(gradients, CLIP_NORM, norm)
+
+
+def _global_norm(gradients):
+    """sqrt(sum of all squares), by one sum for each shape and one over their results: a GPU starts
+    a kernel or two for each."""
+    vectors, stacks = [], {}
+    for gradient in gradients:
+        rank_1 = gradient.shape.rank == 1
+        (vectors if rank_1 else stacks.setdefault(tuple(gradient.shape), [])).append(gradient)
+    joined = [tf.concat(vectors, 0)[None]] if vectors else []
+    joined += [tf.stack(values) for values in stacks.values()]
+    sums = [tf.reshape(tf.reduce_sum(tf.square(value), -1), [-1]) for value in joined]
+    return tf.sqrt(tf.reduce_sum(tf.concat(sums, 0)))
 
 
 def apply_gradients(optimizer, gradients: Sequence[tf.Tensor], variables) -> None:
