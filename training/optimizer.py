@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from backend import running_on_cpu_only
+from backend import built_for_tpu, running_on_cpu_only
 
 CLIP_NORM = 1.0
 
@@ -188,7 +188,8 @@ def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Clips to global norm 1; returns the dense gradients and the norm before."""
     with tf.name_scope("clip_gradients"):  # benchmarks.tpu_compile counts what is in this scope
         gradients = [tf.convert_to_tensor(g) for g in gradients]
-        norm = None if running_on_cpu_only() else _global_norm(gradients)
+        on_gpu = not (running_on_cpu_only() or built_for_tpu())
+        norm = _global_norm(gradients) if on_gpu else None
         return tf.clip_by_global_norm(gradients, CLIP_NORM, norm)
 
 
@@ -197,9 +198,11 @@ def _global_norm(gradients):
     a kernel or two for each."""
     vectors, stacks = [], {}
     for gradient in gradients:
-        rank_1 = gradient.shape.rank == 1
-        (vectors if rank_1 else stacks.setdefault(tuple(gradient.shape), [])).append(gradient)
-    joined = [tf.concat(vectors, 0)[None]] if vectors else []
+        if gradient.shape.rank < 2:
+            vectors.append(tf.reshape(gradient, [-1]))
+        else:
+            stacks.setdefault(tuple(gradient.shape), []).append(gradient)
+    joined = [tf.concat(vectors, 0)] if vectors else []
     joined += [tf.stack(values) for values in stacks.values()]
     sums = [tf.reshape(tf.reduce_sum(tf.square(value), -1), [-1]) for value in joined]
     return tf.sqrt(tf.reduce_sum(tf.concat(sums, 0)))
