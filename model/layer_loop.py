@@ -44,17 +44,15 @@ def layers_in_loop(
         rematerialize: whether gradients compute a layer again from what enters it; otherwise all
             that they read is kept.
     """
+    weights = [tf.stack(values) for values in zip(*(_weights(layer) for layer in layers))]
     constants, seeds = (bias, padding_mask), tf.reshape(tf.stack(seeds), [len(layers), 3, -1])
-    traced = _traced(layers[0], hidden, constants, seeds[0], rematerialize)
-    weights = traced.stacked([_weights(layer) for layer in layers])
+    traced = _traced(layers[0], hidden, constants, seeds[0], [w[0] for w in weights], rematerialize)
     return tuple(tf.unstack(_loop(traced, hidden, constants, seeds, weights)))
 
 
 # Operations without inputs, of shapes, and elementwise ones that become part of what reads them.
 CHEAP = {"Const", "Placeholder", "Identity", "Reshape", "Squeeze", "ExpandDims", "Transpose"}
 CHEAP |= {"Split", "SplitV", "ConcatV2", "Pack", "Unpack", "Bitcast", "Cast", "Mul"}
-# What only puts weights in another order. It is done once for all layers, before the loop.
-REARRANGING = {"Identity", "Reshape", "Squeeze", "ExpandDims", "Transpose", "ConcatV2"}
 
 
 class _Traced(NamedTuple):
@@ -62,69 +60,30 @@ class _Traced(NamedTuple):
 
     Attributes:
         graph: where they are.
-        given: names of (hidden, bias, padding_mask, seeds).
-        weights: names of the weights.
-        read: names of what is made of weights alone and read by all else, of one dtype: lists of
-            vectors, which pass the loop as one, and lists of one name.
+        given: names of (hidden, bias, padding_mask, seeds, *weights).
         output: name of the layer's output.
         upstream: name of the gradient of the output.
-        to_hidden: name of the gradient of `hidden`.
-        to_read: names of the gradients of what is read.
+        gradients: names of the gradients of `hidden` and of the weights.
         kept: what lies on the way to the output, and the gradients read.
     """
 
     graph: tf.compat.v1.GraphDef
     given: list[str]
-    weights: list[str]
-    read: list[list[tf.Tensor]]
     output: str
     upstream: str
-    to_hidden: str
-    to_read: list[list[str]]
+    gradients: list[str]
     kept: list[tf.Tensor]
 
-    def stacked(self, weights: Sequence[Sequence[tf.Tensor]]) -> list[tf.Tensor]:
-        """What layers read, [L, ...], from the weights of each, in the dtype they are kept in."""
-        names = [tensor.name for part in self.read for tensor in part]
-        graph = _in_float32(self.graph)
-
-        @tf.function(autograph=False)  # of which a tape knows the gradient
-        def of_layer(*weights):
-            return _insert(graph, dict(zip(self.weights, weights, strict=True)), names)
-
-        layers = [of_layer(*values) for values in weights]
-        stacks = map(tf.stack, zip(*layers, strict=True))
-        return [
-            tf.cast(_joined([next(stacks) for _ in part], 1), part[0].dtype) for part in self.read
-        ]
-
-    def forward(self, weights, *given):
+    def forward(self, *given):
         """The output, and the values of `kept`."""
         wanted = [self.output, *(tensor.name for tensor in self.kept)]
-        return _insert(self.graph, self._known(weights, given), wanted)
+        return _insert(self.graph, dict(zip(self.given, given, strict=True)), wanted)
 
-    def backward(self, upstream, weights, given, kept):
-        """The gradients of `hidden` and of the weights. Without `kept` values they compute the
-        layer again."""
-        known = self._known(weights, given) | {self.upstream: upstream}
+    def backward(self, upstream, given, kept):
+        """The gradients. Without `kept` values they compute the layer again."""
+        known = dict(zip(self.given, given, strict=True)) | {self.upstream: upstream}
         known |= {tensor.name: value for tensor, value in zip(self.kept, kept, strict=True)}
-        wanted = [self.to_hidden, *(name for part in self.to_read for name in part)]
-        to_hidden, *gradients = _insert(self.graph, known, wanted)
-        gradients = iter(gradients)
-        return to_hidden, [_joined([next(gradients) for _ in part], 0) for part in self.to_read]
-
-    def _known(self, weights, given):
-        known = dict(zip(self.given, given, strict=True))
-        for part, value in zip(self.read, weights, strict=True):
-            values = [value]
-            if len(part) > 1:
-                values = tf.split(value, [tensor.shape[0] for tensor in part])
-            known |= {tensor.name: v for tensor, v in zip(part, values, strict=True)}
-        return known
-
-
-def _joined(values, axis):
-    return values[0] if len(values) == 1 else tf.concat(values, axis)
+        return _insert(self.graph, known, self.gradients)
 
 
 def _loop(traced: _Traced, hidden, constants, seeds, weights):
@@ -155,7 +114,7 @@ def _loop(traced: _Traced, hidden, constants, seeds, weights):
     @tf.custom_gradient
     def loop(hidden, *weights):
         def forward(i, hidden):
-            output, *kept = traced.forward(at(i, weights), hidden, *constants, seeds[i])
+            output, *kept = traced.forward(hidden, *constants, seeds[i], *at(i, weights))
             return output, [output, *kept]
 
         _, (outputs, *kept) = run(forward, hidden, [hidden, *traced.kept])
@@ -163,8 +122,10 @@ def _loop(traced: _Traced, hidden, constants, seeds, weights):
 
         def gradient(upstream):
             def backward(i, to_output):
-                given = [inputs[i], *constants, seeds[i]]
-                return traced.backward(to_output + upstream[i], at(i, weights), given, at(i, kept))
+                given = [inputs[i], *constants, seeds[i], *at(i, weights)]
+                to_output += upstream[i]
+                to_input, *to_weights = traced.backward(to_output, given, at(i, kept))
+                return to_input, to_weights
 
             like = [weight[0] for weight in weights]
             to_hidden, to_weights = run(backward, tf.zeros_like(hidden), like, backwards=True)
@@ -175,82 +136,31 @@ def _loop(traced: _Traced, hidden, constants, seeds, weights):
     return loop(hidden, *weights)
 
 
-def _traced(layer, hidden, constants, seeds, rematerialize) -> _Traced:
+def _traced(layer, hidden, constants, seeds, weights, rematerialize) -> _Traced:
     """Traces a layer with its gradient."""
-    boundary, read = [], []
+    boundary = []
 
     @tf.function(autograph=False)
     def both(upstream, hidden, bias, padding_mask, seeds, *weights):
         with _substituted(layer, weights):
             output, *_ = layer(hidden, bias, padding_mask, training=True, seeds=tf.unstack(seeds))
         boundary.extend(output.graph.get_operations())
-        made = _made_of(weights, boundary)
-        # Gradients pass by what a custom gradient makes of its arguments.
-        found = tf.gradients(output, made, upstream)
-        apart = {tensor.name for tensor, to in zip(made, found, strict=True) if to is None}
-        read.extend(_grouped(_made_of(weights, boundary, apart)))
-        wanted = [hidden, *(tensor for part in read for tensor in part)]
-        return output, tf.gradients(output, wanted, upstream)
+        return output, tf.gradients(output, [hidden, *weights], upstream)
 
-    dtypes = [_computed_in(part) for part, _ in _places(layer)]
-    weights = [tf.TensorSpec(w.shape, d) for w, d in zip(_weights(layer), dtypes, strict=True)]
-    given = [tf.TensorSpec(t.shape, t.dtype) for t in (hidden, hidden, *constants, seeds)]
-    graph = both.get_concrete_function(*given, *weights).graph
-    upstream, *names = (tensor.name for tensor in graph.inputs)
-    names = names[: len(given) - 1], names[len(given) - 1 :]
-    output, to_hidden, *gradients = (tensor.name for tensor in graph.outputs)
-    gradients = iter(gradients)
-    to_read = [[next(gradients) for _ in part] for part in read]
+    given = [hidden, hidden, *constants, seeds, *weights]
+    function = both.get_concrete_function(*(tf.TensorSpec(t.shape, t.dtype) for t in given))
+    graph = function.graph
+    upstream, *given = (tensor.name for tensor in graph.inputs)
+    output, *gradients = (tensor.name for tensor in graph.outputs)
     kept = [] if rematerialize else _read_by(graph.outputs[1:], set(boundary))
-    return _Traced(graph.as_graph_def(), *names, read, output, upstream, to_hidden, to_read, kept)
-
-
-def _grouped(tensors) -> list[list[tf.Tensor]]:
-    """The vectors of each dtype, and the others one by one."""
-    vectors, others = {}, []
-    for tensor in tensors:
-        if tensor.shape.rank == 1:
-            vectors.setdefault(tensor.dtype, []).append(tensor)
-        else:
-            others.append([tensor])
-    return [*vectors.values(), *others]
-
-
-def _made_of(weights, operations, apart=()) -> list[tf.Tensor]:
-    """What is made of weights alone by `REARRANGING`, and read by other operations.
-
-    Operations whose results are named in `apart` count as others.
-    """
-    made, found = {weight.name for weight in weights}, {}
-    for operation in operations:  # in an order in which they could run
-        inputs = [tensor for tensor in operation.inputs if tensor.op.type != "Const"]
-        ours = [tensor for tensor in inputs if tensor.name in made]
-        alone = inputs and ours == inputs and operation.type in REARRANGING
-        if alone and operation.outputs[0].name not in apart:
-            made.add(operation.outputs[0].name)
-            continue
-        for tensor in ours:
-            while tensor.op.type == "Identity":
-                tensor = tensor.op.inputs[0]
-            found[tensor.name] = tensor
-    return list(found.values())
-
-
-def _in_float32(graph):
-    """The same graph, whose operations on bfloat16 or float16 are on float32."""
-    changed, low = tf.compat.v1.GraphDef(), (tf.bfloat16, tf.float16)
-    changed.CopyFrom(graph)
-    for node in changed.node:
-        if node.op in REARRANGING and tf.as_dtype(node.attr["T"].type) in low:
-            node.attr["T"].type = tf.float32.as_datatype_enum
-    return changed
+    return _Traced(graph.as_graph_def(), given, output, upstream, gradients, kept)
 
 
 def _insert(graph, known, wanted) -> list[tf.Tensor]:
     """Inserts what computes the `wanted` into the present graph. `known` is {name: value}."""
     nodes = {node.name: node for node in graph.node}
     cut, read = tf.compat.v1.GraphDef(library=graph.library, versions=graph.versions), set()
-    waiting, seen = [name.split(":")[0] for name in wanted if name not in known], set()
+    waiting, seen = [name.split(":")[0] for name in wanted], set()
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -267,11 +177,8 @@ def _insert(graph, known, wanted) -> list[tf.Tensor]:
                 read.add(tensor)
             else:
                 waiting.append(tensor.split(":")[0])
-    captured = {name: tf.identity(known[name]) for name in read}  # by this graph
-    missing = [name for name in wanted if name not in known]
-    made = tf.graph_util.import_graph_def(cut, captured, missing, name="layer")
-    made = known | dict(zip(missing, made, strict=True))
-    return [made[name] for name in wanted]
+    known = {name: tf.identity(known[name]) for name in read}  # captured by this graph
+    return tf.graph_util.import_graph_def(cut, known, wanted, name="layer")
 
 
 def _read_by(gradients, forward) -> list[tf.Tensor]:
@@ -311,15 +218,14 @@ def _places(layer: tf_keras.layers.Layer) -> list[tuple[tf_keras.layers.Layer, s
 
 
 def _weights(layer: tf_keras.layers.Layer) -> list[tf.Tensor]:
-    """The weights in the dtype they are kept in, whatever the layer computes in."""
-    values = [vars(part)[name] for part, name in _places(layer)]
-    # Keras' variables of mixed precision have the one that is kept within.
-    return [tf.convert_to_tensor(vars(value).get("_variable", value)) for value in values]
-
-
-def _computed_in(part: tf_keras.layers.Layer) -> tf.DType:
-    """The dtype in which a part of a layer reads its weights."""
-    return tf.as_dtype(part.variable_dtype if isinstance(part, LayerNorm) else part.compute_dtype)
+    """The weights as the layer reads them: in the dtype it computes in."""
+    return [
+        tf.convert_to_tensor(value)
+        if isinstance(part, LayerNorm)
+        else tf.cast(value, part.compute_dtype)
+        for part, name in _places(layer)
+        for value in [vars(part)[name]]
+    ]
 
 
 @contextlib.contextmanager

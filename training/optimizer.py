@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Sequence
 
@@ -187,25 +188,30 @@ def create_optimizer(
 def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Clips to global norm 1; returns the dense gradients and the norm before."""
     with tf.name_scope("clip_gradients"):  # benchmarks.tpu_compile counts what is in this scope
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
-        on_gpu = not (running_on_cpu_only() or built_for_tpu())
-        norm = _global_norm(gradients) if on_gpu else None
-        return tf.clip_by_global_norm(gradients, CLIP_NORM, norm)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if running_on_cpu_only() or built_for_tpu():
+            return tf.clip_by_global_norm(gradients, CLIP_NORM)
+        return _clipped_by_shape(gradients)
 
 
-def _global_norm(gradients):
-    """sqrt(sum of all squares), by one sum for each shape and one over their results: a GPU starts
-    a kernel or two for each."""
-    vectors, stacks = [], {}
-    for gradient in gradients:
-        if gradient.shape.rank < 2:
-            vectors.append(tf.reshape(gradient, [-1]))
-        else:
-            stacks.setdefault(tuple(gradient.shape), []).append(gradient)
-    joined = [tf.concat(vectors, 0)] if vectors else []
-    joined += [tf.stack(values) for values in stacks.values()]
-    sums = [tf.reshape(tf.reduce_sum(tf.square(value), -1), [-1]) for value in joined]
-    return tf.sqrt(tf.reduce_sum(tf.concat(sums, 0)))
+def _clipped_by_shape(gradients):
+    """As `tf.clip_by_global_norm`, with all gradients of a shape as one tensor.
+
+    A GPU starts a kernel or two for every sum; and updates that read parts of the same tensor are
+    compiled to one.
+    """
+    places = collections.defaultdict(list)
+    for place, gradient in enumerate(gradients):
+        places[tuple(gradient.shape)].append(place)
+    stacks = [tf.stack([gradients[i] for i in found]) for found in places.values()]
+    sums = [tf.reshape(tf.reduce_sum(tf.square(stack), -1), [-1]) for stack in stacks]
+    norm = tf.sqrt(tf.reduce_sum(tf.concat(sums, 0)))
+    scale = CLIP_NORM / tf.maximum(norm, CLIP_NORM)
+    clipped = [None] * len(gradients)
+    for found, stack in zip(places.values(), stacks, strict=True):
+        for place, gradient in zip(found, tf.unstack(stack * scale), strict=True):
+            clipped[place] = gradient
+    return clipped, norm
 
 
 def apply_gradients(optimizer, gradients: Sequence[tf.Tensor], variables) -> None:

@@ -129,7 +129,7 @@ def test_gradients_are_clipped_to_global_norm_one():
 
 
 def test_the_norm_on_a_gpu():
-    """By one sum for each shape, and the vectors' together."""
+    """By one sum for each shape, and one of all."""
     shapes = [[3, 4], [5], [3, 4], [7], [2, 3, 4], []]
     gradients = [tf.random.stateless_normal(shape, [1, i]) for i, shape in enumerate(shapes)]
     expected, norm = clip(gradients)
