@@ -50,6 +50,7 @@ assert float(plain_function(lambda x: tf.tanh(x) + 1, jit_compile=True)(tf.const
 """
 
 
+@pytest.mark.slow  # imports TensorFlow in a process of its own and compiles
 def test_importing_tensorflow_and_compiling_say_nothing():
     done = subprocess.run(
         [sys.executable, "-c", CODE],

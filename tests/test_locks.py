@@ -136,7 +136,7 @@ def test_without_flock_a_living_process_keeps_its_lock(tmp_path, monkeypatch):
 
 
 TAKING = """
-import sys, time
+import sys
 from errors import InputError
 from locks import locked
 print("ready", flush=True)
@@ -144,7 +144,7 @@ sys.stdin.readline()
 try:
     with locked(sys.argv[1]):
         print("got it", flush=True)
-        time.sleep(0.5)
+        sys.stdin.readline()  # until all the others have been rejected
 except InputError:
     print("rejected", flush=True)
 """
@@ -157,7 +157,10 @@ def test_of_many_at_once_one_gets_it(tmp_path, left_behind):
     processes = [Started(TAKING, tmp_path).until("ready") for _ in range(8)]
     for process in processes:
         process.say("")
-    found = [process.ended()[1] for process in processes]
+    found = [process.process.stdout.readline() for process in processes]
+    for process in processes:
+        process.process.stdin.close()
+        process.process.wait(timeout=60)
     assert sorted(found) == ["got it\n"] + ["rejected\n"] * 7
     assert os.listdir(tmp_path) == []
 

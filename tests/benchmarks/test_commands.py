@@ -262,6 +262,7 @@ def test_generation_runs():
     assert runs[0].facts["tokens"] == 8
 
 
+@pytest.mark.slow  # traces two steps
 @pytest.mark.parametrize("option", [{"micro_batch_size": 1}, {"rematerialized": True}])
 def test_a_step_in_less_memory_runs(option):
     run = ours.pretraining_step(**STEP, **SHAPE, **option)

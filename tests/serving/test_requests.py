@@ -108,6 +108,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow  # computes half a minute
 def test_large_requests_of_token_ids(saved):
     signature = tf.saved_model.load(saved["pretraining"]).signatures["token_ids"]
     ids = DRAW.integers(5, 99, [400, 24])

@@ -111,6 +111,7 @@ def test_there_are_examples_of_every_kind_of_model():
     }  # fmt: skip
 
 
+@pytest.mark.slow  # exports a model of every kind
 @pytest.mark.parametrize(("place", "kind", "request_body", "response"), bodies())
 def test_the_bodies(models, place, kind, request_body, response):
     signature = models[kind][request_body.get("signature_name", "serving_default")]

@@ -56,7 +56,13 @@ def accents():
     return frozenset(np.array(list(EVERY))[is_accent].tolist())
 
 
-@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+@pytest.mark.parametrize(
+    ("lower", "strip"),
+    [
+        SWITCHES[0],  # the others compute as long again, each
+        *(pytest.param(*switches, marks=pytest.mark.slow) for switches in SWITCHES[1:]),
+    ],
+)
 def test_every_character_beside_every_kind(lower, strip):
     tokenizer = Tokenizer(vocabulary(do_lower_case=lower, strip_accents=strip))
     tokens = tf.function(lambda text: align(text, tokenizer))(tf.constant(TEXTS))

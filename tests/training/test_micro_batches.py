@@ -52,7 +52,10 @@ def evaluate(objective, strategy, micro_batches):
             *("replaced_token_detection", "mirrored:2", 2, {"xla": True, "rematerialized": True}),
             marks=pytest.mark.slow,  # needs half a minute to compile
         ),
-        ("masked_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
+        pytest.param(
+            *("masked_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
+            marks=pytest.mark.slow,  # needs half a minute to compile
+        ),
         pytest.param(
             *("self_critic", "one_device", 2, {"rematerialized": True}),
             marks=pytest.mark.slow,  # needs two traces of its two passes
