@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-_for_accelerator = contextvars.ContextVar("for_accelerator", default=False)
+_for_accelerator = contextvars.ContextVar("for_accelerator", default=None)
 
 
 @contextlib.contextmanager
-def for_accelerator() -> Iterator[None]:
-    """Graphs built within are those of a GPU or TPU, to be compiled for one that is not here."""
-    token = _for_accelerator.set(True)
+def for_accelerator(platform: str = "tpu") -> Iterator[None]:
+    """Graphs built within are those of a "gpu" or "tpu", to be compiled for one elsewhere."""
+    token = _for_accelerator.set(platform)
     try:
         yield
     finally:
@@ -29,8 +29,13 @@ def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
     return isinstance(strategy or tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
+def built_for_tpu() -> bool:
+    """Whether graphs that are built now are for a TPU, here or elsewhere."""
+    return _for_accelerator.get() == "tpu" or on_tpu()
+
+
 def running_on_cpu_only() -> bool:
     """True if there is no GPU or TPU; gates CPU-tuned paths."""
-    if _for_accelerator.get() or on_tpu():  # a TPU elsewhere is none of this machine's devices
-        return False
+    if _for_accelerator.get() is not None or on_tpu():
+        return False  # a TPU elsewhere is none of this machine's devices
     return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import collections
 import re
 
+from benchmarks import memory_traffic
+
 # An instruction: its name, type, opcode, and what follows.
 _INSTRUCTION = re.compile(
     r"^\s+(?:ROOT )?%?[\w.\-]+ = (?:\(.*?\)|\S+) ([\w\-]+)\((.*)$", re.MULTILINE
@@ -97,6 +99,11 @@ class Module:
     def entry(self) -> str:
         """The name of the computation that is the program."""
         return self._entry
+
+    def main_memory_bytes(self) -> float:
+        """See `memory_traffic`."""
+        found = memory_traffic.main_memory_bytes
+        return found(self._computations, self.executions, _starts_kernel)
 
     def all_reduces(self) -> int:
         """How many times the devices of a program sum something."""

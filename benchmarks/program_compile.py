@@ -34,10 +34,10 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
 
     Returns:
         `seconds`; `arguments`, `outputs`, `aliased`, `temporaries`, `code`, in bytes; `flops`,
-        `bytes` and `transcendentals` by XLA's cost analysis; `cycles`, by the estimate of a TPU's
-        compiler; `scopes`, `launches` (of a GPU), `host`, `unknown_loops`, see `Module`; `sums`
-        over devices; `versions`. Of a program that needs more memory than the device has:
-        `seconds`, `versions` and the bytes `needed`.
+        `bytes` and `transcendentals` by XLA's cost analysis; `main_memory`, the bytes exchanged
+        with it; `cycles`, by the estimate of a TPU's compiler; `scopes`, `launches` (of a GPU),
+        `host`, `unknown_loops`, see `Module`; `sums` over devices; `versions`. Of a program that
+        needs more memory than the device has: `seconds`, `versions` and the bytes `needed`.
     """
     os.environ.update(_ENVIRONMENT)
     client, devices = _devices(chip, replicas)
@@ -67,6 +67,7 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
         "code": memory.generated_code_size_in_bytes,
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
+        "main_memory": module.main_memory_bytes(),
         "transcendentals": cost.get("transcendentals", 0.0),
         "cycles": sum(cycles for cycles, _ in scopes.values()),
         "scopes": dict(itertools.islice(scopes.items(), 40)),

@@ -46,8 +46,8 @@ Traced = tuple[Callable, tuple[Any, ...]]
 
 def export(path: str, program: Program) -> None:
     """Writes a program as a serialised HloModuleProto."""
-    forms = {"accelerator": for_accelerator, "cpu": contextlib.nullcontext}[program.form]
-    with forms():
+    of_accelerator = program.form == "accelerator"
+    with for_accelerator(program.platform) if of_accelerator else contextlib.nullcontext():
         function, arguments = traced(program)
         if program.replicas > 1:
             function, arguments = _of_a_replica(function, program.replicas), (0, *arguments)

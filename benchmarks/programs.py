@@ -42,6 +42,7 @@ class Program:
         form: "accelerator" or "cpu": which forms of the kernels are taken.
         replicas: devices that train together.
         overrides: further hyper-parameters of pre-training.
+        platform: "tpu" or "gpu": of which accelerator the forms are.
     """
 
     system: str
@@ -54,6 +55,7 @@ class Program:
     form: str = "accelerator"
     replicas: int = 1
     overrides: dict[str, Any] = dataclasses.field(default_factory=dict)
+    platform: str = "tpu"
 
 
 def systems() -> dict[str, dict[str, Any]]:

@@ -14,7 +14,9 @@ perhaps an environment of its own, compiles it (benchmarks.program_compile). A r
   device has ("fits"). Weights that are updated in their place count once;
 - GFLOP, GB accessed: by XLA's cost analysis of the compiled program;
 - products ms, memory ms: those over the published peak rates (benchmarks.chips); the longer one is
-  the roofline's time, which no step can beat;
+  the roofline's time;
+- main memory GB, ms: what of the GB accessed is in the device's main memory (benchmarks.
+  memory_traffic), and its time at the peak rate: no step can beat it, or that of the products;
 - Mcycles: what the compiler of a TPU estimates the step to take;
 - launches: kernels that a GPU starts, and how many of them clip gradients and update weights;
 - all-reduces: of a program of several devices;
@@ -72,6 +74,7 @@ _DEFAULT_DEVICE = {"tpu": ["v5e"], "gpu": ["h100"]}
 _COLUMNS = {"program": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
 _COLUMNS |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "fits": ""}
 _COLUMNS |= {"GFLOP": ".0f", "GB accessed": ".2f", "products ms": ".2f", "memory ms": ".2f"}
+_COLUMNS |= {"main memory GB": ".2f", "main memory ms": ".2f"}
 _COLUMNS |= {"Mcycles": ".2f", "launches": "", "clip, update": "", "all-reduces": "", "host": ""}
 
 
@@ -114,7 +117,7 @@ def requested() -> tuple[list[Program], list[str]]:
             )
     shape = (_BATCH.value, _LENGTH.value, _PRECISION.value, _FORM.value, _REPLICAS.value)
     found = [
-        Program(system, size, kind, phase, *shape)
+        Program(system, size, kind, phase, *shape, platform=platform)
         for size in sizes
         for kind in kinds
         for phase in programs.phases(kind)
@@ -177,6 +180,8 @@ def row(program: Program, device: str, record: dict[str, Any]) -> list[str | flo
         said("bytes", 1e9),
         1e3 * said("flops", chip.flops),
         1e3 * said("bytes", chip.bandwidth),
+        said("main_memory", 1e9),
+        1e3 * said("main_memory", chip.bandwidth),
         said("cycles", 1e6) if chip.platform == "tpu" else "",
         f"{launches['total']:,}" if launches else "",
         f"{launches['clip']}, {launches['update']}" if launches else "",

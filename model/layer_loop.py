@@ -1,7 +1,8 @@
 """An encoder's layers as a loop, so that a compiled program holds one layer and not all of them.
 
-That is for GPUs and TPUs, whose compilers take minutes, and hundreds of megabytes of code, for
-twelve layers written out. Values and gradients are those of the layers one after the other.
+That is for TPUs, whose compilers take minutes, and hundreds of megabytes of code, for twelve
+layers written out. On a GPU, which starts kernels to cut and join what a loop keeps, layers are
+written out. Values and gradients are those of the layers one after the other.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.kernels import running_on_cpu_only
+from model.kernels import built_for_tpu
 from model.layers import LayerNorm
 
 
 def runs_as_loop(layers: Sequence[tf_keras.layers.Layer], hidden: tf.Tensor) -> bool:
     """Whether layers that train on `hidden`, [B, S, D], are to be a loop."""
     known = hidden.shape.is_fully_defined() and all(layer.built for layer in layers)
-    return known and not (running_on_cpu_only() or tf.executing_eagerly())
+    return known and built_for_tpu() and not tf.executing_eagerly()
 
 
 def layers_in_loop(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.kernels.fusion import fused, last_axis_mean, sizes
+from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 from model.kernels.stateless_dropout import drop, dropout_reference
 
 
@@ -80,6 +80,8 @@ def _swap_tokens_and_heads(tensor):
 
 
 def _swap(tensor):
+    if not running_on_cpu_only():  # where a compiler makes it part of the products around it
+        return tf.transpose(tensor, [0, 2, 1, 3])
     # The bits as integers: of floats, TensorFlow makes a oneDNN transposition, whose start takes
     # 50 us, five times as long as all of it does for a short text.
     integers = {2: tf.int16, 4: tf.int32}[tensor.dtype.size]

@@ -1,5 +1,7 @@
 """The text of compiled modules: what is counted, and how often."""
 
+import re
+
 import pytest
 
 from benchmarks.hlo_text import Module
@@ -101,3 +103,42 @@ def test_host_operations(line, name):
     assert Module(MODULE).host_operations() == []
     (found,) = Module(MODULE.replace(LOOP, line)).host_operations()
     assert found.startswith(name)
+
+
+TRAFFIC = """HloModule step, is_scheduled=true
+
+%part (p: f32[4,8], i: s32[]) -> f32[1,8] {
+  %p = f32[4,8]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %slice.1 = f32[1,8]{1,0} dynamic-slice(%p, %i, %i), dynamic_slice_sizes={1,8}
+}
+
+%fused (p.1: f32[4,8], i.1: s32[], q: f32[1,8]) -> (f32[4,8], bf16[1,8]) {
+  %p.1 = f32[4,8]{1,0} parameter(0)
+  %i.1 = s32[] parameter(1)
+  %q = f32[1,8]{1,0} parameter(2)
+  %f = f32[1,8]{1,0} fusion(%p.1, %i.1), kind=kLoop, calls=%part
+  %add.1 = f32[1,8]{1,0} add(%f, %q)
+  %write = f32[4,8]{1,0} dynamic-update-slice(%p.1, %add.1, %i.1, %i.1)
+  %low = bf16[1,8]{1,0} convert(%add.1)
+  ROOT %t = (f32[4,8]{1,0}, bf16[1,8]{1,0}) tuple(%write, %low)
+}
+
+ENTRY %main (a: f32[4,8], b: f32[1,8], c: s32[]) -> f32[4,8] {
+  %a = f32[4,8]{1,0:T(8,128)} parameter(0)
+  %b = f32[1,8]{1,0:T(8,128)} parameter(1)
+  %c = s32[]{:T(128)S(6)} parameter(2)
+  %s = (f32[1,8]{1,0:T(8,128)S(1)}, f32[1,8]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%b)
+  %d = f32[1,8]{1,0:T(8,128)S(1)} copy-done(%s)
+  %n = f32[4,8]{1,0} custom-call(), custom_call_target="AllocateBuffer"
+  %g = (f32[4,8]{1,0}, bf16[1,8]{1,0:T(8,128)(2,1)S(1)}) fusion(%a, %c, %d), calls=%fused
+  ROOT %r = f32[4,8]{1,0} get-tuple-element(%g), index=0
+}
+"""
+
+
+def test_main_memory():
+    """The copy reads a row; the fusion reads a row, by a fusion within it, and writes one."""
+    assert Module(TRAFFIC).main_memory_bytes() == 3 * 32
+    everywhere = re.sub(r"S\(\d\)", "", TRAFFIC)
+    assert Module(everywhere).main_memory_bytes() == 5 * 32 + 4 + 16

@@ -63,6 +63,8 @@ def test_layers_in_a_loop(case):
         found = looped()
         assert loops(looped) == 2
         assert loops(tf.function(lambda: train(output_attentions=True))) == 0
+    with for_accelerator("gpu"):
+        assert loops(tf.function(train)) == 0
     for one, other in zip(found, expected, strict=True):
         one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
         scale = max(1.0, float(tf.reduce_max(tf.abs(other))))

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from backend import for_accelerator
 from training.distribution import create_strategy
 from training.optimizer import (
     AdamWeightDecay,
@@ -125,6 +126,26 @@ def test_gradients_are_clipped_to_global_norm_one():
     np.testing.assert_allclose(tf.linalg.global_norm(gradients), 1.0, rtol=1e-6)
     small, _ = clip([tf.constant([0.3])])
     np.testing.assert_allclose(small[0], [0.3])
+
+
+def test_the_norm_on_a_gpu():
+    """By one sum for each shape, and one of all."""
+    shapes = [[3, 4], [5], [3, 4], [7], [2, 3, 4], []]
+    gradients = [tf.random.stateless_normal(shape, [1, i]) for i, shape in enumerate(shapes)]
+    expected, norm = clip(gradients)
+
+    @tf.function
+    def on_gpu():
+        return clip(gradients)
+
+    with for_accelerator("gpu"):
+        found, norm_on_gpu = on_gpu()
+        operations = on_gpu.get_concrete_function().graph.get_operations()
+    np.testing.assert_allclose(norm_on_gpu, norm, rtol=1e-6)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    sums = [operation for operation in operations if operation.type == "Sum"]
+    assert len(sums) == 5 + 1  # shapes, and all
 
 
 def test_a_restored_optimizer_resumes_as_if_nothing_had_happened(tmp_path):
