@@ -11,6 +11,9 @@ below, unigrams with 1 / V. Words that are not in the training text are `<unk>`.
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import argparse
 import collections
 import math

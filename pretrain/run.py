@@ -88,7 +88,7 @@ def pretrain(
         rematerialize(objective)
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
-    workers.agree_on_weights([*objective.variables, *optimizer.variables])
+    workers.agree_on_weights([*objective.variables, optimizer.iterations])
     step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
     if resumed:
         resuming = f"resuming from step {step} of {total}"

@@ -319,7 +319,7 @@ def test_exit_code_and_no_traceback(data_dir, tmp_path):
     line = arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, strategy="mirrored:2")
     done = command_support.run("run_pretraining.py", *line)
     assert done.returncode == 1
-    assert "error: the train batch should be divisible by the 2 devices" in done.stderr
+    assert "error: `train_batch_size` should be divisible by the 2 devices" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "m").exists()
 

@@ -25,8 +25,8 @@ from errors import InputError
 from model import EncoderConfig, named_size
 from model.kernels import vocabulary
 from tests import command_support
-from tests.benchmarks.command_flags import import_command
 from tests.build_support import VOCABULARY
+from tests.command_flags import import_command
 from tests.model_support import TINY
 
 # Ids of benchmarks start at 1000.
@@ -135,7 +135,7 @@ def command(monkeypatch, capsys):
     """Runs a command with made-up results: a call takes `seconds`, by name, 1.0 for others."""
 
     def run(name, *arguments, seconds=None, facts=None, **replaced):
-        module, own = import_command(monkeypatch, name)
+        module, own = import_command(monkeypatch, f"benchmarks.{name}")
 
         def measure(systems, rounds):
             assert rounds >= 1

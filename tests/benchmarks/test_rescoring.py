@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pretrain.hparams import encoder_config, resolve_hparams, split_hparams
-from tests.benchmarks.command_flags import import_command
+from tests.command_flags import import_command
 from tests.command_support import run
 from tests.pretraining_support import build_data
 from tests.scoring.test_rescore import DEV
@@ -15,7 +15,7 @@ WIDTHS = ("hidden_size", "embedding_size", "num_hidden_layers", "intermediate_si
 
 @pytest.fixture
 def rescoring(monkeypatch):
-    module, own = import_command(monkeypatch, "rescoring")
+    module, own = import_command(monkeypatch, "benchmarks.rescoring")
     own(["benchmarks.rescoring"])
     return module
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.benchmarks.command_flags import import_command
+from tests.command_flags import import_command
 from tests.command_support import run
 
 
 @pytest.fixture
 def module(monkeypatch):
-    return import_command(monkeypatch, "spoken_text")[0]
+    return import_command(monkeypatch, "benchmarks.spoken_text")[0]
 
 
 @pytest.mark.parametrize(

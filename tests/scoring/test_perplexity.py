@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl.testing import flagsaver
 
 from data import build
 from data.tokenizers import create_tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from scoring import perplexity, perplexity_model
+from scoring import perplexity_model
 from scoring.perplexity_model import CausalModel, corpus_text, heldout_text
 from scoring.perplexity_protocol import Protocol
+from tests.command_flags import import_command
 from tests.serving.support import pretrained
 
 S = 24  # of the model's sequences
@@ -109,24 +109,29 @@ def test_more_context_is_another_loss(model):
     assert np.abs(few[20:] - more[20:]).max() > 1e-3
 
 
-def measure(tmp_path, **flags) -> dict:
-    output, flags = tmp_path / "report.json", {**flags, "batch_size": 3}
-    with flagsaver.flagsaver(**flags, output=str(output)):
-        perplexity.main([""])
+@pytest.fixture
+def command(monkeypatch):
+    """scoring.perplexity with flags of its own."""
+    module, own = import_command(monkeypatch, "scoring.perplexity")
+    own([""])
+    return module
+
+
+def given(command, **flags):
+    for name, value in flags.items():
+        setattr(command.FLAGS, name, value)
+
+
+def measure(command, tmp_path, **flags) -> dict:
+    output = tmp_path / "report.json"
+    given(command, **dict.fromkeys(("corpus", "data_dir")), batch_size=3, output=str(output))
+    given(command, **flags)
+    command.main([""])
     return json.loads(output.read_text())
 
 
-@pytest.fixture
-def parsed():
-    if not perplexity.FLAGS.is_parsed():
-        perplexity.FLAGS([""])
-    with flagsaver.flagsaver():
-        perplexity.FLAGS.context, perplexity.FLAGS.stride = 0, None
-        yield
-
-
 def test_report_of_a_text_and_of_the_records_built_of_it(
-    model, parsed, tmp_path, capsys, monkeypatch
+    model, command, tmp_path, capsys, monkeypatch
 ):
     folder, vocabulary, text, stream, *_ = model
     monkeypatch.setattr(perplexity_model, "CausalModel", lambda folder: model.loaded)
@@ -143,8 +148,8 @@ def test_report_of_a_text_and_of_the_records_built_of_it(
     )
     records = heldout_text(str(tmp_path / "data"), str(folder))
     assert [each.tolist() for each in records.streams] == [stream]
-    of_text = measure(tmp_path, model_dir=str(folder), corpus=str(text))
-    of_records = measure(tmp_path, model_dir=str(folder), data_dir=str(tmp_path / "data"))
+    of_text = measure(command, tmp_path, model_dir=str(folder), corpus=str(text))
+    of_records = measure(command, tmp_path, model_dir=str(folder), data_dir=str(tmp_path / "data"))
     for name in ("nats", "tokens", "words", "unknown_tokens", "perplexity", "separator"):
         assert of_text[name] == of_records[name], name
     assert of_text["protocol"].items() >= {"context": 0, "stride": S - 1}.items()
@@ -170,16 +175,16 @@ def test_report_of_a_text_and_of_the_records_built_of_it(
         ({"model_dir": "MODEL", "data_dir": "."}, "contiguous"),
     ],
 )
-def test_flags_that_cannot_be_right_are_named(model, parsed, flags, named):
-    given = {"MODEL": str(model.folder), "TEXT": str(model.text)}
-    flags = {name: given.get(value, value) for name, value in flags.items()}
-    with flagsaver.flagsaver(**flags), pytest.raises(InputError, match=named):
-        perplexity.check_flags()
+def test_flags_that_cannot_be_right_are_named(model, command, flags, named):
+    paths = {"MODEL": str(model.folder), "TEXT": str(model.text)}
+    given(command, **{name: paths.get(value, value) for name, value in flags.items()})
+    with pytest.raises(InputError, match=named):
+        command.check_flags()
 
 
-def test_a_model_that_is_not_causal_is_rejected(parsed, tmp_path):
+def test_a_model_that_is_not_causal_is_rejected(command, tmp_path):
     pretrained(tmp_path / "model", objective="masked_lm")
     (tmp_path / "text.txt").write_text(TEXT)
-    flags = {"model_dir": str(tmp_path / "model"), "corpus": str(tmp_path / "text.txt")}
-    with flagsaver.flagsaver(**flags), pytest.raises(InputError, match="masked_lm"):
-        perplexity.check_flags()
+    given(command, model_dir=str(tmp_path / "model"), corpus=str(tmp_path / "text.txt"))
+    with pytest.raises(InputError, match="masked_lm"):
+        command.check_flags()
