@@ -104,6 +104,18 @@ def test_two_workers_learn_what_others_learn(pair, data_dir, tmp_path, strategy)
     assert set(os.listdir(pair)) == set(os.listdir(tmp_path / "m"))
 
 
+def test_two_workers_that_read_files_of_their_own(data_dir, tmp_path):
+    """Two shards of three files, the second of which holds two."""
+    changes = {"data_shards": 2}
+    flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING, do_eval=True)
+    Pair(tmp_path, "run_pretraining.py", flags).succeed()
+    flags = arguments(data_dir, tmp_path / "one", changes, defaults=TRAINING, do_eval=True)
+    done = command_support.run("run_pretraining.py", *flags)
+    assert done.returncode == 0
+    assert "data_shards=2" in done.stderr  # one shard is larger
+    assert_same_weights(tmp_path / "m", tmp_path / "one")
+
+
 def test_evaluation_by_two_workers(pair, data_dir, tmp_path):
     before = read_metrics(str(pair))[-1]
     flags = arguments(data_dir, pair, {}, defaults={}, do_train=False, do_eval=True)
