@@ -79,7 +79,7 @@ def assert_same_weights(found, expected, step=STEPS):
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    return build_data(tmp_path_factory.mktemp("workers"), "data", num_shards=3)
+    return build_data(tmp_path_factory.mktemp("workers"), "data", parts=3, num_shards=3)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +104,9 @@ def test_two_workers_learn_what_others_learn(pair, data_dir, tmp_path, strategy)
     assert set(os.listdir(pair)) == set(os.listdir(tmp_path / "m"))
 
 
-def test_two_workers_that_read_files_of_their_own(data_dir, tmp_path):
-    """Two shards of three files, the second of which holds two."""
+def test_two_workers_that_read_files_of_their_own(tmp_path):
+    """Two shards of three files, one of which holds two."""
+    data_dir = build_data(tmp_path, parts=3, num_shards=3)
     changes = {"data_shards": 2}
     flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING, do_eval=True)
     Pair(tmp_path, "run_pretraining.py", flags).succeed()
