@@ -6,6 +6,9 @@ is cut into windows of `WINDOW` records that are permuted one by one. Every perm
 (seed, epoch, group, window) by stateless random numbers, so the stream can be entered anywhere:
 whole epochs and groups are stepped over by arithmetic, whole windows by skipping unparsed records.
 Epochs follow each other without a seam, batches may straddle them.
+
+With `shards`, each of them is such a stream of files of its own, and a batch has as many records of
+each. So a worker can read the files of its own records alone.
 """
 
 from __future__ import annotations
@@ -190,6 +193,7 @@ def pretraining_dataset(
     vocab_size: int | None = None,
     part: int = 0,
     parts: int = 1,
+    shards: int = 1,
     worker: int = 0,
     workers: int = 1,
 ) -> tf.data.Dataset:
@@ -209,21 +213,88 @@ def pretraining_dataset(
         vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
         part, parts: of the batches from `start_step` on, those with numbers part, part + parts, ...
             are parsed and returned; all are read.
+        shards: parts of the files, see `deal_files`, each with an equal share of every batch, for
+            training alone (`repeat`). They divide B, and change the order.
         worker, workers: which of the equal shares of each batch is parsed and returned, of how
-            many, which divide B. All records are read, as every batch has records of every file.
+            many, which divide B. With one shard, all records are read, as every batch has records
+            of every file; else those of the worker's own shards, which the workers divide evenly.
 
     Returns:
         A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S].
 
     Raises:
-        InputError: no files or no records; a file is missing; the first record of a file is
-            truncated, of another length, schema or vocabulary, or holds masks or segments other
-            than 0 and 1. What is wrong further inside a file shows while iterating: see
+        InputError: no files or no records; fewer files than shards; shards that do not divide the
+            batch, or cannot be divided among the workers; a file is missing; the first record of a
+            file is truncated, of another length, schema or vocabulary, or holds masks or segments
+            other than 0 and 1. What is wrong further inside a file shows while iterating: see
             `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
     if not [f for f in files if records.check_first_record(f, max_seq_length, vocab_size)]:
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
+    if shards > 1:
+        _check_shards(shards, batch_size, workers)
+        own = shards // workers
+        dealt = deal_files(files, shards)[worker * own : (worker + 1) * own]
+    else:
+        dealt = [files]
+    each = batch_size // shards
+    streams = [_stream(part, seed, start_step * each, shuffle, repeat) for part in dealt]
+    share = batch_size // workers
+    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
+    parse = functools.partial(_parse, **sizes)
+    batches = [stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams]
+    dataset = batches[0]
+    if len(batches) > 1:
+        dataset = tf.data.Dataset.zip(*batches).map(lambda *rows: tf.concat(rows, 0))
+    dataset = dataset.shard(parts, part) if parts > 1 else dataset
+    if workers > 1 and shards == 1:
+        dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
+    dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
+    return batch_stream(dataset)
+
+
+def _check_shards(shards: int, batch_size: int, workers: int) -> None:
+    """Raises InputError where shards cannot have equal shares of a batch, or workers of shards."""
+    if batch_size % shards:
+        raise InputError(
+            f"`data_shards` should divide the batch of {batch_size} sequences. Received: {shards}"
+        )
+    if shards % workers:
+        raise InputError(
+            f"`data_shards` should be 1 or divisible by the {workers} workers. Received: {shards}"
+        )
+
+
+def deal_files(files: Sequence[str], shards: int) -> list[tuple[str, ...]]:
+    """Deals files to shards: the largest first, each to the shard that has the fewest bytes.
+
+    Returns:
+        The files of each shard, in the order of `files`.
+
+    Raises:
+        InputError: fewer files than shards have records.
+    """
+    sizes = {file: storage.getsize(file) for file in files}
+    filled = sum(size > 0 for size in sizes.values())
+    if filled < shards:
+        raise InputError(
+            f"`data_shards` should be at most {filled}, the number of record files. Received: "
+            f"{shards}; more files: build_pretraining_data.py --num_shards"
+        )
+    dealt: list[list[str]] = [[] for _ in range(shards)]
+    totals = [0] * shards
+    for file in sorted(files, key=lambda file: -sizes[file]):  # stable: equal ones by name
+        least = totals.index(min(totals))
+        dealt[least].append(file)
+        totals[least] += sizes[file]
+    return [tuple(file for file in files if file in own) for own in map(set, dealt)]
+
+
+def _stream(
+    files: tuple[str, ...], seed: int, start: int, shuffle: bool, repeat: bool
+) -> tf.data.Dataset:
+    """Windows of serialized records, string [<= window], from record `start` of the stream on."""
     order = _Order(
         files,
         seed,
@@ -231,23 +302,14 @@ def pretraining_dataset(
         files_per_group=FILES_PER_GROUP if shuffle else 1,
         window=WINDOW if shuffle else _PLAIN_WINDOW,
     )
-    epoch, group, skip = order.start(start_step * batch_size)
+    epoch, group, skip = order.start(start)
 
     def epoch_windows(number: tf.Tensor) -> tf.data.Dataset:
         resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
         return order.epoch(number, resumed * group, resumed * skip)
 
-    share = batch_size // workers
-    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
-    parse = functools.partial(_parse, **sizes)
     last_epoch = np.iinfo(np.int64).max if repeat else 1
-    dataset = tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
-    dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder)
-    dataset = dataset.shard(parts, part) if parts > 1 else dataset
-    if workers > 1:
-        dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
-    dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
-    return batch_stream(dataset)
+    return tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
 
 
 def _parse(

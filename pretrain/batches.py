@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 import tensorflow as tf
 
-from data.input_pipeline import count_records, pretraining_dataset, record_files
+import storage
+from data.input_pipeline import count_records, deal_files, pretraining_dataset, record_files
 from data.manifest import read_manifest
 from data.served_batches import ServedBatches
 from errors import InputError, located
 from pretrain.hparams import PretrainingHParams
 from training import workers
 from training.strategies import micro_batches
+
+_UNEVEN = 1.1  # the ratio of the sizes of two shards that is worth a line
 
 
 class Batches:
@@ -52,7 +57,10 @@ class Batches:
             self.micro_batches = micro_batches(batch_size, devices, micro_batch_size)
         self._data_dir, self.files = data_dir, record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
+        self._shards = hparams.data_shards if self._training else 1
         self()
+        if self._shards > 1 and workers.current().is_chief:
+            _report_uneven(self.files, self._shards)
 
     def __call__(
         self, start_step: int = 0, *, part: int = 0, parts: int = 1, host: int = 0, hosts: int = 1
@@ -74,6 +82,7 @@ class Batches:
             drop_remainder=self._training,
             part=part,
             parts=parts,
+            shards=self._shards,
             worker=host if hosts > 1 else group.index,
             workers=max(hosts, group.count),
         )
@@ -91,3 +100,14 @@ class Batches:
         """How many examples the first `num_steps` batches hold; -1: all batches."""
         total = sum(count_records(self.files).values())
         return total if num_steps < 0 else min(total, num_steps * self._batch_size)
+
+
+def _report_uneven(files: list[str], shards: int) -> None:
+    """Says so where records of one shard are seen clearly more often than those of another."""
+    sizes = [sum(map(storage.getsize, part)) for part in deal_files(files, shards)]
+    if (ratio := max(sizes) / min(sizes)) > _UNEVEN:
+        print(
+            f"data_shards={shards}: the largest shard has {ratio:.2f} times the bytes of the"
+            " smallest, whose examples are seen as much more often",
+            file=sys.stderr,
+        )

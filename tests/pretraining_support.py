@@ -38,20 +38,28 @@ HPARAMS = {
 }
 
 
-def build_data(folder, name="data", *, words=WORDS, count=80, seed=0, vocab=None, **options) -> str:
-    """A data folder of random sentences, made by the real builder; by default of these words."""
+def build_data(
+    folder, name="data", *, words=WORDS, count=80, parts=1, seed=0, vocab=None, **options
+) -> str:
+    """A data folder of random sentences, made by the real builder; by default of these words.
+
+    The corpus has `count` documents in `parts` files: there are no more shards than these.
+    """
     draw = np.random.default_rng(seed)
     documents = [
         "\n".join(" ".join(draw.choice(words, 12)) for _ in range(6)) for _ in range(count)
     ]
-    (folder / f"{name}.txt").write_text("\n\n".join(documents))
+    corpus = folder / f"{name}_corpus"
+    corpus.mkdir()
+    for part in range(parts):
+        (corpus / f"{part}.txt").write_text("\n\n".join(documents[part::parts]))
     if vocab is None:
         vocab = folder / f"{name}_vocabulary"
         Vocabulary((*SPECIAL_TOKENS, *words)).save(vocab)
     options = {"max_seq_length": 32, "heldout_fraction": 0.1, "num_shards": 2, **options}
     build.build(
         build.BuildOptions(
-            corpus=str(folder / f"{name}.txt"),
+            corpus=str(corpus),
             corpus_format="text",
             output_dir=str(folder / name),
             vocab=str(vocab),

@@ -79,7 +79,7 @@ def assert_same_weights(found, expected, step=STEPS):
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    return build_data(tmp_path_factory.mktemp("workers"), "data", num_shards=3)
+    return build_data(tmp_path_factory.mktemp("workers"), "data", parts=3, num_shards=3)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,19 @@ def test_two_workers_learn_what_others_learn(pair, data_dir, tmp_path, strategy)
         for name in ("loss", "masked_lm_loss", "disc_loss"):
             assert row[name] == pytest.approx(other[name], rel=1e-5), (row["step"], name)
     assert set(os.listdir(pair)) == set(os.listdir(tmp_path / "m"))
+
+
+def test_two_workers_that_read_files_of_their_own(tmp_path):
+    """Two shards of three files, one of which holds two."""
+    data_dir = build_data(tmp_path, parts=3, num_shards=3)
+    changes = {"data_shards": 2}
+    flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING, do_eval=True)
+    Pair(tmp_path, "run_pretraining.py", flags).succeed()
+    flags = arguments(data_dir, tmp_path / "one", changes, defaults=TRAINING, do_eval=True)
+    done = command_support.run("run_pretraining.py", *flags)
+    assert done.returncode == 0
+    assert "data_shards=2" in done.stderr  # one shard is larger
+    assert_same_weights(tmp_path / "m", tmp_path / "one")
 
 
 def test_evaluation_by_two_workers(pair, data_dir, tmp_path):
