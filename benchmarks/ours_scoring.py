@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from data.tokenization import Tokenizer
+from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, resolve_hparams
@@ -23,11 +23,11 @@ from training.tracing import plain_function
 
 
 def sequences(sentences: Sequence[str], vocab: str) -> list[list[int]]:
-    """The ids of [CLS] sentence [SEP]."""
-    words = Vocabulary.load(vocab)
-    ids, splits = Tokenizer(words).tokenize(sentences)
+    """The ids of [CLS] sentence [SEP], or of what stands in their places."""
+    tokenizer = create_tokenizer(Vocabulary.load(vocab))
+    ids, splits = tokenizer.tokenize(sentences)
     parts = (ids[start:end].tolist() for start, end in itertools.pairwise(splits))
-    return [[words.cls_id, *part, words.sep_id] for part in parts]
+    return [[*tokenizer.frame.begin, *part, *tokenizer.frame.after_text] for part in parts]
 
 
 def scores(

@@ -2,7 +2,7 @@
 
     python -m benchmarks.scoring --lists ../shared/data/asr_nbest/dev-clean.am.json --vocab my_data
 
-The sentences are the hypotheses of n-best lists, {utterance: {"ref": ..., "hyp_1": {"text": ...}}}.
+The sentences are the hypotheses of n-best lists, in the formats of scoring/nbest.py.
 All networks are of the same size and have random weights. "A sequence per mask" is the approach of
 awslabs/mlm-scoring: masked sequences in the order of the text, each batch padded to its longest,
 with logits at all positions; in our network, and with Hugging Face's. Their sentences are
@@ -12,6 +12,7 @@ tokenized already, ours are not.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from absl import app, flags
@@ -21,10 +22,10 @@ from benchmarks.ours_scoring import sequences
 from benchmarks.table import Report
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors
-from files import read_json
 from model import named_size
+from scoring.nbest import Utterance, read_lists
 
-_LISTS = flags.DEFINE_string("lists", None, "JSON file of n-best lists.")
+_LISTS = flags.DEFINE_string("lists", None, "File of n-best lists.")
 _VOCAB = flags.DEFINE_string("vocab", None, "Vocabulary, or a folder that holds one.")
 _SIZE = flags.DEFINE_string("size", "bert-small", "Named size of the encoder.")
 _MAX_UTTERANCES = flags.DEFINE_integer(
@@ -40,7 +41,7 @@ PER_MASK, HF_PER_MASK = "a sequence per mask", "HF a sequence per mask"
 
 def main(argv: list[str]) -> None:
     """Prints a row per system."""
-    texts = hypotheses(read_json(_LISTS.value), _MAX_UTTERANCES.value)
+    texts = hypotheses(read_lists(_LISTS.value), _MAX_UTTERANCES.value)
     ids = sequences(texts, _VOCAB.value)
     results = measure(systems(texts, ids), _ROUNDS.value)
     check_agreement(results)
@@ -55,12 +56,9 @@ def main(argv: list[str]) -> None:
     report.end()
 
 
-def hypotheses(lists: dict, count: int) -> list[str]:
+def hypotheses(lists: Sequence[Utterance], count: int) -> list[str]:
     """The texts of `count` utterances, in their order: short and long ones as in all of them."""
-    texts = [
-        [item["text"] for name, item in lists[utterance].items() if name != "ref"]
-        for utterance in lists
-    ]
+    texts = [utterance.hypotheses for utterance in lists]
     by_length = np.argsort([sum(map(len, one)) for one in texts], kind="stable")
     count = min(count, len(texts))
     middles = (np.arange(count) + 0.5) * len(texts) / count  # of equal shares

@@ -91,7 +91,7 @@ def main(argv: list[str]) -> None:
                 flush()
         flush()
     print(
-        f"{number} sentences, {pieces} word pieces, {scorer.num_unknown} of them [UNK]; by"
+        f"{number} sentences, {pieces} word pieces, {scorer.num_unknown} of them unknown; by"
         f" {scorer.method}",
         file=sys.stderr,
     )

@@ -7,8 +7,9 @@
 
 Of each utterance the hypothesis of the highest score + lambda * log score of the language model is
 taken, of equal ones the first. Lambda is the one of the lowest word error rate on the dev lists, of
-several the smallest. Language models do not compare words with silence: a hypothesis without words
-is taken where the recogniser prefers it, whatever lambda is. Sentence scores are kept in the output
+several the smallest. Language models do not compare words with silence: a hypothesis without words,
+or of which the model's tokenizer keeps nothing, is taken where the recogniser prefers it, whatever
+lambda is. Sentence scores are kept in the output
 folder, so the same command with other --lambdas takes seconds, and after an interruption it
 resumes. See scoring/nbest.py for the formats.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.

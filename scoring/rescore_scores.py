@@ -45,13 +45,15 @@ class Kept(NamedTuple):
     num_words: int
 
 
-_NO_WORDS = Kept(math.nan, 0, 0)
+_NOTHING = Kept(math.nan, 0, 0)
 
 
 class Scorer(Protocol):
     """What scores sentences; see scoring/scorer.py."""
 
-    def scores(self, sentences: Sequence[str]) -> Sequence[tuple[float, int, int]]:
+    def scores(
+        self, sentences: Sequence[str], *, allow_no_pieces: bool
+    ) -> Sequence[tuple[float, int, int]]:
         """Score, pieces and words of each sentence, in the order given."""
 
 
@@ -78,8 +80,9 @@ class KeptScores:
         return 1000 * self.seconds / self.timed if self.timed else None
 
     def of(self, texts: Sequence[str]) -> list[Kept]:
-        """Scores of texts; of those without words NaN."""
-        return [self.scores[text] if text.split() else _NO_WORDS for text in texts]
+        """Scores of texts; NaN for those without words, or of which the tokenizer keeps nothing."""
+        found = (self.scores[text] if text.split() else _NOTHING for text in texts)
+        return [one if one.num_pieces or one.score else _NOTHING for one in found]
 
     def add(self, lines: Iterable[str]) -> None:
         """Reads lines; raises InputError where one is not as the file's format says."""
@@ -181,7 +184,8 @@ def complete(
         for first in range(0, len(missing), _SENTENCES):
             texts = missing[first : first + _SENTENCES]
             begin = time.monotonic()
-            found = [Kept(float(score), *map(int, rest)) for score, *rest in scorer.scores(texts)]
+            scores = scorer.scores(texts, allow_no_pieces=True)
+            found = [Kept(float(score), *map(int, rest)) for score, *rest in scores]
             timed = {"seconds": round(time.monotonic() - begin, 3), "sentences": len(texts)}
             for text, score in zip(texts, found, strict=True):
                 if not math.isfinite(score.score):

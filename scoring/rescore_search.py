@@ -56,16 +56,15 @@ class NBest:
         return [text for utterance in self.utterances for text in utterance.hypotheses]
 
     def language_scores(self, values: Sequence[float]) -> np.ndarray:
-        """Scores of `texts()` by a language model, as float64 [U, N]; of no words it has none.
+        """Scores of `texts()` by a language model, as float64 [U, N]; NaN where it has none.
 
         A sum over no words would be 0, the highest log-probability. So where the recogniser's
-        choice has no words it stays: all scores of the utterance are 0. Elsewhere a hypothesis
-        without words has -inf and is never chosen.
+        choice has no score it stays: all scores of the utterance are 0. Elsewhere a hypothesis
+        without a score has -inf and is never chosen.
         """
         ends = np.cumsum([len(u.hypotheses) for u in self.utterances])[:-1]
         scores = _padded(np.split(np.asarray(values, np.float64), ends), 0.0, np.float64)
-        words = np.split(count_words(self.texts()), ends)
-        silent = _padded(words, 1, np.int64) == 0
+        silent = np.isnan(scores)
         scores[silent] = -np.inf
         scores[silent[np.arange(len(silent)), self.first_best()]] = 0.0
         return scores

@@ -44,7 +44,11 @@ class Scorer:
         self._ask, self.method, self.num_unknown = ask, method, 0
 
     def scores(
-        self, sentences: Sequence[str], where: Callable[[int], str] = "sentence {}".format
+        self,
+        sentences: Sequence[str],
+        where: Callable[[int], str] = "sentence {}".format,
+        *,
+        allow_no_pieces: bool = False,
     ) -> list[SentenceScore]:
         """The scores of any number of sentences of any length, in their order.
 
@@ -53,6 +57,7 @@ class Scorer:
         Args:
             sentences: texts.
             where: what errors call the sentence of a number, from 0.
+            allow_no_pieces: score 0 instead of an error for a sentence without word pieces.
 
         Raises:
             InputError: a sentence has no word pieces, so that there is nothing to score.
@@ -64,7 +69,7 @@ class Scorer:
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for part in batches(order, lambda number: len(sentences[number])):
             for number, values in zip(part, self._part([sentences[number] for number in part])):
-                if not values.num_pieces:
+                if not values.num_pieces and not allow_no_pieces:
                     raise InputError(
                         f"{where(number)}: a sentence to score should have at least one word piece."
                         f" Received: {sentences[number]!r}"

@@ -27,7 +27,8 @@ def score(network: Network) -> Signature:
     """Log scores of sentences of any length; what does not fit is divided with overlap.
 
     Two bidirectional parts share half of their pieces, of which each scores the half that is
-    nearer to its middle; so does a causal part the half that has more before it.
+    nearer to its middle; so does a causal part the half that has more before it. A causal model of
+    whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
     """
     method, networks = network.model.scoring
     layout, encoder = network.layout, networks[0]
@@ -43,16 +44,20 @@ def score(network: Network) -> Signature:
         totals = _in_one_pass(log_scores)
     room = layout.max_seq_length - layout.frame.size(1)
     context = (room // 2, 0) if method.causal else (room // 4, room // 4)
+    # What ends a line comes before the first one, too: only words have such a piece.
+    ends = method.causal and layout.frame.begin == layout.frame.after_text
 
     def function(text):
         pieces = layout.tokenize(text)
+        unknown = tf.cast(pieces == layout.vocabulary.unk_id, tf.int32)
+        if ends:
+            pieces = layout.closed(pieces)
         parts = overlapping_parts(pieces, room, *context)
         features = network.features(*layout.joined(parts.pieces))
         place = tf.range(tf.shape(features["input_ids"], tf.int64)[1]) - len(layout.frame.begin)
         scored = (place >= parts.start[:, None]) & (place < parts.end[:, None])  # [n, S]
         features[_SCORED] = tf.cast(scored, tf.int32)
         found = totals(features, network.lengths(features))
-        unknown = tf.cast(pieces == layout.vocabulary.unk_id, tf.int32)
         counts = {
             "num_pieces": pieces.row_lengths(),
             "num_words": split_words(text).row_lengths(),
@@ -61,9 +66,10 @@ def score(network: Network) -> Signature:
         total = tf.math.unsorted_segment_sum(found, parts.text, tf.size(text))
         return {"score": total, **{name: tf.cast(n, tf.int32) for name, n in counts.items()}}
 
+    end = " and <eos>" if ends else ""
     outputs = {
         "score": Tensor("float32", ("B",), f"{method.about}; 0 for a text of no pieces"),
-        "num_pieces": Tensor("int32", ("B",), "word pieces that were scored: all of the text"),
+        "num_pieces": Tensor("int32", ("B",), f"pieces that were scored: all of the text{end}"),
         "num_words": Tensor("int32", ("B",), "words between whitespace"),
         "num_unknown": Tensor("int32", ("B",), "pieces that are [UNK]; they are scored as that"),
     }

@@ -25,4 +25,8 @@ from model.kernels.projection import (
     vocabulary_logits,
 )
 from model.kernels.stateless_dropout import dropout, hashed_uniform, split_seeds
-from model.kernels.vocabulary import log_sum_exp_cross_entropy, vocabulary_log_sum_exp
+from model.kernels.vocabulary import (
+    log_sum_exp_cross_entropy,
+    vocabulary_cross_entropy,
+    vocabulary_log_sum_exp,
+)

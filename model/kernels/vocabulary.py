@@ -1,4 +1,4 @@
-"""Log-sum-exp over the vocabulary at every position, in blocks of positions.
+"""Log-sum-exp and softmax over the vocabulary at every position, in blocks of positions.
 
 The scores of all positions, [B, S, V], would be the largest tensor of a training step by far:
 477 MiB for 32 x 128 positions of BERT's vocabulary, and its gradient as much again.
@@ -6,7 +6,7 @@ The scores of all positions, [B, S, V], would be the largest tensor of a trainin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -32,9 +32,9 @@ def vocabulary_log_sum_exp(states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor)
     @tf.custom_gradient
     def log_sum_exp(states, table, bias):
         def gradient(upstream):
-            return _in_blocks(states, table, bias, lambda _, slope: slope, upstream)[1:]
+            return _log_sum_exps(states, table, bias, lambda _, slope: slope, upstream)[1:]
 
-        return _in_blocks(states, table, bias), gradient
+        return _log_sum_exps(states, table, bias)[0], gradient
 
     return log_sum_exp(states, table, bias)
 
@@ -68,7 +68,7 @@ def log_sum_exp_cross_entropy(
         def slope(logits, labels, weights):
             return weights * (tf.sigmoid(logits) - labels)
 
-        logits, *found = _in_blocks(states, table, bias, slope, labels, weights)
+        logits, *found = _log_sum_exps(states, table, bias, slope, labels, weights)
 
         def gradient(upstream, _):
             return [tf.cast(upstream, value.dtype) * value for value in found]
@@ -89,44 +89,134 @@ def log_sum_exp_cross_entropy_reference(
     return tf.reduce_sum(weights * entropy), tf.stop_gradient(logits)
 
 
-def _in_blocks(states, table, bias, slope: Callable | None = None, *given):
+def vocabulary_cross_entropy(
+    states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, ids: tf.Tensor, used: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """-log softmax(states . table[v] + bias[v])[ids] at the positions that are used.
+
+    The others cost nothing. The gradient computes the scores again.
+
+    Args:
+        states: [P, E], of the dtype of `table`.
+        table: [V, E].
+        bias: float32 [V].
+        ids: int32 [P] in [0, V); where not used, any.
+        used: bool [P].
+
+    Returns:
+        float32 [P], 0 where not used; and bool [P], whether the id has the highest score.
+    """
+    ids = tf.where(used, ids, 0)
+
+    def losses(states, ids):
+        scores = vocabulary_logits(states, table, bias)  # [n, V]
+        right = tf.argmax(scores, -1, output_type=tf.int32) == ids
+        return [_softmax(scores)[0] - tf.gather(scores, ids, batch_dims=1), right], []
+
+    def gradients(states, ids, upstream):
+        _, exponentials, total = _softmax(vocabulary_logits(states, table, bias))
+        to_scores = _to_scores(exponentials, upstream / total, ids, upstream)  # [n, V]
+        to_bias = tf.reduce_sum(to_scores, 0)
+        to_scores = tf.cast(to_scores, table.dtype)
+        to_table = tf.matmul(to_scores, states, transpose_a=True)
+        return [tf.matmul(to_scores, table)], [to_table, to_bias]
+
+    @tf.custom_gradient
+    def cross_entropy(states, table, bias):
+        def gradient(upstream, _):
+            given, values = [states, ids, tf.where(used, upstream, 0.0)], [tf.zeros_like(states)]
+            return _in_blocks(gradients, table, given, values, used, gradients=True)
+
+        values = [tf.zeros_like(ids, tf.float32), tf.zeros_like(used)]
+        nll, right = _in_blocks(losses, table, [states, ids], values, used)
+        return (tf.where(used, nll, 0.0), used & right), gradient
+
+    return cross_entropy(states, table, bias)
+
+
+def vocabulary_cross_entropy_reference(
+    states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, ids: tf.Tensor, used: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """`vocabulary_cross_entropy`, readable; `ids` in [0, V) everywhere."""
+    scores = vocabulary_logits_reference(states[None], table, bias)[0]
+    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, scores)
+    return tf.where(used, nll, 0.0), used & (tf.argmax(scores, -1, tf.int32) == ids)
+
+
+def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
     """Log-sum-exp [B, S]; with a slope, then the gradients of states, table and bias.
 
     `slope` is the loss's derivative by a block's log-sum-exps [n], from these and the block's part
     of each of `given` [B, S].
     """
-    (B, S, E), V = sizes(states), table.shape[0]
-    count, n = _division(B * S, V)
 
-    def blocks(value):  # [B, S, ...] -> [count, n, ...]
-        flat = tf.reshape(value, [B * S, *value.shape[2:]])
-        paddings = [[0, count * n - B * S], *([0, 0] for _ in flat.shape[1:])]
-        return tf.reshape(tf.pad(flat, paddings), [count, n, *flat.shape[1:]])
+    def block(states, *given):
+        found, exponentials, total = _softmax(vocabulary_logits(states, table, bias))
+        if slope is None:
+            return [found], []
+        # Not the [n, V] of the softmax but the [n, E] around it are multiplied.
+        weights = (slope(found, *given) / total)[:, None]  # [n, 1]
+        to_bias = tf.squeeze(tf.matmul(weights, exponentials, transpose_a=True), 0)
+        weights, exponentials = (tf.cast(value, table.dtype) for value in (weights, exponentials))
+        to_states = weights * tf.matmul(exponentials, table)
+        to_table = tf.matmul(exponentials, weights * states, transpose_a=True)
+        return [found, to_states], [to_table, to_bias]
+
+    B, S, E = sizes(states)
+    given = [tf.reshape(value, [B * S, *value.shape[2:]]) for value in (states, *given)]
+    values = [tf.zeros([B * S]), *([] if slope is None else [tf.zeros_like(given[0])])]
+    found, *gradients = _in_blocks(block, table, given, values, gradients=slope is not None)
+    if gradients:
+        gradients[0] = tf.reshape(gradients[0], [B, S, E])
+    return tf.reshape(found, [B, S]), *gradients
+
+
+def _in_blocks(block, table, given: Sequence, values: Sequence, used=None, *, gradients=False):
+    """What `block` makes of n positions at a time, one block after the other.
+
+    Args:
+        block: from n positions of each of `given` to two lists: what each position has [n, ...],
+            and the gradients of table and bias, or nothing.
+        table: [V, E].
+        given: tensors [P, ...].
+        values: zeros [P, ...] for what each position has; those of blocks not computed stay.
+        used: bool [P], the positions to compute; by default all.
+        gradients: whether the block returns those of table and bias.
+
+    Returns:
+        The values [P, ...], and the gradients' sums.
+    """
+    P, (V, E) = sizes(given[0])[0], table.shape
+    count, n = _division(P, V)
+    needed = count
+    if used is not None:
+        order = tf.argsort(tf.cast(~used, tf.int32), stable=True)  # used positions come first
+        given = [tf.gather(value, order) for value in given]
+        needed = (tf.reduce_sum(tf.cast(used, tf.int32)) + n - 1) // n
+
+    def blocks(value):  # [P, ...] -> [count, n, ...]
+        padded = tf.pad(value, [[0, count * n - P], *([0, 0] for _ in value.shape[1:])])
+        return tf.reshape(padded, [count, n, *value.shape[1:]])
 
     def whole(array):
         stacked = array.stack()
-        flat = tf.reshape(stacked, [count * n, *stacked.shape[2:]])[: B * S]
-        return tf.reshape(flat, [B, S, *stacked.shape[2:]])
+        value = tf.reshape(stacked, [count * n, *stacked.shape[2:]])[:P]
+        return value if used is None else tf.gather(value, tf.math.invert_permutation(order))
 
     def step(number, arrays, totals):
-        part = (value[number] for value in parts)
-        outputs, more = _block(table, bias, slope, *part)
-        arrays = [array.write(number, value) for array, value in zip(arrays, outputs)]
+        found, more = block(*(part[number] for part in parts))
+        arrays = [array.write(number, value) for array, value in zip(arrays, found)]
+        more = [tf.cast(value, tf.float32) for value in more]
         return number + 1, arrays, [total + value for total, value in zip(totals, more)]
 
-    parts = [blocks(value) for value in (states, *given)]
-    arrays = [tf.TensorArray(tf.float32, count, element_shape=parts[0].shape[1:2])]
-    totals = []
-    if slope is not None:
-        arrays.append(tf.TensorArray(states.dtype, count, element_shape=parts[0].shape[1:]))
-        totals = [tf.zeros([V, E]), tf.zeros([V])]
+    parts = [blocks(value) for value in given]
+    arrays = [tf.TensorArray(v.dtype, count).unstack(blocks(v)) for v in values]
+    totals = [tf.zeros([V, E]), tf.zeros([V])] if gradients else []
     _, arrays, totals = tf.while_loop(
-        lambda number, *_: number < count, step, (0, arrays, totals), parallel_iterations=1
+        lambda number, *_: number < needed, step, (0, arrays, totals), parallel_iterations=1
     )
-    if slope is None:
-        return whole(arrays[0])
-    to_table, to_bias = totals
-    return *map(whole, arrays), tf.cast(to_table, table.dtype), to_bias
+    totals = [tf.cast(total, dtype) for total, dtype in zip(totals, (table.dtype, tf.float32))]
+    return *map(whole, arrays), *totals
 
 
 def _division(positions, V):
@@ -137,24 +227,21 @@ def _division(positions, V):
     return count, (positions + count - 1) // count
 
 
-def _block(table, bias, slope, states, *given):
-    """Of states [n, E]: what has an entry per position, and what is summed over positions."""
-    scores = vocabulary_logits(states, table, bias)  # [n, V]
+def _softmax(scores):
+    """Log-sum-exp [n], exp(scores less the largest) [n, V] and their sum [n]; of scores [n, V]."""
     largest = tf.reduce_max(scores, -1)
     exponentials = _exponentials(scores, largest[:, None])
     total = tf.reduce_sum(exponentials, -1)
-    found = tf.math.log(total) + largest  # [n]
-    if slope is None:
-        return [found], []
-    # Not the [n, V] of the softmax but the [n, E] around it are multiplied.
-    weights = (slope(found, *given) / total)[:, None]  # [n, 1]
-    to_bias = tf.squeeze(tf.matmul(weights, exponentials, transpose_a=True), 0)
-    weights, exponentials = (tf.cast(value, table.dtype) for value in (weights, exponentials))
-    to_states = weights * tf.matmul(exponentials, table)
-    to_table = tf.matmul(exponentials, weights * states, transpose_a=True)
-    return [found, to_states], [tf.cast(to_table, tf.float32), to_bias]
+    return tf.math.log(total) + largest, exponentials, total
 
 
 @fused
 def _exponentials(scores, largest):
     return tf.exp(scores - largest)
+
+
+@fused
+def _to_scores(exponentials, weights, ids, upstream):
+    """weights * exponentials, less the upstream gradient [n] at the ids [n]."""
+    chosen = tf.range(exponentials.shape[-1]) == ids[:, None]
+    return exponentials * weights[:, None] - tf.where(chosen, upstream[:, None], 0.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from model import CausalLMHead, EncoderConfig, build_backbone
-from pretrain.blocked_softmax import blocked_cross_entropy
+from model.kernels import vocabulary_cross_entropy
 from training import metrics
 from training.objective import Objective
 
@@ -82,9 +82,9 @@ def token_losses(
     wanted = ids
     for i, in_group in enumerate(inside):
         wanted = tf.where(in_group, first.end + i, wanted)
-    nll, right = blocked_cross_entropy(first.inputs, first.table, first.bias, wanted, used)
+    nll, right = vocabulary_cross_entropy(first.inputs, first.table, first.bias, wanted, used)
     for group, in_group in zip(others, inside):
-        more, best = blocked_cross_entropy(
+        more, best = vocabulary_cross_entropy(
             group.inputs, group.table, group.bias, ids - group.start, in_group
         )
         nll, right = nll + more, right & (best | ~in_group)

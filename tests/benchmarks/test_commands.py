@@ -266,9 +266,10 @@ def test_generation_runs():
 @pytest.fixture
 def scoring(command, data_dir, tmp_path):
     """The benchmark of scoring, of two utterances of two hypotheses."""
-    utterance = {"ref": "a b", "hyp_1": {"text": "a b"}, "hyp_2": {"text": "a"}}
-    (tmp_path / "lists.json").write_text(json.dumps({"one": utterance, "other": utterance}))
-    files = [f"--lists={tmp_path / 'lists.json'}", f"--vocab={data_dir}"]
+    utterances = ("one", "other")
+    rows = [f"{name}\t-1\t{text}\ta b\n" for name in utterances for text in ("a b", "a")]
+    (tmp_path / "lists.tsv").write_text("".join(rows))
+    files = [f"--lists={tmp_path / 'lists.tsv'}", f"--vocab={data_dir}"]
     return functools.partial(command, "scoring", *files)
 
 

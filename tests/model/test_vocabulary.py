@@ -1,4 +1,4 @@
-"""Log-sum-exp over the vocabulary in blocks, against its reference, and what is never in memory."""
+"""Sums over the vocabulary in blocks, against their references, and what is never in memory."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,8 @@ from tests.model_support import normal
 B, S, E, V = 3, 7, 8, 50
 LABELS = (normal(B, S, seed=5) > 0).astype(np.float32)
 WEIGHTS = np.abs(normal(B, S, seed=6)).astype(np.float32)
+IDS = np.random.default_rng(7).integers(0, V, [B * S]).astype(np.int32)
+USED = normal(B * S, seed=8) > -0.3
 
 
 def given(dtype=tf.float32, scale=1.0):
@@ -25,6 +27,14 @@ def log_sum_exp(form, *factors):
 def cross_entropy(form, *factors):
     function = getattr(vocabulary, f"log_sum_exp_cross_entropy{form}")
     return function(*factors, tf.constant(LABELS), tf.constant(WEIGHTS))
+
+
+def softmax_cross_entropy(form, states, table, bias):
+    function = getattr(vocabulary, f"vocabulary_cross_entropy{form}")
+    return tf.reshape(function(tf.reshape(states, [-1, E]), table, bias, IDS, USED)[0], [B, S])
+
+
+FUNCTIONS = [log_sum_exp, cross_entropy, softmax_cross_entropy]
 
 
 def with_gradients(function, form, factors, wrap=lambda function: function):
@@ -52,7 +62,7 @@ DYNAMIC = tf.function(autograph=False, input_signature=SPECS)
     [(GRAPH, 1), (GRAPH, 4), (GRAPH, 1000), (COMPILED, 4), (DYNAMIC, 4)],
     ids=["one", "some", "all", "compiled", "dynamic"],
 )
-@pytest.mark.parametrize("function", [log_sum_exp, cross_entropy])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_blocks_are_the_whole(monkeypatch, function, positions, wrap):
     monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", positions * V)
     expected = with_gradients(function, "_reference", given())
@@ -61,17 +71,17 @@ def test_blocks_are_the_whole(monkeypatch, function, positions, wrap):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("function", [log_sum_exp, cross_entropy])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_scores_may_be_large(monkeypatch, function):
     monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", 4 * V)
     found = with_gradients(function, "", given(scale=20.0))
-    assert np.max(found[-4]) > 500  # exp would overflow
+    assert np.max(log_sum_exp("_reference", *given(scale=20.0))) > 500  # exp would overflow
     expected = with_gradients(function, "_reference", given(scale=20.0))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("function", [log_sum_exp, cross_entropy])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_bfloat16_rounds_as_its_products_do(function):
     expected = with_gradients(function, "_reference", given())
     found = with_gradients(function, "", given(tf.bfloat16))
@@ -102,3 +112,60 @@ def test_no_tensor_holds_all_scores(monkeypatch):
         if value.shape.rank is not None
     )
     assert largest < B * S * V
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4, 0.0])
+def test_whether_the_id_has_the_highest_score(monkeypatch, share):
+    """Only where it is used; elsewhere the id may be any."""
+    monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", 4 * V)
+    states, table, bias = given()
+    states, used = tf.reshape(states, [-1, E]), np.random.default_rng(3).random(B * S) < share
+    best = vocabulary.vocabulary_logits(states, table, bias).numpy().argmax(-1)
+    ids = np.where(np.arange(B * S) % 2, best, (best + 1) % V).astype(np.int32)
+    _, expected = vocabulary.vocabulary_cross_entropy_reference(states, table, bias, ids, used)
+    assert expected.numpy().sum() == (used & (ids == best)).sum()
+    anything = tf.constant(np.where(used, ids, 10**6).astype(np.int32))
+    nll, right = vocabulary.vocabulary_cross_entropy(states, table, bias, anything, used)
+    np.testing.assert_array_equal(right, expected)
+    np.testing.assert_array_equal(nll.numpy() > 0, used)
+
+
+def test_no_more_scores_than_a_block_are_computed(monkeypatch):
+    """And blocks without a position that is used are left out, in both passes."""
+    computed, plain = [], vocabulary.vocabulary_logits
+
+    def counted(states, table, bias):
+        computed.append(states.shape[0])
+        return plain(states, table, bias)
+
+    monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", 4 * V)
+    monkeypatch.setattr(vocabulary, "vocabulary_logits", counted)
+    states, table, bias = tf.constant(normal(64, E)), tf.constant(normal(V, E)), tf.zeros([V])
+    used = tf.range(64) % 8 == 0
+    with tf.GradientTape() as tape:
+        tape.watch(states)
+        nll, _ = vocabulary.vocabulary_cross_entropy(
+            states, table, bias, tf.zeros([64], tf.int32), used
+        )
+    tape.gradient(nll, states)
+    assert computed == [4, 4] * 2
+
+
+def test_no_position_used_of_a_number_known_at_run_time():
+    """As in a group of an adaptive softmax of which a batch has no token."""
+    specs = [
+        tf.TensorSpec([None, E]),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None], tf.bool),
+    ]
+    _, table, bias = given()
+
+    @tf.function(autograph=False, input_signature=specs)
+    def compute(states, ids, used):
+        with tf.GradientTape() as tape:
+            tape.watch([states, table])
+            nll, right = vocabulary.vocabulary_cross_entropy(states, table, bias, ids, used)
+        return nll, right, *tape.gradient(nll, [states, table])
+
+    for value in compute(normal(5, E), np.zeros(5, np.int32), np.zeros(5, bool)):
+        assert not np.any(value)

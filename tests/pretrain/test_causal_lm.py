@@ -13,8 +13,7 @@ import tf_keras
 from errors import InputError
 from model import CausalLMHead, build_encoder
 from model import operations as count
-from pretrain import blocked_softmax
-from pretrain.blocked_softmax import blocked_cross_entropy
+from model.kernels import vocabulary
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams
 from pretrain.objectives.causal_lm_loss import token_losses
@@ -82,7 +81,7 @@ def test_everything_in_the_head_is_the_full_softmax():
 @pytest.mark.parametrize("cutoffs", CUTOFFS)
 def test_losses_are_those_of_the_head(monkeypatch, cutoffs):
     """Of every token but the first, and nothing of padding; blocks change nothing."""
-    monkeypatch.setattr(blocked_softmax, "LOGITS_PER_BLOCK", V * 4)
+    monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", V * 4)
     head, batch = build_head(cutoffs), random_features(3, 9, lengths=[9, 4, 1])
     hidden = tf.constant(normal(3, 9, CONFIG.hidden_size))
     nll, right = (found.numpy() for found in token_losses(head, hidden, batch))
@@ -95,63 +94,6 @@ def test_losses_are_those_of_the_head(monkeypatch, cutoffs):
         assert nll[i, j] == pytest.approx(-log_probabilities[i, j, token], abs=1e-4)
         if not cutoffs or cutoffs == [V]:
             assert bool(right[i, j]) == (log_probabilities[i, j].argmax() == token)
-
-
-@pytest.mark.parametrize("form", ["eager", "graph", "XLA", "unknown length"])
-def test_blocked_cross_entropy(monkeypatch, form):
-    """Values and gradients of a plain one, of the tokens that are used."""
-    T = 21
-    monkeypatch.setattr(blocked_softmax, "LOGITS_PER_BLOCK", V * 4)  # blocks of 4
-    draw = np.random.default_rng(5)
-    ids = tf.constant(draw.integers(0, V, [T]), tf.int32)
-    used = tf.constant(draw.random(T) < 0.6)
-    given = [tf.constant(normal(*shape, seed=i)) for i, shape in enumerate(([T, E], [V, E], [V]))]
-    upstream = tf.constant(normal(T, seed=9))
-
-    def both(inputs, table, bias):
-        found = []
-        for plain in (False, True):
-            with tf.GradientTape() as tape:
-                tape.watch([inputs, table, bias])
-                if plain:
-                    logits = tf.matmul(inputs, table, transpose_b=True) + bias
-                    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
-                    nll = tf.where(used, nll, 0.0)
-                    right = used & (tf.argmax(logits, -1, tf.int32) == ids)
-                else:
-                    nll, right = blocked_cross_entropy(inputs, table, bias, ids, used)
-                total = tf.reduce_sum(nll * upstream)
-            found.append([nll, *tape.gradient(total, [inputs, table, bias])])
-            found[-1].append(tf.cast(right, tf.float32))
-        return found
-
-    if form != "eager":
-        specs = [tf.TensorSpec.from_tensor(tensor) for tensor in given]
-        if form == "unknown length":
-            specs[0] = tf.TensorSpec([None, E])
-        both = tf.function(both, input_signature=specs, jit_compile=form == "XLA", autograph=False)
-    for one, other in zip(*both(*given), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def test_no_more_logits_than_a_block_exist(monkeypatch):
-    """And blocks without a token that is used are left out, in both passes."""
-    computed, plain = [], blocked_softmax.vocabulary_logits
-
-    def counted(inputs, table, bias):
-        computed.append(inputs.shape[1])
-        return plain(inputs, table, bias)
-
-    monkeypatch.setattr(blocked_softmax, "LOGITS_PER_BLOCK", V * 4)
-    monkeypatch.setattr(blocked_softmax, "vocabulary_logits", counted)
-    inputs, used = tf.constant(normal(64, E)), tf.range(64) % 8 == 0
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        nll, _ = blocked_cross_entropy(
-            inputs, tf.constant(normal(V, E)), tf.zeros([V]), tf.zeros([64], tf.int32), used
-        )
-    tape.gradient(nll, inputs)
-    assert computed == [4, 4] * 2
 
 
 def test_perplexity_is_of_all_tokens_together():

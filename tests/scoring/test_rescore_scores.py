@@ -25,7 +25,7 @@ class Lengths:
     def __init__(self, fails=0):
         self.calls, self._fails = [], fails
 
-    def scores(self, sentences):
+    def scores(self, sentences, **_):
         self.calls.append(list(sentences))
         if len(self.calls) == self._fails:
             raise KeyboardInterrupt
@@ -64,6 +64,25 @@ def test_each_text_is_scored_once_and_kept(path, model):
     assert missing_scores(begun_scores(path, about), TEXTS) == []
 
 
+def test_a_text_of_no_pieces_has_no_score(path, model):
+    """A sum over none is 0, which would be the best of all."""
+
+    class Dropping(Lengths):
+        def scores(self, sentences, *, allow_no_pieces=False):
+            assert allow_no_pieces  # one such hypothesis should not end a run of hours
+            found = super().scores([s.replace("\u200b", "") for s in sentences])
+            return [
+                (score, pieces, len(s.split())) for (score, pieces, _), s in zip(found, sentences)
+            ]
+
+    about = about_model(str(model), None)
+    kept = completed(path, about, ["a", "\u200b"], Dropping())
+    for scores in (kept, read_scores(path)):
+        one, nothing = scores.of(["a", "\u200b"])
+        assert one == Kept(-1, 1, 1)
+        assert math.isnan(nothing.score)
+
+
 def test_an_interrupted_run_resumes(path, model):
     about = about_model(str(model), None)
     with pytest.raises(KeyboardInterrupt):
@@ -96,7 +115,7 @@ def test_a_model_that_was_moved_is_the_same(path, model):
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_a_score_that_is_not_finite_is_named_with_its_sentence(path, model, score):
     class Broken:
-        def scores(self, sentences):
+        def scores(self, sentences, **_):
             return [(score if s == "a" else -1.0, 1, 1) for s in sentences]
 
     with pytest.raises(InputError, match="'a'"):

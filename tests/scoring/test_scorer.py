@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data.vocabulary import Vocabulary
 from errors import InputError
 from pretrain import objectives
 from pretrain.objectives.masked_lm import MaskedLMSettings
@@ -82,6 +83,27 @@ def test_methods_are_their_transcriptions(models, name, method, networks):
     assert scorer.num_unknown == 1
 
 
+def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
+    """And unknown words; a line is begun after <eos>, too. The line of no words has a score."""
+    names = ("[PAD]", "<unk>", "<eos>", "[MASK]", *["the", "city", "was", "born", "?"])
+    words = Vocabulary(names, do_lower_case=False, strip_accents=False, tokenizer="words")
+    built = pretrained(tmp_path, words, objective="causal_lm", overrides={"causal": True})
+    sentences = ["the city was born", "The cities\u00a0was <eos>", "", "was the city born ? " * 12]
+    scorer = open_scorer(str(tmp_path))
+    found = scorer.scores(sentences)
+    for sentence, one in zip(sentences, found):
+        ids = [*(words.ids.get(word, words.unk_id) for word in sentence.split()), words.sep_id]
+        total = 0.0
+        for start, stop, first, end in support.parts_of(len(ids), ROOM, ROOM // 2, 0):
+            hidden = support.hidden(built.encoder, [words.cls_id, *ids[start:stop]])
+            log_probs = np.asarray(built.head(hidden))[0]
+            total += sum(float(log_probs[i - start, ids[i]]) for i in range(first, end))
+        assert one.score == pytest.approx(total, rel=1e-6, abs=1e-4)
+        assert one[1:] == (len(ids), len(sentence.split()))
+    assert found[3].num_pieces > 2 * ROOM
+    assert scorer.num_unknown == 2
+
+
 @pytest.mark.parametrize("method", ["self_critic", "pseudo_log_likelihood"])
 def test_a_score_does_not_depend_on_the_others(models, method):
     """In requests of several parts, too: forty sentences have more tokens than one has."""
@@ -132,6 +154,8 @@ def test_a_sentence_of_no_pieces_is_named(models, text):
     scorer = models.scorer("self_critic", "self_critic")
     with pytest.raises(InputError, match="sentence 1"):
         scorer.scores(["the", text, "a"])
+    allowed = scorer.scores(["the", text], allow_no_pieces=True)
+    assert [one[:2] for one in allowed] == [(allowed[0].score, 1), (0.0, 0)]
 
 
 def test_methods_that_are_not_offered_are_named(models, tmp_path):
