@@ -2,9 +2,9 @@
 
 Each kind of task says what that answer is (`Kind.constant`): the most frequent label of the split
 itself, the mean of its scores, no answer to any question of SQuAD 2.0. A kind may know rules, too
-(`Kind.baselines`), such as the option that shares most words with its context. The correlation with a
-constant is undefined; what predicts nothing correlates by 0 on average, so an undefined baseline
-counts as 0.
+(`Kind.baselines`), such as the option that shares most words with its context; then the best one
+counts. The correlation with a constant is undefined; what predicts nothing correlates by 0 on
+average, so an undefined baseline counts as 0.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def section(best: Sequence[Group]) -> str:
         return ""
     return (
         "## Baselines\n\nWhat one answer to everything scores on the development split: the most "
-        "frequent label or tag, the mean, no answer; or what a rule about words scores. A constant's correlation is undefined and counts as "
-        "0.\n\n" + "\n".join(lines)
+        "frequent label or tag, the mean, no answer; or a rule about words, where that is better. "
+        "A constant's correlation is undefined and counts as 0.\n\n" + "\n".join(lines)
     )
 
 
