@@ -30,7 +30,8 @@ class Task:
             missing there).
         files: split -> file, in the data folder or one of `folders`; a name may be a pattern
             ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. Or a
-            folder, see `Kind.folder_formats`. For format "tfds": split -> split of the dataset, or "dataset@split".
+            folder, see `Kind.folder_formats`. For format "tfds": split -> split of the dataset, or
+            "dataset@split".
         format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
             conll (columns between whitespace, blank line between sentences), conllu, squad, race,
             tfds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from text.layout import Sequences, TextLayout
-from text.ragged import last, row_ids, take
+from text.ragged import last, row_ids
 
 BLANK = "_"
 
