@@ -77,10 +77,11 @@ def compare(group: Group, split: str, metric: str) -> Comparison | None:
 
 def section(best: Sequence[Group]) -> str:
     """The report's section on baselines, as Markdown; "" where no run recorded one."""
-    lines = []
+    lines, compared = [], []
     for group in best:
         found = compare(group, group.split, group.metric)
         if found:
+            compared.append(found)
             answer = f"{found.answer:.2f}" if isinstance(found.answer, float) else found.answer
             quoted = f" (`{answer}`)" if answer else ""
             score = "undefined" if found.undefined else f"{found.score + 0.0:.1f}"
@@ -94,10 +95,14 @@ def section(best: Sequence[Group]) -> str:
             )
     if not lines:
         return ""
+    rules = any(found.others for found in compared)
     return (
         "## Baselines\n\nWhat one answer to everything scores on the development split: the most "
-        "frequent label or tag, the mean, no answer; or a rule about words, where that is better. "
-        "A constant's correlation is undefined and counts as 0.\n\n" + "\n".join(lines)
+        "frequent label or tag, the mean, no answer. Its correlation is undefined and counts as "
+        "0."
+        + " Where rules without learning are known, the best one of all." * rules
+        + "\n\n"
+        + "\n".join(lines)
     )
 
 

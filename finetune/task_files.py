@@ -15,7 +15,7 @@ from errors import InputError
 from finetune.glue import TASKS
 from finetune.labels import LABELS_SHOWN, label_name
 from finetune.readers import tables
-from finetune.readers.tables import Row, spread
+from finetune.readers.tables import Row
 from finetune.task import Columns, Task
 from plugins import lazily
 from settings import did_you_mean
@@ -73,9 +73,9 @@ class Source:
             InputError: names file and line.
         """
         columns = self.columns if columns is None else columns
-        if any(isinstance(column, tuple) for column in columns.values()):
-            return ((where, tables.gathered(row)) for where, row in self._rows(spread(columns)))
-        return self._rows(columns)
+        lists = {role: list(item) for role, item in columns.items() if isinstance(item, tuple)}
+        rows = self._rows(tables.spread({**columns, **lists}))
+        return ((where, tables.gathered(row)) for where, row in rows) if lists else rows
 
     def _rows(self, columns: dict[str, Any]) -> Iterator[Row]:
         task = self.task

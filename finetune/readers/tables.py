@@ -27,10 +27,13 @@ _QUOTING = {
 
 
 def spread(columns: Mapping[str, Any]) -> dict[str, Column]:
-    """Columns of which a role may have a list: each item under a role of its own, "role[0]"."""
+    """Columns of which a role may have a list: each item under a role of its own, "role[0]".
+
+    A list is of columns that are all there; a tuple is of names for one column, see `Column`.
+    """
     found: dict[str, Column] = {}
     for role, column in columns.items():
-        is_list = isinstance(column, (tuple, list))
+        is_list = isinstance(column, list)
         found |= (
             {f"{role}[{i}]": own for i, own in enumerate(column)} if is_list else {role: column}
         )
