@@ -232,11 +232,12 @@ def learned():
     encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1))
     objective = FineTuning(encoder, task.plugin.head(task, encoder.config, hparams))
     randomize(encoder, scale=0.3)
+    randomize(objective.head)
     optimizer = create_optimizer("adam", 5e-3, 0.0, objective.trainable_variables)
     batches = TrainingBatches(encoded, 12, 0, max_seq_length=32, group_size=3)
     strategy = create_strategy("one_device")
     trainer = Trainer(objective, optimizer, batches, seed=0, strategy=strategy, micro_batches=4)
-    trainer.train(tf.constant(60))
+    trainer.train(tf.constant(150))
     trainer.close()
     return task, objective, hparams
 
@@ -309,14 +310,13 @@ def test_scores_by_level_and_what_collapses():
 
 
 def test_the_best_baseline_counts_and_the_others_are_named():
-    task, context = own_task(), "Ada met Mary in Paris . Bob met Tom in London ."
+    task, context = own_task(), "Ada met Mary in Paris . Long after that Bob met Tom in London ."
     options = [("Paris", "London"), ("Rome", "Paris")]
     questions = ("Where did Bob meet Tom ?", "Where did Ada meet Mary ?")
     found = [ChoiceExample(q, context, q, o, 1) for q, o in zip(questions, options)]
-    (middle,) = [found[0]]
     assert overlap.share_of_words(context, "", ("Ada Rome", "Mary")) == [0.5, 1.0]
-    scores = overlap.sliding_window(middle.context, middle.question, middle.options)
-    assert scores[1] > scores[0]
+    scores = overlap.sliding_window(context, questions[0], options[0])
+    assert scores[1] > scores[0]  # the window with Bob and Tom does not reach Paris
     best = baseline(task, [*found, ChoiceExample("3", context, "", ("Rome", "Tom"), 0)],
                     task.plugin.hparams())  # fmt: skip
     names = [best["name"], *(other["name"] for other in best["others"])]

@@ -108,7 +108,8 @@ def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
     """What run_finetuning.py makes of examples: sequences, outputs of the head, answers."""
     encoded = own.plugin.encode(own, examples, words, hparams)
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
-    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
+    size = 8 * own.plugin.group_size(own)
+    outputs = predict(objective, own, split, batch_size=size, hparams=hparams, strategy=strategy)
     return encoded, outputs, own.plugin.answers(own, examples, encoded, outputs, hparams)
 
 

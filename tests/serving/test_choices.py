@@ -100,6 +100,7 @@ def test_files_hold_lists_or_a_column_for_each_option():
     assert values("q,x,y,,c,A\n", "csv", **table) == [expected]
 
 
+@pytest.mark.slow  # needs an export
 def test_the_client_names_the_chosen_option(saved):
     record = {"context": "the city", "question": "", "options": ["ab", "born", "1995", "the"]}
     rows = [

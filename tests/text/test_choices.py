@@ -18,17 +18,10 @@ SETTINGS = [
 
 
 def laid_out(frame, rows, length=40, max_qa_length=20, **settings):
-    """`lay_out_choices` of (context, question, options), in a graph of any shapes."""
+    """`lay_out_choices` of (context, question, options)."""
     layout = TextLayout(Characters(frame), length)
     columns = [tf.constant(column) for column in zip(*rows, strict=True)]
-    specs = [tf.TensorSpec([None] * column.shape.rank, tf.string) for column in columns]
-
-    def function(context, question, options):
-        return lay_out_choices(
-            layout, context, question, options, max_qa_length=max_qa_length, **settings
-        )
-
-    return tf.function(function, input_signature=specs)(*columns)
+    return lay_out_choices(layout, *columns, max_qa_length=max_qa_length, **settings)
 
 
 ROW = ("abc", "x_y", ["o", "pq", ""])
