@@ -34,20 +34,27 @@ def padded(rows, width):
     return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
-@pytest.mark.parametrize("settings", [{}, {"question_apart": False, "fill_blank": True}], ids=str)
+AS_XLNET = {"question_apart": False, "fill_blank": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [AS_XLNET, pytest.param({}, marks=pytest.mark.slow)],  # a graph each
+    ids=["xlnet", "default"],
+)
 def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
     own = task("multiple_choice")
     settings = {**settings, "max_qa_length": 12}
     objective, hparams, words = fine_tuned(tmp_path, own, hparams=settings, num_hidden_layers=1)
     encoded, outputs, expected = evaluated(objective, own, examples, words, hparams)
-    asked = {name: item.trace() for name, item in signatures(load(str(tmp_path))).items()}
+    served = signatures(load(str(tmp_path)))
+    assert served["choose"] is served["serving_default"]
+    choose = served["choose"].trace()
     columns = {name: tf.constant([getattr(x, name) for x in examples])
                for name in ("context", "question")}  # fmt: skip
-    for name, width in (("choose", 3), ("serving_default", 5)):
+    for width in (3, 5):
         options = padded([x.options for x in examples], width)
-        found = {
-            key: value.numpy() for key, value in asked[name](**columns, options=options).items()
-        }
+        found = {key: value.numpy() for key, value in choose(**columns, options=options).items()}
         assert found["choice"].tolist() == expected
         assert len(set(expected)) > 1
         assert found["num_options"].tolist() == [len(x.options) for x in examples]
@@ -62,12 +69,12 @@ def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
         np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, rtol=1e-5)
     # No option at all, also in the shape; one of nothing between two others.
     for options, choice in (([["", ""]], -1), (np.zeros([1, 0], str), -1), ([["", "ab"]], 1)):
-        row = asked["choose"](context=tf.constant(["a"]), question=tf.constant(["b"]),
-                              options=tf.constant(options, tf.string))  # fmt: skip
+        row = choose(context=tf.constant(["a"]), question=tf.constant(["b"]),
+                     options=tf.constant(options, tf.string))  # fmt: skip
         assert row["choice"].numpy().tolist() == [choice]
         assert np.isfinite(row["probabilities"].numpy()).all()
-    none = asked["choose"](context=tf.zeros([0], tf.string), question=tf.zeros([0], tf.string),
-                           options=tf.zeros([0, 2], tf.string))  # fmt: skip
+    none = choose(context=tf.zeros([0], tf.string), question=tf.zeros([0], tf.string),
+                  options=tf.zeros([0, 2], tf.string))  # fmt: skip
     assert none["choice"].shape == [0]
 
 
