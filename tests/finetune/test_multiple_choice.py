@@ -27,6 +27,7 @@ from model import EncoderOutput, build_encoder
 from model.task_heads import MultipleChoiceHead
 from tests.finetune.kinds_support import predicted
 from tests.model_support import TINY, randomize
+from training import workers
 from training.distribution import create_strategy
 from training.loop import Trainer
 from training.optimizer import create_optimizer
@@ -199,6 +200,19 @@ def test_sequences_of_an_example_share_a_batch_whatever_its_options():
         assert (groups == groups[:, :1]).all()
     *_, last = EvaluationBatches(encoded, 9, **options)()
     assert last["weight"].numpy().tolist() == [1.0] * 6 + [0.0] * 3
+
+
+def test_a_workers_share_is_of_whole_examples(monkeypatch):
+    class Second:
+        index, count = 1, 2
+
+    encoded, _ = encoded_of(own_task(), examples_of([2, 3] * 6))
+    options = {"max_seq_length": 32, "group_size": 3}
+    (whole,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
+    monkeypatch.setattr(workers, "_current", Second())
+    (share,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
+    np.testing.assert_array_equal(share["example"], whole["example"][6:])
+    assert [len({*group}) for group in share["example"].numpy().reshape(2, 3)] == [1, 1]
 
 
 def test_the_loss_is_of_the_options_that_an_example_has():
