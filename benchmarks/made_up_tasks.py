@@ -74,9 +74,22 @@ def _span(lines: list[str]):
     return {"format": "json", "version_2": True}, [squad], hparams
 
 
+def _multiple_choice(lines: list[str]):
+    """Two texts are an example: the first half of the one, less a [SEP], and both second halves."""
+    half, rows = len(lines[0].split()) // 2, []
+    for i, pair in enumerate(zip(lines[::2], lines[1::2])):
+        options = [" ".join(text.split()[half + 1 :]) for text in pair]
+        context = " ".join(pair[0].split()[:half])
+        rows.append({"context": context, "options": options, "label": i % 2})
+    columns = {name: name for name in ("context", "options", "label")}
+    declaration = {"format": "jsonl", "columns": columns, "labels": ["0", "1"]}
+    return declaration, rows, {"max_qa_length": half}
+
+
 _MADE_UP: dict[str, Callable] = {
     "classification": _classification,
     "regression": _regression,
     "tagging": _tagging,
     "span": _span,
+    "multiple_choice": _multiple_choice,
 }

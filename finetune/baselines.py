@@ -1,9 +1,10 @@
 """What the best answer that ignores its input scores, and whether results are above it.
 
 Each kind of task says what that answer is (`Kind.constant`): the most frequent label of the split
-itself, the mean of its scores, no answer to any question of SQuAD 2.0. The correlation with a
-constant is undefined; what predicts nothing correlates by 0 on average, so an undefined baseline
-counts as 0.
+itself, the mean of its scores, no answer to any question of SQuAD 2.0. A kind may know rules, too
+(`Kind.baselines`), such as the option that shares most words with its context; then the best one
+counts. The correlation with a constant is undefined; what predicts nothing correlates by 0 on
+average, so an undefined baseline counts as 0.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ if TYPE_CHECKING:
 
 
 def baseline(task: Task, examples: Sequence, hparams: FinetuningHParams) -> dict[str, Any] | None:
-    """What goes into `result.json`: the constant answer to labelled examples, and its scores.
+    """What goes into `result.json`: the best answers to labelled examples without learning.
 
     Returns:
-        {"name": what the answer is, "answer": itself, "scores": {metric: score, None where
-        undefined}}; None where the task has no such answer.
+        {"name": what answers, "answer": the one answer to all, "scores": {metric: score, None where
+        undefined}} of highest main metric; with "others", a list of such objects, where the kind
+        has several. None where the task has none.
     """
-    found = task.plugin.constant(task, examples)
-    if found is None:
+    found = []
+    for name, answer, answers in task.plugin.baselines(task, examples):
+        scores = task.plugin.score(Predicted(task, examples, answers, hparams))
+        scores = {metric: scores[metric] for metric in task.metrics}
+        found.append({"name": name, "answer": answer, "scores": scores})
+    if not found:
         return None
-    name, answer, answers = found
-    scores = task.plugin.score(Predicted(task, examples, answers, hparams))
-    scores = {metric: scores[metric] for metric in task.metrics}
-    return {"name": name, "answer": answer, "scores": scores}
+    best, *others = sorted(found, key=lambda item: -(item["scores"][task.metrics[0]] or 0.0))
+    return best | {"others": others} if others else best
 
 
 class Comparison(NamedTuple):
@@ -43,6 +47,7 @@ class Comparison(NamedTuple):
     score: float  # of the baseline, 0 where undefined
     undefined: bool
     above: bool | None  # whether the median is above it; None where the median is undefined
+    others: tuple[tuple[str, float | None], ...] = ()  # name and score of those that are lower
 
     def cell(self) -> str:
         """The score for a table, marked where the result is not above it."""
@@ -63,16 +68,20 @@ def compare(group: Group, split: str, metric: str) -> Comparison | None:
             score = found["scores"][metric]
             median = group.summary(split, metric).median
             above = None if median is None else median > (score or 0.0)
-            return Comparison(found["name"], found["answer"], score or 0.0, score is None, above)
+            others = ((item["name"], item["scores"][metric]) for item in found.get("others", ()))
+            return Comparison(
+                found["name"], found["answer"], score or 0.0, score is None, above, tuple(others)
+            )
     return None
 
 
 def section(best: Sequence[Group]) -> str:
     """The report's section on baselines, as Markdown; "" where no run recorded one."""
-    lines = []
+    lines, compared = [], []
     for group in best:
         found = compare(group, group.split, group.metric)
         if found:
+            compared.append(found)
             answer = f"{found.answer:.2f}" if isinstance(found.answer, float) else found.answer
             quoted = f" (`{answer}`)" if answer else ""
             score = "undefined" if found.undefined else f"{found.score + 0.0:.1f}"
@@ -81,16 +90,28 @@ def section(best: Sequence[Group]) -> str:
             verdict = {None: "not compared", False: "**not above it**", True: "above it"}
             lines.append(
                 f"- {group.task}, {group.init} weights: {found.name}{quoted} on {group.split}: "
-                f"{group.metric} {score}; the median of the runs, {median}, is "
+                f"{group.metric} {score}{_lower(found)}; the median of the runs, {median}, is "
                 + verdict[found.above]
             )
     if not lines:
         return ""
+    rules = any(found.others for found in compared)
     return (
         "## Baselines\n\nWhat one answer to everything scores on the development split: the most "
         "frequent label or tag, the mean, no answer. Its correlation is undefined and counts as "
-        "0.\n\n" + "\n".join(lines)
+        "0."
+        + " Where rules without learning are known, the best one of all." * rules
+        + "\n\n"
+        + "\n".join(lines)
     )
+
+
+def _lower(found: Comparison) -> str:
+    """The baselines that are lower, in brackets."""
+    told = (
+        f"{name} {'undefined' if score is None else f'{score:.1f}'}" for name, score in found.others
+    )
+    return f" ({', '.join(told)})" if found.others else ""
 
 
 def single_trials(best: Sequence[Group]) -> list[str]:

@@ -11,10 +11,12 @@ import tensorflow as tf
 from data.tokenization import Tokenizer, batches
 from errors import InputError
 from finetune.encoded import Encoded
+from text.choices import lay_out_choices
 from text.layout import TextLayout
 from text.words import lay_out_words
 
 if TYPE_CHECKING:
+    from finetune.kinds.multiple_choice import ChoiceExample
     from finetune.kinds.tagging import TaggedExample
     from finetune.kinds.texts import TextExample
     from finetune.task import Task
@@ -44,6 +46,50 @@ def encode_texts(
     if _labelled(examples, "label"):
         labels = [example.label for example in examples]
         encoded.sequences["label"] = task.plugin.label_column(task, labels)
+    return encoded
+
+
+def encode_choices(
+    examples: Sequence[ChoiceExample],
+    tokenizer: Tokenizer,
+    group_size: int,
+    *,
+    max_seq_length: int,
+    **settings: Any,
+) -> Encoded:
+    """`group_size` sequences per example, one for each option; see `text.choices`.
+
+    `present` is 0 for the sequences that an example has more than options, and 1 for the others.
+    `settings` are those of `text.choices.lay_out_choices`.
+
+    Raises:
+        InputError: some examples have a label and some have none.
+    """
+    layout = TextLayout(tokenizer, max_seq_length)
+    G = group_size
+
+    def encode_chunk(chunk: Sequence[ChoiceExample]) -> Encoded:
+        context, question = (
+            tf.constant([getattr(example, name) for example in chunk], tf.string)
+            for name in ("context", "question")
+        )
+        options = [[*item.options, *[""] * (G - len(item.options))] for item in chunk]
+        options = tf.constant(options, tf.string, [len(chunk), G])
+        sequences = lay_out_choices(layout, context, question, options, **settings)
+        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
+        truncated = tf.reduce_any(tf.reshape(sequences.truncated, [-1, G]), axis=1)
+        encoded = from_ragged(tokens, tf.repeat(tf.range(len(chunk)), G), truncated)
+        present = tf.reshape(tf.cast(options != "", tf.float32), [-1])
+        encoded.sequences["present"] = present.numpy()
+        return encoded
+
+    def characters(example: ChoiceExample) -> int:
+        return G * (len(example.context) + len(example.question)) + sum(map(len, example.options))
+
+    encoded = in_chunks(encode_chunk, examples, characters)
+    if _labelled(examples, "label"):
+        labels = np.array([example.label for example in examples], np.int32)
+        encoded.sequences["label"] = np.repeat(labels, G)
     return encoded
 
 

@@ -1,4 +1,4 @@
-"""The built-in tasks: GLUE, SQuAD and part-of-speech tagging, by their official files.
+"""The built-in tasks: GLUE, SQuAD, RACE and part-of-speech tagging, by their official files.
 
 Columns, label order and the symmetric tasks are those of ELECTRA's
 finetune/classification/classification_tasks.py; the metrics are those of Table 3 of the ConvBERT
@@ -106,6 +106,9 @@ def _table() -> list[Task]:
             files={split: f"*-ud-{split}.conllu" for split in ("train", "dev", "test")},
             folders=("pos", "UD_English-EWT", "ud_english_ewt"),
         ),
+        _race("race", ""),
+        _race("race_middle", "/middle"),
+        _race("race_high", "/high"),
     ]  # fmt: skip
 
 
@@ -124,6 +127,23 @@ def _squad(name: str, version: str) -> Task:
     )
 
 
+def _race(name: str, level: str) -> Task:
+    """RACE, all of it or one level; the labels of its test split are public."""
+    splits = ("train", "dev", "test")
+    return Task(
+        name=name,
+        kind="multiple_choice",
+        format="race",
+        columns={},
+        labels=("A", "B", "C", "D"),
+        metrics=("accuracy",),
+        files={split: f"{split}{level}" for split in splits},
+        dev=("dev", "test"),
+        test=(),
+        folders=("RACE", "race"),
+    )
+
+
 TASKS = {task.name: task for task in _table()}
 # The eight tasks of the papers' average; WNLI is left out, as there.
 GLUE_TASKS = ("cola", "sst", "mrpc", "sts", "qqp", "mnli", "qnli", "rte")
@@ -138,4 +158,6 @@ ALIASES = {
     "squad1": "squadv1",
     "squad-1.1": "squadv1",
     "upos": "pos",
+    "race-middle": "race_middle",
+    "race-high": "race_high",
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 from model.sizes import ALIASES
 
-_TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts")
+_TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
 _SETTINGS += ("generator_hidden_size",)
 _OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
@@ -80,14 +80,17 @@ with open(pathlib.Path(__file__).with_suffix(".csv"), encoding="utf-8", newline=
 
 
 def published_rows(size: str | None) -> list[Published]:
-    """The rows with scores of one size, by its name or alias; none for None or an unknown size."""
-    size = ALIASES.get(size or "", size)
-    return [row for row in PUBLISHED if row.size == size and row.average is not None]
+    """The rows with an average of one size, by name or alias; none for None or an unknown size."""
+    return [row for row in _of_size(size) if row.average is not None]
 
 
 def published_score(size: str | None, task: str) -> tuple[float, Published] | None:
     """The first figure that was published for a size on a task, and its row; None without one."""
-    for row in published_rows(size):
+    for row in _of_size(size):
         if task in row.scores:
             return row.scores[task], row
     return None
+
+
+def _of_size(size: str | None) -> list[Published]:
+    return [row for row in PUBLISHED if row.size == ALIASES.get(size or "", size)]

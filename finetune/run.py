@@ -165,9 +165,10 @@ def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> N
         for name, size in sizes.items():
             if size % (devices * group):
                 groups = f" and the {group} sequences of an example" if group > 1 else ""
+                near = max(1, round(size / (devices * group))) * devices * group
                 raise InputError(
-                    f"`{name}` should be divisible by the {devices} devices{groups}. "
-                    f"Received: {size}"
+                    f"`{name}` should be divisible by the {devices} devices{groups}, such as "
+                    f"{near}. Received: {size}"
                 )
         micro = run.micro_batch_size
         micro_batches(trial.hparams.train_batch_size, devices, micro)

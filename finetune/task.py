@@ -13,6 +13,9 @@ from finetune import kinds
 from finetune.kinds.base import Kind
 from settings import check_setting
 
+# A column by name or number; several, of which each holds one of a list of texts.
+Columns = str | int | tuple[str | int, ...]
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -26,12 +29,15 @@ class Task:
         test: the names of the test splits, whose labels may be hidden (the label column may be
             missing there).
         files: split -> file, in the data folder or one of `folders`; a name may be a pattern
-            ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. For
-            format "tfds": split -> split of the dataset, or "dataset@split".
+            ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. Or a
+            folder, see `Kind.folder_formats`. For format "tfds": split -> split of the dataset, or
+            "dataset@split".
         format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
-            conll (columns between whitespace, blank line between sentences), conllu, squad, tfds.
-        columns: role -> column, by name or, counted from 0 (from the end if negative), by number.
-            Roles: text_a, text_b, label, id; words, tags for tagging.
+            conll (columns between whitespace, blank line between sentences), conllu, squad, race,
+            tfds.
+        columns: role -> column, by name or, counted from 0 (from the end if negative), by number;
+            or a list of columns, see `Kind.list_roles`. Roles: text_a, text_b, label, id; words,
+            tags for tagging; context, question, options, level for multiple choice.
         per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
         header: whether tables begin with a line of column names.
         delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
@@ -55,7 +61,7 @@ class Task:
     kind: str
     files: dict[str, str | tuple[str, ...]]
     format: str
-    columns: dict[str, str | int]
+    columns: dict[str, Columns]
     metrics: tuple[str, ...]
     train: str = "train"
     dev: tuple[str, ...] = ("dev",)
@@ -91,7 +97,7 @@ class Task:
         """All splits: training, development, test."""
         return (self.train, *self.dev, *self.test)
 
-    def columns_of(self, split: str) -> dict[str, str | int]:
+    def columns_of(self, split: str) -> dict[str, Columns]:
         """The columns of one split: `columns`, unless `per_split` has others."""
         return self.per_split.get(split, {}).get("columns", self.columns)
 

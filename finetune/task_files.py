@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import storage
@@ -16,7 +16,7 @@ from finetune.glue import TASKS
 from finetune.labels import LABELS_SHOWN, label_name
 from finetune.readers import tables
 from finetune.readers.tables import Row
-from finetune.task import Task
+from finetune.task import Columns, Task
 from plugins import lazily
 from settings import did_you_mean
 
@@ -54,8 +54,8 @@ class Source:
     folder: str | None = None
 
     @property
-    def columns(self) -> dict[str, str | int]:
-        """Role -> column."""
+    def columns(self) -> dict[str, Columns]:
+        """Role -> column, or columns."""
         return self.task.columns_of(self.split)
 
     @property
@@ -63,7 +63,7 @@ class Source:
         """Whether labels may be hidden."""
         return self.split in self.task.test
 
-    def rows(self, columns: dict[str, str | int] | None = None) -> Iterator[Row]:
+    def rows(self, columns: dict[str, Columns] | None = None) -> Iterator[Row]:
         """The rows by the reader of the format: (file and line, role -> value).
 
         Args:
@@ -72,7 +72,13 @@ class Source:
         Raises:
             InputError: names file and line.
         """
-        task, columns = self.task, self.columns if columns is None else columns
+        columns = self.columns if columns is None else columns
+        lists = {role: list(item) for role, item in columns.items() if isinstance(item, tuple)}
+        rows = self._rows(tables.spread({**columns, **lists}))
+        return ((where, tables.gathered(row)) for where, row in rows) if lists else rows
+
+    def _rows(self, columns: dict[str, Any]) -> Iterator[Row]:
+        task = self.task
         optional = (task.plugin.target,) if self.is_test else ()
         if task.format == _DATASETS:
             builder, part = _open(task, self.folder, self.split)
@@ -187,11 +193,14 @@ def read_split(task: Task, data_dir: str, split: str) -> list:
 def _find(task: Task, data_dir: str, split: str) -> str | None:
     """The file of a split, or None."""
     names = task.files[split]
+    is_folder = task.format in task.plugin.folder_formats
+    is_split = storage.isdir if is_folder else storage.isfile
     for folder in _places(task, data_dir):
         for name in (names,) if isinstance(names, str) else names:
             # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
-            for candidate in dict.fromkeys((name, os.path.basename(name))):
-                found = _match(os.path.join(folder, candidate))
+            # Not of folders: train/middle and dev/middle would be the same.
+            for candidate in dict.fromkeys((name, name if is_folder else os.path.basename(name))):
+                found = _match(os.path.join(folder, candidate), is_split)
                 if found:
                     return found
     return None
@@ -217,12 +226,12 @@ def _places(task: Task, data_dir: str) -> list[str]:
     return absolute
 
 
-def _match(path: str) -> str | None:
-    """The file of this path, which may be a pattern in its last part."""
-    if storage.isfile(path):
+def _match(path: str, is_split: Callable[[str], bool]) -> str | None:
+    """The file, or folder, of this path, which may be a pattern in its last part."""
+    if is_split(path):
         return path
     folder, name = os.path.split(path)
-    found = list(filter(storage.isfile, storage.matching(folder, name)))
+    found = list(filter(is_split, storage.matching(folder, name)))
     if len(found) > 1:
         names = ", ".join(map(os.path.basename, found))
         raise InputError(f"{path}: should match one file. Received: {names}")

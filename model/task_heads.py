@@ -2,9 +2,9 @@
 
 A head reads what the encoder returns, an `EncoderOutput`: `output.pooled` for a whole text and
 `output.sequence` for its tokens. `head.loss(output, batch, training=..., seed=...)` gives the
-losses of sequences [B] or tokens [B, S], `head.loss_weights(batch)` their weights, of the same
-shape, and `head.predict(output, batch)` what is predicted. Spans have a file of their own,
-`model/span_head.py`.
+losses of sequences [B], of groups of G of them [B / G] or of tokens [B, S],
+`head.loss_weights(batch)` their weights, of the same shape, and `head.predict(output, batch)` what
+is predicted. Spans have a file of their own, `model/span_head.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tf_keras
 
 from model.layers import dropout
 
+NO_OPTION = -1e9  # the logit of what cannot be chosen
 HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates
 
 
@@ -63,6 +64,34 @@ class RegressionHead(_PooledHead):
 
     def predict(self, output, batch):
         """`score` float32 [B]."""
+        return {"score": self(output.pooled)[:, 0]}
+
+
+class MultipleChoiceHead(_PooledHead):
+    """One of the options of an example, by softmax over the scores of its G sequences.
+
+    Args:
+        group_size: G. Of sequences that stand for no option `present` is 0.
+    """
+
+    def __init__(self, group_size: int):
+        super().__init__(1, "multiple_choice")
+        self.group_size = group_size
+
+    def loss_weights(self, batch):
+        """1 for examples, 0 for those that only fill the batch: float32 [B / G]."""
+        return tf.reshape(batch["weight"], [-1, self.group_size])[:, 0]
+
+    def loss(self, output, batch, *, training, seed=None):
+        """Cross entropy [B / G] with `label` int32 [B], the option's place in its group."""
+        scores = self(output.pooled, training=training, seed=seed)  # [B, 1]
+        scores = tf.where(batch["present"][:, None] > 0, scores, NO_OPTION)
+        logits = tf.reshape(scores, [-1, self.group_size])
+        label = tf.reshape(batch["label"], [-1, self.group_size])[:, 0]
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
+
+    def predict(self, output, batch):
+        """`score` float32 [B], the logit of each option."""
         return {"score": self(output.pooled)[:, 0]}
 
 

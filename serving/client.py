@@ -16,7 +16,12 @@ from serving.records import WORD_LIST, Record
 from signatures.tensors import tensors_of
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
-_COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks"}  # lengths along axes
+_COUNTS = {
+    "S": "num_pieces",
+    "W": "num_words",
+    "M": "num_masks",
+    "C": "num_options",
+}  # lengths along axes
 
 
 def load_saved_model(folder: str) -> tf.Module:
@@ -52,7 +57,9 @@ class Client:
         self._labels, self._answer_row = description["labels"], None
         kind = description["kind"]
         # Of a kind that is registered elsewhere, the outputs are written as they are.
-        if signature in ("serving_default", WORD_LIST) and kind in kinds.names():
+        asked = description["signatures"]
+        is_default = signature == WORD_LIST or asked[signature] == asked["serving_default"]
+        if is_default and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
         self._model = load_saved_model(folder)
         self._ask = self._model.signatures[signature]

@@ -14,7 +14,14 @@ from data.encodings import reject_other_encodings
 from errors import InputError
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import read_lines
-from finetune.readers.tables import Column, Row, parse_json_row, read_table
+from finetune.readers.tables import (
+    Column,
+    Row,
+    gathered,
+    parse_json_row,
+    read_table,
+    spread,
+)
 
 FORMATS = ("lines", "tsv", "csv", "jsonl", "json", "conll", "conllu")
 # Not .txt, which says nothing: CoNLL files are called so, too.
@@ -68,24 +75,29 @@ class Inputs:
         return self._delimiters.get(file_format)
 
     def columns(self, known: Iterable[str]) -> dict[str, Column]:
-        """Input -> the column of that name or of the task's, whichever is known, or else both."""
+        """Input -> the column of that name or of the task's, whichever is known, or else both.
+
+        Of a list that has several columns, each is that of one of its items, see `spread`.
+        """
         known = set(known)
-        columns: dict[str, Column] = {name: name for name in self.names}
+        columns: dict[str, Any] = {name: name for name in self.names}
         for name in self.names:
             own = self._column(name)
-            if name not in known and isinstance(own, str):
+            if name not in known and isinstance(own, list):
+                columns[name] = own
+            elif name not in known and isinstance(own, str):
                 columns[name] = own if own in known else tuple(dict.fromkeys((name, own)))
         columns["id"] = "id" if "id" in known else self._columns.get("id", "id")
-        return columns
+        return spread(columns)
 
     def numbers(self) -> dict[str, int]:
         """Input -> number of its column in a table without a header: the task's, or in order."""
-        own = [self._column(name) for name in self.names]
-        if all(isinstance(number, int) for number in own):
-            return dict(zip(self.names, own))
+        own = spread({name: self._column(name) for name in self.names})
+        if all(isinstance(number, int) for number in own.values()):
+            return own
         return {name: number for number, name in enumerate(self.names)}
 
-    def _column(self, name: str) -> str | int | None:
+    def _column(self, name: str) -> str | int | list[str | int] | None:
         return self._columns.get(_ROLES.get(name, name))
 
     def word_column(self) -> int:
@@ -204,6 +216,7 @@ def read_records(
         rejected(str(number if identity is None else identity), error)
 
     for where, values in _rows(path, lines, inputs, file_format, header, reject):
+        values = gathered(values)
         identity = values.pop("id", None)
         try:
             _check(where, values, inputs.lists)

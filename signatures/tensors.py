@@ -15,8 +15,8 @@ class Tensor:
 
     Attributes:
         dtype: its name.
-        axes: a letter each: B batch, S tokens, D hidden, L labels, W words, M masked places, K
-            candidates or beam.
+        axes: a letter each: B batch, S tokens, D hidden, L labels, W words, M masked places, C
+            options, K candidates or beam.
         about: the meaning.
         default: of an input that clients need not name, a number for every text.
     """

@@ -14,6 +14,12 @@ def take(ragged: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.gather(ragged.values, tf.ragged.range(starts, starts + lengths))
 
 
+def last(ragged: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """The last `lengths` [B] values of [B, (n)]."""
+    ends = ragged.row_splits[1:]
+    return tf.gather(ragged.values, tf.ragged.range(ends - lengths, ends))
+
+
 def row_ids(ragged: tf.RaggedTensor) -> tf.Tensor:
     """The row of each value: int64 [values]."""
     return _row_ids(ragged.row_splits[1:])

@@ -8,7 +8,7 @@ is. A kind answers, in the order of a run:
     examples     `read` or `example`, `label_values`, `check_training`, `training_examples`
     settings     `hparams`, `shaping`, `defaults`, `check_hparams`
     network      `encode`, `group_size`, `head`, `answers`
-    scores       `score`, `undefined`, `collapsed`, `constant`
+    scores       `score`, `undefined`, `collapsed`, `constant`, `baselines`
     files        `gold`, `row`, `error`, `write_files`, `draw`
     serving      `signatures`, `answer_row`
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 Metric = Callable[["Task", list, Sequence], float]
 # How bad an error is, and what to say of it.
 Error = tuple[float, str]
+# What answers, the answer as files have it ("" where it is not one), one answer for each example.
+Baseline = tuple[str, Any, list]
 
 EPOCHS, LONG_EPOCHS = 3.0, 10.0
 LONG_TASKS = ("rte", "sts")  # small ones of GLUE, which the papers train for longer
@@ -56,8 +58,11 @@ class Kind:
         name: what declarations and recorded runs say as `kind`.
         formats: format of files -> ending of their names, None where names do not tell. The readers
             of tsv, csv, jsonl and tfds are the project's; a kind reads others in `rows`.
+        folder_formats: those of them whose splits are folders of files.
         needed: roles of columns that every split has; the target may be missing in test splits.
         optional: roles of columns that a split may have.
+        list_roles: those whose values are lists of texts; a declaration may name a list of columns
+            for such a role, each of which holds one text, "" at the end none.
         target: the role of the column that is predicted, and the field of examples; None where the
             files themselves say what it is.
         has_labels: whether answers are of a list of labels, `Task.labels`, which is collected from
@@ -73,8 +78,10 @@ class Kind:
 
     name: str
     formats: ClassVar[Mapping[str, str | None]]
+    folder_formats: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ("id",)
+    list_roles: tuple[str, ...] = ()
     target: str | None = None
     has_labels: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
@@ -97,6 +104,11 @@ class Kind:
                 raise InputError(
                     f"`columns` of a {self.name} task may hold "
                     f"{', '.join(needed + self.optional)}. Received: {role!r}"
+                )
+            if isinstance(columns[role], tuple) and role not in self.list_roles:
+                raise InputError(
+                    f"`columns` of a {self.name} task should name one column for `{role}` (split "
+                    f"{split!r}). Received: {list(columns[role])}"
                 )
         for role in needed + self.optional:
             compared = role in columns and role not in (self.target, "id")
@@ -271,13 +283,18 @@ class Kind:
         """
         return None
 
-    def constant(self, task: Task, examples: Sequence) -> tuple[str, Any, list] | None:
+    def constant(self, task: Task, examples: Sequence) -> Baseline | None:
         """The best answer that ignores its input, from the gold labels of the split itself.
 
         Returns:
             (what it is, the answer as files have it, one answer for each example), or None.
         """
         return None
+
+    def baselines(self, task: Task, examples: Sequence) -> list[Baseline]:
+        """What answers without learning: `constant`, and rules that the kind knows."""
+        found = self.constant(task, examples)
+        return [] if found is None else [found]
 
     # files
 

@@ -26,6 +26,37 @@ _QUOTING = {
 }
 
 
+def spread(columns: Mapping[str, Any]) -> dict[str, Column]:
+    """Columns of which a role may have a list: each item under a role of its own, "role[0]".
+
+    A list is of columns that are all there; a tuple is of names for one column, see `Column`.
+    """
+    found: dict[str, Column] = {}
+    for role, column in columns.items():
+        is_list = isinstance(column, list)
+        found |= (
+            {f"{role}[{i}]": own for i, own in enumerate(column)} if is_list else {role: column}
+        )
+    return found
+
+
+def gathered(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `spread` columns with their lists, which end before the last cells of ""."""
+    found: dict[str, Any] = {}
+    lists: dict[str, list] = {}
+    for role, value in row.items():
+        name, of_list, _ = role.partition("[")
+        if of_list:
+            found[name] = lists.setdefault(name, [])
+            lists[name].append(value)
+        else:
+            found[role] = value
+    for values in lists.values():
+        while values and values[-1] == "":
+            values.pop()
+    return found
+
+
 def _raise(error: InputError) -> None:
     raise error
 

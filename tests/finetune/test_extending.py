@@ -23,7 +23,9 @@ DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "tasks.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
-TASKS = {"ner": 7 + 5 + 7, "facts": 4}  # and their words or questions in the training split
+# And their words, questions, or places of options in the training split.
+TASKS = {"ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
+BATCHES = {"choices": {"train_batch_size": 6, "eval_batch_size": 6}}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def test_the_declarations_are_read(folder, model_dir, name):
     task = load_task(str(folder / name / f"{name}.json"))
     assert task.name == name
     config = TINY.replace(vocab_size=1000)
-    lengths = {name: LENGTHS[name] for name in task.plugin.shaping}
+    lengths = {name: LENGTHS[name] for name in task.plugin.shaping if name in LENGTHS}
     hparams = resolve_hparams(lengths, task, config)
     vocabulary = Vocabulary.load(str(model_dir / "vocab.txt"))
     data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
@@ -68,7 +70,7 @@ def test_the_declarations_are_read(folder, model_dir, name):
     assert len(data.splits["dev"].examples) == 2
 
 
-@pytest.mark.slow  # needs a minute of two cores: the real command traces and trains two tasks
+@pytest.mark.slow  # needs a minute of two cores: the real command traces and trains three tasks
 def test_the_declarations_are_trained(folder, model_dir, tmp_path):
     hparams = {"num_train_epochs": 60, "learning_rate": 1e-2, "train_batch_size": 4, **LENGTHS}
     # Questions are of other facts in the development split: here they are those of the training.
@@ -79,14 +81,14 @@ def test_the_declarations_are_trained(folder, model_dir, tmp_path):
             f"--model_dir={model_dir}",
             f"--task={(tmp_path if name == 'facts' else folder) / name / name}.json",
             f"--output_dir={tmp_path / 'runs'}",
-            f"--hparams={json.dumps(hparams)}",
+            f"--hparams={json.dumps({**hparams, **BATCHES.get(name, {})})}",
         ]
         for name in TASKS
     ]
     outcomes = tmp_path / "outcomes.json"
     done = command_support.run("tests/finetuning_driver.py", outcomes, text=json.dumps(lines))
     assert done.returncode == 0, done.stderr
-    assert json.loads(outcomes.read_text()) == [None, None]
+    assert json.loads(outcomes.read_text()) == [None] * len(TASKS)
     scores = {}
     for path in (tmp_path / "runs").glob("*/*/trial_*/result.json"):
         result = json.loads(path.read_text())
@@ -96,6 +98,7 @@ def test_the_declarations_are_trained(folder, model_dir, tmp_path):
     assert scores["ner"]["f1"] > 50  # the sentences are of words that were trained on
     assert list(scores["facts"])[:2] == ["f1", "exact_match"]
     assert scores["facts"]["f1"] >= 50  # an untrained network scores 0 to 25
+    assert set(scores["choices"]) == {"accuracy"}
 
 
 @pytest.mark.parametrize(

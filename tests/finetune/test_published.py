@@ -12,17 +12,19 @@ DOCUMENTS = ("ConvBERT supplement", "ConvBERT author response", "SCRIPT", "ALE r
 
 
 def test_rows_cite_their_table_and_speak_of_known_sizes_tasks_and_metrics():
-    assert len(PUBLISHED) == 23
+    assert len(PUBLISHED) == 24
     for row in PUBLISHED:
         document, _ = re.match(r"(.+), Table ([0-9]+|[IVX]+)\b", row.source).groups()
         assert document in DOCUMENTS
         assert row.pretraining.startswith(("MLM, ", "RTD, "))
         assert row.size in SIZES
-        assert set(row.scores) in (set(), set(GLUE_TASKS))
+        assert set(row.scores) in (set(), set(GLUE_TASKS), {"race_middle"})
         assert all(metric in TASKS[task].metrics for task, metric in row.metrics.items())
 
 
-@pytest.mark.parametrize("row", [row for row in PUBLISHED if row.scores], ids=lambda row: row.size)
+@pytest.mark.parametrize(
+    "row", [row for row in PUBLISHED if row.average and row.scores], ids=lambda row: row.size
+)
 def test_the_average_is_that_of_the_eight_tasks(row):
     """What the papers average, and that no cell was copied wrongly."""
     assert sum(row.scores.values()) / 8 == pytest.approx(row.average, abs=0.051)

@@ -35,12 +35,24 @@ def span_objective():
     return FineTuning(build_encoder(TINY), head), batch
 
 
+def choice_objective():
+    names = ("input_ids", "input_mask", "segment_ids")
+    batch = {name: tf.ones([B, S], tf.int32) for name in names}
+    batch |= {"label": tf.ones([B], tf.int32), "present": tf.ones([B]), "weight": tf.ones([B])}
+    task = TASKS["race"]
+    head = task.plugin.head(task, TINY, resolve_hparams({"max_seq_length": 40}, task, TINY))
+    return FineTuning(build_encoder(TINY), head), batch
+
+
+OWN_BATCH = {"span": span_objective, "multiple_choice": choice_objective}
+
+
 @pytest.mark.slow  # two graphs each
-@pytest.mark.parametrize("kind", ["classification", "regression", "tagging", "span"])
+@pytest.mark.parametrize("kind", ["classification", "regression", "tagging", *OWN_BATCH])
 def test_steps_and_evaluation_have_operations_of_a_tpu_alone(strategy, kind):
-    encoded = sequences("classification" if kind == "span" else kind)
+    encoded = sequences("classification" if kind in OWN_BATCH else kind)
     with strategy.scope():
-        objective, batch = span_objective() if kind == "span" else (objective_of(kind), None)
+        objective, batch = OWN_BATCH[kind]() if kind in OWN_BATCH else (objective_of(kind), None)
     trainer = trainer_of(objective, encoded, strategy)
     assert trainer._feeding is Feeding.FED
     batch = batch or next(trainer._batches(0))
@@ -76,6 +88,15 @@ def test_predictions_of_spans(strategy, monkeypatch):
     with strategy.scope():
         objective, _ = span_objective()
     assert_predicts(strategy, objective, TASKS["squad"], sequences("classification"), monkeypatch)
+
+
+@pytest.mark.slow  # a graph
+def test_predictions_of_choices(strategy, monkeypatch):
+    with strategy.scope():
+        objective, _ = choice_objective()
+    encoded = sequences("classification", 48)
+    encoded.sequences["example"] //= 4
+    assert_predicts(strategy, objective, TASKS["race"], encoded, monkeypatch)
 
 
 def assert_predicts(strategy, objective, task, encoded, monkeypatch):

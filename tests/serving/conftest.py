@@ -14,6 +14,7 @@ TASKS = {
     "regression": lambda: task("regression", True, label_range=(1.0, 5.0)),
     "tagging": lambda: task("tagging"),
     "span": lambda: task("span"),
+    "multiple_choice": lambda: task("multiple_choice"),
 }
 
 

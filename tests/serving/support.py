@@ -26,6 +26,13 @@ from training.model_directory import TASK_FILE
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
 
 
+LABELS = {
+    "classification": ("bad", "fair", "good"),
+    "tagging": ("A", "B", "C", "D"),
+    "multiple_choice": ("A", "B", "C"),
+}
+
+
 def task(kind: str, pair: bool = False, **fields) -> Task:
     """A declaration of a task of this kind; its files need not exist."""
     columns = {
@@ -33,6 +40,12 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
         "regression": {"text_a": "review", "label": "stars"},
         "tagging": {"words": "tokens", "tags": "upos"},
         "span": {},
+        "multiple_choice": {
+            "context": "story",
+            "question": "asked",
+            "options": "ends",
+            "label": "right",
+        },
     }[kind]
     if pair:
         columns = {**columns, "text_b": "reply"}
@@ -42,9 +55,7 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
         "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
         "metrics": (metric.get(kind, "accuracy"),),
         "test": (),
-        "labels": {"classification": ("bad", "fair", "good"), "tagging": ("A", "B", "C", "D")}.get(
-            kind, ()
-        ),
+        "labels": LABELS.get(kind, ()),
         **fields,
     }
     return Task(f"own_{kind}", kind, format=file_format, columns=columns, **values)
@@ -97,7 +108,8 @@ def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
     """What run_finetuning.py makes of examples: sequences, outputs of the head, answers."""
     encoded = own.plugin.encode(own, examples, words, hparams)
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
-    outputs = predict(objective, own, split, batch_size=8, hparams=hparams, strategy=strategy)
+    size = 8 * own.plugin.group_size(own)
+    outputs = predict(objective, own, split, batch_size=size, hparams=hparams, strategy=strategy)
     return encoded, outputs, own.plugin.answers(own, examples, encoded, outputs, hparams)
 
 

@@ -1,0 +1,347 @@
+"""Multiple choice: RACE's files, own tables, groups of sequences, the head, answers and scores."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune import overlap
+from finetune.baselines import baseline
+from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.catalogue import load_task
+from finetune.declaration import parse
+from finetune.glue import TASKS
+from finetune.hparams import RunSettings, resolve_hparams
+from finetune.kinds.multiple_choice import ChoiceExample
+from finetune.objective import FineTuning
+from finetune.published import published_score
+from finetune.run import _check_batch_sizes
+from finetune.task import Task
+from finetune.task_data import Split, TaskData
+from finetune.task_files import has_split, read_split, resolve_labels
+from finetune.trial import Trial, predict
+from model import EncoderOutput, build_encoder
+from model.task_heads import MultipleChoiceHead
+from tests.finetune.kinds_support import predicted
+from tests.model_support import TINY, randomize
+from training import workers
+from training.distribution import create_strategy
+from training.loop import Trainer
+from training.optimizer import create_optimizer
+
+ARTICLE = {
+    "article": "Ada met Mary.\nThey spoke.",
+    "questions": ["Who met Mary?", "_ spoke."],
+    "options": [["Ada", "Bob", "Eve", "Tom"], ["He", "She", "They", "It"]],
+    "answers": ["A", "C"],
+    "id": "high7.txt",
+}
+WORDS = [f"w{i}" for i in range(20)]
+VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "right", "wrong", *WORDS))
+COLUMNS = {"context": "story", "options": "ends", "label": "right"}
+
+
+def write_race(folder, split="train", levels=("middle", "high"), **changes):
+    for level in levels:
+        path = folder / split / level
+        path.mkdir(parents=True)
+        for number in (10, 9):
+            article = {**ARTICLE, "id": f"{level}{number}.txt", **changes}
+            (path / f"{number}.txt").write_text(json.dumps(article))
+
+
+def own_task(file_format="jsonl", labels=("0", "1", "2"), columns=COLUMNS, **fields):
+    files = {split: f"{split}.{file_format}" for split in ("train", "dev", "test")}
+    return Task(
+        "own", "multiple_choice", files, file_format, columns, ("accuracy",), labels=labels,
+        **fields,
+    )  # fmt: skip
+
+
+def examples_of(counts, draw=None):
+    """An example of each number of options, of which the right one has a word of its own."""
+    draw = draw or np.random.default_rng(0)
+
+    def text(n, *more):
+        return " ".join([*draw.choice(WORDS, n), *more])
+
+    found = []
+    for number, count in enumerate(counts):
+        label = int(draw.integers(count))
+        options = [text(draw.integers(1, 6), "wrong") for _ in range(count)]
+        options[label] = text(draw.integers(1, 6), "right")
+        context = text(draw.integers(3, 30))
+        found.append(ChoiceExample(str(number), context, text(3), tuple(options), label))
+    return found
+
+
+def test_race_is_read_by_level_and_number(tmp_path):
+    write_race(tmp_path)
+    examples = read_split(TASKS["race"], str(tmp_path), "train")
+    assert [x.id for x in examples] == [
+        f"{level}{number}.txt-{i}"
+        for level in ("high", "middle") for number in (9, 10) for i in (0, 1)
+    ]  # fmt: skip
+    assert {x.level for x in examples} == {"high", "middle"}
+    first = ChoiceExample("high9.txt-0", ARTICLE["article"], "Who met Mary?",
+                          ("Ada", "Bob", "Eve", "Tom"), 0, "high")  # fmt: skip
+    assert examples[0] == first
+    middle = read_split(load_task("race-middle"), str(tmp_path), "train")
+    assert middle == examples[4:]
+    # The folder of one level is not that of another split.
+    assert not has_split(TASKS["race_middle"], str(tmp_path / "train"), "dev")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"answers": ["A"]}, "1 answers"),
+        ({"answers": ["A", "E"]}, r"questions\[1\].*'E'"),
+        ({"options": [["a", "b"], ["a", ""]]}, r"questions\[1\].*options"),
+        ({"options": [["a"], ["a", "b"]]}, r"questions\[0\].*options"),
+        ({"options": [[*"abcde"], ["a", "b"]]}, r"questions\[0\].*options.*5"),
+        ({"answers": ["C", "A"], "options": [["a", "b"], ["a", "b"]]}, r"questions\[0\].*A, B"),
+        ({"article": None}, "`article`"),
+        ({"questions": "?"}, "`questions`"),
+        ({"article": " "}, "`context`"),
+    ],
+)
+def test_wrong_files_of_race_are_named(tmp_path, changes, named):
+    write_race(tmp_path, levels=("high",), **changes)
+    with pytest.raises(InputError, match=rf"high.9\.txt.*{named}"):
+        read_split(TASKS["race_high"], str(tmp_path), "train")
+
+
+def test_a_missing_answer_is_rejected_but_in_test_splits(tmp_path):
+    unlabelled = {name: value for name, value in ARTICLE.items() if name != "answers"}
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "1.txt").write_text(json.dumps(unlabelled))
+    values = {"name": "own", "kind": "multiple_choice", "format": "race", "labels": [*"ABCD"]}
+    values["files"] = {"train": "train", "dev": "train", "test": "test"}
+    task = parse(values, "own.json")
+    assert parse(task.to_json(), "again") == task
+    assert [x.label for x in read_split(task, str(tmp_path), "test")] == [None, None]
+    with pytest.raises(InputError, match="label"):
+        read_split(task, str(tmp_path), "train")
+    with pytest.raises(InputError, match="`columns`"):
+        parse({**values, "columns": {"context": "article"}}, "own.json")
+
+
+def test_options_in_columns_of_a_table_or_in_a_list(tmp_path):
+    columns = {"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"}
+    task = parse({"name": "own", "kind": "multiple_choice", "columns": columns,
+                  "files": {"train": "t.csv", "dev": "t.csv"}}, "own.json")  # fmt: skip
+    assert parse(task.to_json(), "again") == task
+    (tmp_path / "t.csv").write_text('c,q,o1,o2,o3,y\n"a, b",,x,y,,1\nc,d?,x,y,z,2\n')
+    task = resolve_labels(task, str(tmp_path))
+    assert task.labels == ("0", "1", "2")
+    expected = [
+        ChoiceExample("0", "a, b", "", ("x", "y"), 1),
+        ChoiceExample("1", "c", "d?", ("x", "y", "z"), 2),
+    ]
+    assert read_split(task, str(tmp_path), "train") == expected
+    (tmp_path / "t.csv").write_text("c,q,o1,o2,o3,y\na,b,x,,z,0\n")
+    with pytest.raises(InputError, match=r"line 2.*options"):
+        read_split(task, str(tmp_path), "train")
+    own = own_task()
+    rows = [{"story": "a", "ends": ["x", "y"], "right": 1}]
+    (tmp_path / "train.jsonl").write_text(json.dumps(rows[0]))
+    assert read_split(own, str(tmp_path), "train") == [ChoiceExample("0", "a", "", ("x", "y"), 1)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"file_format": "csv"}, "`options`.*list"),
+        ({"columns": {**COLUMNS, "context": ("a", "b")}}, "`context`"),
+        ({"columns": {**COLUMNS, "options": ("a", "right")}}, "`options` and `label`"),
+        ({"columns": {"context": "story", "label": "right"}}, "`options`"),
+        ({"labels": ("A",)}, "`labels`"),
+        ({"symmetric": True}, "`symmetric`"),
+    ],
+)
+def test_wrong_declarations(fields, named):
+    with pytest.raises(InputError, match=named):
+        own_task(**fields)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [(["A", "C"], ("A", "B", "C")), (["b", "a"], ("a", "b", "c")), ([0, "2"], ("0", "1", "2"))],
+)
+def test_labels_are_collected_with_the_places_that_are_never_right(tmp_path, labels, expected):
+    rows = [{"story": "a", "ends": ["x", "y", "z"], "right": label} for label in labels]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = resolve_labels(own_task(labels=()), str(tmp_path))
+    assert task.labels == expected
+    assert len(read_split(task, str(tmp_path), "train")) == 2
+
+
+def encoded_of(task, examples, **values):
+    hparams = resolve_hparams({"max_seq_length": 32, **values}, task, TINY)
+    return task.plugin.encode(task, examples, VOCABULARY, hparams), hparams
+
+
+def test_sequences_of_an_example_share_a_batch_whatever_its_options():
+    task, examples = own_task(), examples_of([2, 3] * 10)
+    encoded, _ = encoded_of(task, examples)
+    sequences = encoded.sequences
+    present = sequences["present"].reshape(-1, 3)
+    assert present.sum(axis=1).tolist() == [2, 3] * 10
+    assert sequences["label"].reshape(-1, 3)[:, 0].tolist() == [x.label for x in examples]
+    assert set(encoded.lengths[sequences["present"] == 0]) == {3}  # special pieces alone
+    options = {"max_seq_length": 32, "group_size": 3}
+    for batch in TrainingBatches(encoded, 6, 0, **options)().take(5):
+        groups = batch["example"].numpy().reshape(2, 3)
+        assert (groups == groups[:, :1]).all()
+    *_, last = EvaluationBatches(encoded, 9, **options)()
+    assert last["weight"].numpy().tolist() == [1.0] * 6 + [0.0] * 3
+
+
+def test_a_workers_share_is_of_whole_examples(monkeypatch):
+    class Second:
+        index, count = 1, 2
+
+    encoded, _ = encoded_of(own_task(), examples_of([2, 3] * 6))
+    options = {"max_seq_length": 32, "group_size": 3}
+    (whole,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
+    monkeypatch.setattr(workers, "_current", Second())
+    (share,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
+    np.testing.assert_array_equal(share["example"], whole["example"][6:])
+    assert [len({*group}) for group in share["example"].numpy().reshape(2, 3)] == [1, 1]
+
+
+def test_the_loss_is_of_the_options_that_an_example_has():
+    head = MultipleChoiceHead(3)
+    pooled = tf.Variable(np.random.default_rng(0).normal(size=[6, 8]), dtype=tf.float32)
+    batch = {
+        "present": tf.constant([1.0, 1, 0, 1, 1, 1]),
+        "label": tf.constant([1, 1, 1, 2, 2, 2]),
+        "weight": tf.constant([1.0, 1, 1, 0, 0, 0]),
+    }
+    scores = head.predict(EncoderOutput(None, pooled), batch)["score"].numpy()
+    with tf.GradientTape() as tape:
+        losses = head.loss(EncoderOutput(None, pooled), batch, training=False)
+    expected = [
+        np.log(np.exp(scores[:2]).sum()) - scores[1],
+        np.log(np.exp(scores[3:]).sum()) - scores[5],
+    ]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    gradient = tape.gradient(losses, pooled).numpy()
+    assert (gradient[2] == 0).all()
+    assert (np.abs(gradient[[0, 1, 3, 4, 5]]).max(axis=1) > 0).all()
+    assert head.loss_weights(batch).numpy().tolist() == [1.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A network that has learned which option is right, in micro-batches of one example."""
+    task, draw = own_task(), np.random.default_rng(1)
+    examples = examples_of([2, 3, 3, 2] * 20, draw)
+    encoded, hparams = encoded_of(task, examples)
+    encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1))
+    objective = FineTuning(encoder, task.plugin.head(task, encoder.config, hparams))
+    randomize(encoder, scale=0.3)
+    randomize(objective.head)
+    optimizer = create_optimizer("adam", 5e-3, 0.0, objective.trainable_variables)
+    batches = TrainingBatches(encoded, 12, 0, max_seq_length=32, group_size=3)
+    strategy = create_strategy("one_device")
+    trainer = Trainer(objective, optimizer, batches, seed=0, strategy=strategy, micro_batches=4)
+    trainer.train(tf.constant(150))
+    trainer.close()
+    return task, objective, hparams
+
+
+def test_it_is_learned_and_padding_and_devices_change_no_answer(learned):
+    task, objective, hparams = learned
+    examples = examples_of([3, 2, 2, 3, 3] * 5, np.random.default_rng(2))
+    encoded, _ = encoded_of(task, examples)
+    found = [
+        predict(
+            objective,
+            task,
+            Split(examples, encoded),
+            batch_size=6,
+            hparams=resolve_hparams({"max_seq_length": 32, "length_buckets": buckets}, task, TINY),
+            strategy=create_strategy(strategy),
+        )
+        for buckets, strategy in ((True, "one_device"), ([16], "mirrored:2"))
+    ]
+    np.testing.assert_allclose(found[0]["score"], found[1]["score"], rtol=0, atol=1e-5)
+    answers = task.plugin.answers(task, examples, encoded, found[0], hparams)
+    assert all(answer < len(x.options) for x, answer in zip(examples, answers))
+    assert np.mean([x.label == a for x, a in zip(examples, answers)]) > 0.8  # by chance 0.4
+    rows = predicted(task, examples, answers, found[0])
+    for number, (example, answer) in enumerate(zip(examples, answers)):
+        row = task.plugin.row(rows, number)
+        assert row["option"] == example.options[answer]
+        shares = row["probabilities"]
+        assert list(shares) == list(task.labels[: len(example.options)])
+        assert max(shares, key=shares.get) == row["prediction"]
+        assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("run", "devices", "named"),
+    [
+        ({}, 1, "`train_batch_size`.*such as 33.*32"),
+        ({"train": 30}, 1, "`eval_batch_size`"),
+        ({"train": 33, "eval_batch_size": 33}, 2, "`train_batch_size`.*such as 36"),
+        ({"train": 36, "eval_batch_size": 36, "micro_batch_size": 4}, 1, "`micro_batch_size`"),
+    ],
+)
+def test_batches_that_would_divide_an_example_are_rejected(run, devices, named):
+    task, values = own_task(), {}
+    if "train" in run:
+        values["train_batch_size"] = run.pop("train")
+    hparams = resolve_hparams({"max_seq_length": 32, **values}, task, TINY)
+    trial = Trial("", 0, {}, hparams, TaskData(task, None, {}, {}))
+    with pytest.raises(InputError, match=named):
+        _check_batch_sizes([trial], RunSettings(**run), devices)
+
+
+def test_scores_by_level_and_what_collapses():
+    task = own_task()
+    rows = [("middle", 0), ("middle", 1), ("high", 1), ("", 2)]
+    found = [ChoiceExample(str(i), "a", "", ("x", "y", "z"), label, level)
+             for i, (level, label) in enumerate(rows)]  # fmt: skip
+    gold = [x.label for x in found]
+    scores = task.plugin.score(predicted(task, found, gold))
+    assert scores == dict.fromkeys(
+        ("accuracy", "accuracy_middle", "accuracy_high", "accuracy_other"), 100.0
+    )
+    same = predicted(task, found, [1] * 4)
+    assert task.plugin.score(same) == {
+        "accuracy": 50.0, "accuracy_middle": 50.0, "accuracy_high": 100.0, "accuracy_other": 0.0,
+    }  # fmt: skip
+    assert "'1'" in task.plugin.collapsed(same)
+    assert task.plugin.collapsed(predicted(task, found, gold)) is None
+    assert list(task.plugin.score(predicted(task, found[:2], gold[:2]))) == ["accuracy"]
+
+
+def test_the_best_baseline_counts_and_the_others_are_named():
+    task, context = own_task(), "Ada met Mary in Paris . Long after that Bob met Tom in London ."
+    options = [("Paris", "London"), ("Rome", "Paris")]
+    questions = ("Where did Bob meet Tom ?", "Where did Ada meet Mary ?")
+    found = [ChoiceExample(q, context, q, o, 1) for q, o in zip(questions, options)]
+    assert overlap.share_of_words(context, "", ("Ada Rome", "Mary")) == [0.5, 1.0]
+    scores = overlap.sliding_window(context, questions[0], options[0])
+    assert scores[1] > scores[0]  # the window with Bob and Tom does not reach Paris
+    best = baseline(task, [*found, ChoiceExample("3", context, "", ("Rome", "Tom"), 0)],
+                    task.plugin.hparams())  # fmt: skip
+    names = [best["name"], *(other["name"] for other in best["others"])]
+    assert sorted(names) == ["most frequent place", "share of words", "sliding window"]
+    assert best["scores"]["accuracy"] == pytest.approx(200 / 3)
+    assert all(other["scores"]["accuracy"] <= 67 for other in best["others"])
+    empty = ChoiceExample("4", ".", "?", ("...", "!"), 0)
+    assert overlap.best_options("sliding window", [empty]) == [0]
+
+
+def test_the_published_figure():
+    score, row = published_score("bert-base", "race_middle")
+    assert (score, row.average) == (66.7, None)
+    assert published_score("bert-base", "race_high") is None
