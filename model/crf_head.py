@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -11,14 +11,6 @@ import tf_keras
 from model.linear_chain import FORBIDDEN, ChainScores, negative_log_likelihood
 
 _INITIAL_RANGE = 0.1  # of the scores of the chain, uniform; pytorch-crf's
-
-
-class Forbidden(NamedTuple):
-    """What no sentence may have: bool start [L], transitions [L, L], end [L]."""
-
-    start: np.ndarray
-    transitions: np.ndarray
-    end: np.ndarray
 
 
 class CrfHead(tf_keras.layers.Layer):
@@ -30,10 +22,11 @@ class CrfHead(tf_keras.layers.Layer):
 
     Args:
         num_tags: L.
-        forbidden: transitions that get the score `linear_chain.FORBIDDEN`; None allows all.
+        forbidden: bool start [L], transitions [L, L] and end [L]: what gets the score
+            `linear_chain.FORBIDDEN`; None allows all.
     """
 
-    def __init__(self, num_tags: int, forbidden: Forbidden | None = None):
+    def __init__(self, num_tags: int, forbidden: Sequence[np.ndarray] | None = None):
         super().__init__(name="crf", dtype="float32")
         self.dense = tf_keras.layers.Dense(num_tags, name="dense", dtype="float32")
         self._forbidden = forbidden

@@ -210,6 +210,13 @@ class Kind:
         """
         return 1
 
+    def whole_examples(self, hparams: FinetuningHParams) -> bool:
+        """Whether the sequences of an example, however many, share a training batch in order.
+
+        The head finds them one after the other, by the column `example` and what `encode` adds.
+        """
+        return False
+
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """A new head for an encoder of this `config`, see `model.task_heads`."""
         raise NotImplementedError
@@ -225,7 +232,7 @@ class Kind:
         """One answer per example, from what the head predicts for every sequence.
 
         `outputs` are those of the head's `predict`, one item per sequence of `encoded`, but for
-        `token_outputs`, which lie along the tokens.
+        `token_outputs`, which lie along the tokens; and the head's `constants` where it has any.
         """
         raise NotImplementedError
 

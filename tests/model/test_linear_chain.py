@@ -133,7 +133,8 @@ def test_forbidden_transitions_have_no_share_and_no_path():
     partition = linear_chain.log_partition(emissions, lengths, constants(chain))
     expected = linear_chain.log_partition(allowed, lengths, constants(chain))
     np.testing.assert_allclose(partition, expected, atol=1e-4)
-    assert np.all(np.isfinite(log_probability)) and np.all(log_probability.numpy() <= 0)
+    assert np.all(np.isfinite(log_probability))
+    assert np.all(log_probability.numpy() <= 0)
 
 
 def test_long_chain_of_large_scores_is_exact():
