@@ -106,6 +106,7 @@ def _table() -> list[Task]:
             files={split: f"*-ud-{split}.conllu" for split in ("train", "dev", "test")},
             folders=("pos", "UD_English-EWT", "ud_english_ewt"),
         ),
+        _treebank("ptb", {"train": "00-18", "dev": "19-21", "test": "22-24"}),
     ]  # fmt: skip
 
 
@@ -124,6 +125,25 @@ def _squad(name: str, version: str) -> Task:
     )
 
 
+def _treebank(name: str, sections: dict[str, str]) -> Task:
+    """Wall Street Journal of the Penn Treebank by sections, or lists of files SPLIT.files."""
+    places = ("wsj", "tagged/pos/wsj", "parsed/mrg/wsj", "")
+    return Task(
+        name=name,
+        kind="tagging",
+        format="treebank",
+        columns={},
+        metrics=("token_accuracy",),
+        files={
+            split: (f"{split}.files", *(f"{place}@{numbers}" for place in places))
+            for split, numbers in sections.items()
+        },
+        dev=("dev", "test"),  # whose tags are there
+        test=(),
+        folders=(name, "treebank"),
+    )
+
+
 TASKS = {task.name: task for task in _table()}
 # The eight tasks of the papers' average; WNLI is left out, as there.
 GLUE_TASKS = ("cola", "sst", "mrpc", "sts", "qqp", "mnli", "qnli", "rte")
@@ -138,4 +158,5 @@ ALIASES = {
     "squad1": "squadv1",
     "squad-1.1": "squadv1",
     "upos": "pos",
+    "treebank": "ptb",
 }

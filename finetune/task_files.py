@@ -191,7 +191,8 @@ def _find(task: Task, data_dir: str, split: str) -> str | None:
         for name in (names,) if isinstance(names, str) else names:
             # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
             for candidate in dict.fromkeys((name, os.path.basename(name))):
-                found = _match(os.path.join(folder, candidate))
+                path = os.path.join(folder, candidate)
+                found = task.plugin.located(task.format, path) or _match(path)
                 if found:
                     return found
     return None

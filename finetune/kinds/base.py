@@ -149,6 +149,10 @@ class Kind:
         """The rows of a file in a format of this kind's own: (file and line, role -> value)."""
         raise NotImplementedError
 
+    def located(self, file_format: str, path: str) -> str | None:
+        """`path` where it is a split that is there without being a file's name; None where not."""
+        return None
+
     def check_beginning(self, source: Source) -> None:
         """Reads the first row, before anything slow begins; InputErrors name file and line."""
         next(source.rows(), None)

@@ -17,7 +17,7 @@ from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
 from finetune.labels import check_counts, label_index
-from finetune.readers import conll
+from finetune.readers import conll, treebank
 from finetune.tag_schemes import SCHEMES, check_scheme, forbidden
 from plugins import lazily
 from settings import check_setting, one_of
@@ -35,6 +35,8 @@ _tokenizer = lazily("data.tokenizers:create_tokenizer")
 _head = lazily("model.task_heads:TaggingHead")
 _crf_head = lazily("model.crf_head:CrfHead")
 _best_paths = lazily("finetune.best_paths:best_paths")
+
+_TREEBANKS = {"treebank": treebank.read_treebank, "brown": treebank.read_brown}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,14 @@ class Tagging(Kind):
     """One of the labels for each word; answers are tuples of indices into `Task.labels`."""
 
     name = "tagging"
-    formats: ClassVar = {"conll": ".conll", "conllu": ".conllu", "jsonl": ".jsonl", "tfds": None}
+    formats: ClassVar = {
+        "conll": ".conll",
+        "conllu": ".conllu",
+        "jsonl": ".jsonl",
+        "tfds": None,
+        "treebank": ".pos",
+        "brown": None,
+    }
     needed = ("words", "tags")
     target = "tags"
     has_labels = True
@@ -73,8 +82,14 @@ class Tagging(Kind):
     signatures = staticmethod(lazily("signatures.tagging:signatures"))
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
-        """See Kind.needed_columns: CoNLL-U says where the words are."""
+        """See Kind.needed_columns: CoNLL-U says where the words are, word/TAG both."""
+        if file_format in _TREEBANKS:
+            return ()
         return ("tags",) if file_format == "conllu" else self.needed
+
+    def located(self, file_format: str, path: str) -> str | None:
+        """See Kind.located: sections of a treebank."""
+        return treebank.located(path) if file_format in _TREEBANKS else None
 
     def check_metrics(self, task: Task) -> None:
         """See Kind.check_metrics: f1 is of spans."""
@@ -88,6 +103,8 @@ class Tagging(Kind):
 
     def rows(self, source: Source) -> Iterator[Row]:
         """See Kind.rows."""
+        if reader := _TREEBANKS.get(source.task.format):
+            return reader(source.path)
         if source.task.format == "conllu":
             return conll.read_conllu(source.path, source.columns["tags"])
         return conll.read_conll(source.path, source.columns, tagged=not source.is_test)
