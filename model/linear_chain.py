@@ -255,17 +255,18 @@ def viterbi(
         best = tf.reduce_max(candidates, 1) + emissions[:, t]
         came_from = tf.argmax(candidates, 1, tf.int32)
         came_from = tf.where(inside, came_from, tf.range(K))
-        return t + 1, tf.where(inside, best, x), found.write(t - 1, came_from)
+        return t + 1, tf.where(inside, best, x), found.write(t, came_from)
 
     x = scores.start + emissions[:, 0]
-    found = tf.TensorArray(tf.int32, W - 1, element_shape=x.shape)
+    # The first word came from nowhere; that it has an entry keeps sentences of one word simple.
+    found = tf.TensorArray(tf.int32, W, element_shape=x.shape).write(0, tf.zeros_like(x, tf.int32))
     _, x, found = tf.while_loop(lambda t, *_: t < W, body, (1, x, found), parallel_iterations=1)
     x += scores.end
     last = tf.argmax(x, -1, tf.int32)  # [R]
-    pointers = found.stack()  # [W - 1, R, K]
+    pointers = found.stack()  # [W, R, K]
 
     def back(t, tag, path):
-        tag = tf.gather(pointers[t - 1], tag, batch_dims=1)
+        tag = tf.gather(pointers[t], tag, batch_dims=1)
         return t - 1, tag, path.write(t - 1, tag)
 
     path = tf.TensorArray(tf.int32, W, element_shape=last.shape).write(W - 1, last)
