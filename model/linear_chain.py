@@ -187,7 +187,11 @@ def _recursion(first, emissions, lengths, matrices):
     x, scale = normalized(first + emissions[0])
     found = tf.TensorArray(tf.float32, W, element_shape=x.shape).write(0, x)
     _, x, scale, found = tf.while_loop(
-        lambda t, *_: t < W, body, (1, x, scale, found), parallel_iterations=1
+        lambda t, *_: t < W,
+        body,
+        (1, x, scale, found),
+        parallel_iterations=1,
+        maximum_iterations=W - 1,  # which XLA needs to know for a gradient, as benchmarks take
     )
     return tf.ensure_shape(found.stack(), emissions.shape), x, scale
 
