@@ -132,7 +132,8 @@ def test_single_sequences_come_in_the_order_of_other_heads():
         np.testing.assert_array_equal(numbers, same)
 
 
-def test_training_learns_and_answers_are_whole_sentences(tmp_path):
+@pytest.mark.slow  # a training step
+def test_training_learns_and_answers_are_whole_sentences():
     task = task_of("tagging", labels=("A", "B", "C"))
     hparams = resolve_hparams({"head": "crf", "max_seq_length": 24}, task, TINY)
     encoder = build_encoder(TINY.replace(num_hidden_layers=1, vocab_size=WORDS.size))

@@ -102,6 +102,7 @@ def test_token_ids_have_a_tag_for_every_token(model, sentences):
     assert found["tags"].numpy().tolist() == [[own.labels[i].encode() for i in tags[0]]]
 
 
+@pytest.mark.slow  # a model of its own
 def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, sentences):
     """Of whole sentences, also where they are divided, and of requests divided into parts."""
     own = task("tagging")
