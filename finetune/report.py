@@ -176,7 +176,7 @@ def _average_section(best: Sequence[Group]) -> str:
 def _tasks_section(best: Sequence[Group]) -> str:
     run = {group.task for group in best}
     lines = [
-        f"- {row.task}: {row.model} {_number(row.score)} ({row.metric}, {row.split}, "
+        f"- {row.task}: {row.model} {row.score:g} ({row.metric}, {row.split}, "
         f"{row.statistic}; {row.source}; {row.note})"
         for row in PUBLISHED_TASKS
         if row.task in run
