@@ -1,7 +1,8 @@
 """Batches of sequences, padded to their own length, in an order that (seed, step) decides.
 
 Sequences of one example may have to stay together. So what is shuffled, sorted and cut into batches
-are groups of `group_size` sequences, of 1 for most tasks; a group is as long as its longest.
+are groups of `group_size` sequences, of 1 for most tasks; a group is as long as its longest. Where
+examples have different numbers of sequences, groups are filled up with others, see `_packed`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class TrainingBatches:
         length_buckets: what S can be, see `padded_length`; the same sequences in the same order
             whatever it says, and padding the only difference.
         group_size: how many sequences stay together, one after another; B is a multiple of it.
+        whole_examples: whether all sequences of an example stay together, however many. Those
+            that only fill a batch then have `weight` 0, and `group_size` is `slots`.
 
     Attributes:
         lengths: every S that a batch may have.
@@ -60,12 +63,22 @@ class TrainingBatches:
         max_seq_length: int,
         length_buckets: bool | Sequence[int] = True,
         group_size: int = 1,
+        whole_examples: bool = False,
     ):
-        groups = _groups(encoded, batch_size, group_size)
+        group_size = slots(encoded, batch_size) if whole_examples else group_size
+        self._packs = whole_examples and group_size > 1
+        if self._packs:
+            sizes = np.bincount(encoded.sequences["example"])
+            self._sizes = sizes[sizes > 0]
+            self._count = max(np.sum(self._sizes > 1), -(-len(encoded) // group_size))
+            lengths = encoded.lengths
+        else:
+            lengths = _groups(encoded, batch_size, group_size)
+            self._count = len(lengths)
         self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
-        self._buckets = -(-groups // LENGTH_STEP)  # [groups]
-        found = (padded_length(n, length_buckets, max_seq_length) for n in np.unique(groups))
+        self._buckets = -(-encoded.lengths // LENGTH_STEP)  # [n]
+        found = (padded_length(n, length_buckets, max_seq_length) for n in np.unique(lengths))
         self.lengths = sorted({*found})
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
@@ -79,39 +92,52 @@ class TrainingBatches:
         return self._assemble.dataset(lambda: self.numbers(start_step))
 
     def numbers(self, start_step: int = 0) -> Iterator[np.ndarray]:
-        """The numbers of the sequences of each batch from `start_step` on, int64 [B] each."""
-        epoch = start_step * self._groups_per_batch // len(self._buckets)
+        """The numbers of the sequences of each batch from `start_step` on, int64 [B] each.
+
+        ~number, which is negative, is a copy of `weight` 0.
+        """
+        epoch = start_step * self._groups_per_batch // self._count
         while True:
             for start, stop in self._windows(epoch):
                 if stop > start_step:
-                    for groups in self._arrange(start, stop)[max(0, start_step - start) :]:
-                        yield _members(groups, self._group_size)
+                    yield from self._arrange(start, stop)[max(0, start_step - start) :]
             epoch += 1
 
     def _windows(self, epoch: int) -> list[tuple[int, int]]:
         """First batch and end of each window; a batch belongs to the epoch it begins in."""
-        n, B = len(self._buckets), self._groups_per_batch
+        n, B = self._count, self._groups_per_batch
         first, end = -(-epoch * n // B), -(-(epoch + 1) * n // B)
         count = -(-(end - first) // WINDOW_BATCHES)
         bounds = [first + i * (end - first) // max(1, count) for i in range(count + 1)]
         return list(itertools.pairwise(bounds))
 
     def _arrange(self, start: int, stop: int) -> np.ndarray:
-        """The groups of the batches of a window: int64 [batches, groups of a batch]."""
+        """The sequences of the batches of a window: int64 [batches, B]."""
         B = self._groups_per_batch
         groups = self._stream(start * B, stop * B)
         # Stable: among equal lengths the epoch's permutation decides.
-        groups = groups[np.argsort(self._buckets[groups], kind="stable")]
+        longest = self._buckets[_copied(groups)].max(axis=1)
+        groups = groups[np.argsort(longest, kind="stable")]
         random = np.random.default_rng([1, self._seed, start])
-        return random.permutation(groups.reshape(stop - start, B))  # [batches, B]
+        return random.permutation(groups.reshape(stop - start, -1))  # [batches, B]
 
     def _stream(self, start: int, stop: int) -> np.ndarray:
-        """Groups at the places [start, stop) of the epochs' permutations end to end."""
-        n = len(self._buckets)
+        """Groups at the places [start, stop) of the epochs' permutations end to end: [n, G]."""
+        n = self._count
         epochs = range(start // n, (stop - 1) // n + 1)
-        orders = [np.random.default_rng([2, self._seed, epoch]).permutation(n) for epoch in epochs]
+        orders = [self._epoch(epoch) for epoch in epochs]
         offset = epochs.start * n
         return np.concatenate(orders)[start - offset : stop - offset]
+
+    def _epoch(self, epoch: int) -> np.ndarray:
+        """All groups in the order of an epoch, as the numbers of their sequences: [n, G]."""
+        random = np.random.default_rng([2, self._seed, epoch])
+        if not self._packs:
+            order = random.permutation(self._count)
+            return _members(order, self._group_size).reshape(self._count, -1)
+        order = random.permutation(len(self._sizes))
+        groups = _packed(order, self._sizes, self._buckets, self._count, self._group_size)
+        return random.permutation(groups)
 
 
 class EvaluationBatches:
@@ -165,6 +191,57 @@ def padded_length(longest: int, length_buckets: bool | Sequence[int], max_seq_le
     else:
         length = min((n for n in length_buckets if n >= longest), default=max_seq_length)
     return min(length, max_seq_length)
+
+
+def slots(encoded: Encoded, batch_size: int) -> int:
+    """How many sequences a group needs that holds the longest example and divides a batch.
+
+    Raises:
+        InputError: not even a batch holds it.
+    """
+    most = int(np.bincount(encoded.sequences["example"]).max())
+    if most > batch_size:
+        raise InputError(
+            f"`train_batch_size` should be at least {most}, the sequences of the longest example, "
+            f"which stay together. Received: {batch_size}"
+        )
+    return next(n for n in range(most, batch_size + 1) if batch_size % n == 0)
+
+
+def _packed(
+    order: np.ndarray, sizes: np.ndarray, buckets: np.ndarray, count: int, group_size: int
+) -> np.ndarray:
+    """Examples of different numbers of sequences in groups of G: int64 [count, G].
+
+    An example of several sequences begins a group; single ones, the shortest first and in the given
+    order where they are of one length, make groups of their own and fill up those. What is empty at
+    the end is a copy, ~number.
+
+    Args:
+        order: a permutation of the examples.
+        sizes: the number of sequences of each example.
+        buckets: the length of each sequence, rounded.
+        count: of groups.
+        group_size: G.
+    """
+    starts = np.cumsum(sizes) - sizes
+    several, single = order[sizes[order] > 1], starts[order[sizes[order] == 1]]
+    single = single[np.argsort(buckets[single], kind="stable")]
+    used = np.zeros(count, np.int64)
+    used[count - len(several) :] = sizes[several]
+    place = np.arange(group_size)
+    taken = place < used[:, None]  # [count, G]
+    groups = np.full([count, group_size], -1)
+    first = np.repeat(starts[several], sizes[several])
+    groups[taken] = first + np.nonzero(taken)[1]
+    free = np.flatnonzero(~taken)[: len(single)]
+    groups.flat[free] = single
+    return np.where(groups < 0, ~groups[:, :1], groups)
+
+
+def _copied(numbers: np.ndarray) -> np.ndarray:
+    """Numbers of sequences, of those too that only fill a batch."""
+    return np.where(numbers < 0, ~numbers, numbers)
 
 
 def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
@@ -233,8 +310,9 @@ class _Assembler:
 
     def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """See `TrainingBatches.__call__`; fewer than B numbers are filled up."""
-        weight = (np.arange(self._B) < len(numbers)).astype(np.float32)
-        numbers = np.pad(numbers, (0, self._B - len(numbers)), mode="edge")
+        missing = self._B - len(numbers)
+        weight = np.pad(numbers >= 0, (0, missing)).astype(np.float32)
+        numbers = np.pad(_copied(numbers), (0, missing), mode="edge")
         lengths = self._lengths[numbers]
         S = padded_length(lengths.max(), self._length_buckets, self._max_seq_length)
         numbers, lengths, weight = (x[self.share] for x in (numbers, lengths, weight))

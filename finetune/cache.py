@@ -18,7 +18,7 @@ from finetune.encoded import Encoded
 from training import workers
 
 # To be raised by whoever changes what a `Kind.encode` makes of the same input.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded]) -> Encoded:

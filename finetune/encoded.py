@@ -17,7 +17,8 @@ class Encoded:
             for tagging also `tags` int32 (where labelled) and `tag_weight` float32, 1 on the
             first piece of each word and 0 elsewhere. Padding of every column is 0.
         sequences: columns of one value per sequence, each [n, ...]: `example` int32, the index into
-            the list of examples, never falling; `label`, int32 (classification) or float32
+            the list of examples, never falling; for tagging `window` int32, which of its example's
+            sequences it is, from 0; `label`, int32 (classification) or float32
             (regression, scaled to [0, 1] by the task's `label_range`); what a span task needs.
             Columns of labels are absent where the examples are unlabelled.
         truncated: how many examples were too long for one sequence, and so were cut or divided.

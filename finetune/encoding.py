@@ -122,6 +122,9 @@ def encode_tags(
         return from_ragged(tokens, sequences.sentence, sequences.truncated)
 
     encoded = in_chunks(encode_chunk, examples, lambda example: sum(map(len, example.words)))
+    example = encoded.sequences["example"]
+    number = np.arange(len(example)) - np.searchsorted(example, example)
+    encoded.sequences["window"] = number.astype(np.int32)
     if _labelled(examples, "tags"):
         # Sequences and the words in them are in the order of the examples.
         tags = np.zeros_like(encoded.tokens["input_ids"])

@@ -109,6 +109,7 @@ def _table() -> list[Task]:
         _race("race", ""),
         _race("race_middle", "/middle"),
         _race("race_high", "/high"),
+        _treebank("ptb", {"train": "00-18", "dev": "19-21", "test": "22-24"}),
     ]  # fmt: skip
 
 
@@ -144,6 +145,25 @@ def _race(name: str, level: str) -> Task:
     )
 
 
+def _treebank(name: str, sections: dict[str, str]) -> Task:
+    """Wall Street Journal of the Penn Treebank by sections, or lists of files SPLIT.files."""
+    places = ("wsj", "tagged/pos/wsj", "parsed/mrg/wsj", "")
+    return Task(
+        name=name,
+        kind="tagging",
+        format="treebank",
+        columns={},
+        metrics=("token_accuracy",),
+        files={
+            split: (f"{split}.files", *(f"{place}@{numbers}" for place in places))
+            for split, numbers in sections.items()
+        },
+        dev=("dev", "test"),  # whose tags are there
+        test=(),
+        folders=(name, "treebank"),
+    )
+
+
 TASKS = {task.name: task for task in _table()}
 # The eight tasks of the papers' average; WNLI is left out, as there.
 GLUE_TASKS = ("cola", "sst", "mrpc", "sts", "qqp", "mnli", "qnli", "rte")
@@ -160,4 +180,5 @@ ALIASES = {
     "upos": "pos",
     "race-middle": "race_middle",
     "race-high": "race_high",
+    "treebank": "ptb",
 }

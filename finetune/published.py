@@ -2,7 +2,8 @@
 
 `published.csv` holds one row per published model, with the document and table it is from. Only
 printed figures are in it, none read off a plot. The models are pre-trained on far more text than
-the quickstart's: `pretraining` says how much.
+the quickstart's: `pretraining` says how much. `published_tasks.csv` holds figures of single tasks
+outside of GLUE, of models of any kind.
 """
 
 from __future__ import annotations
@@ -77,6 +78,40 @@ def _published(cells: dict[str, str]) -> Published:
 
 with open(pathlib.Path(__file__).with_suffix(".csv"), encoding="utf-8", newline="") as _file:
     PUBLISHED = tuple(map(_published, csv.DictReader(_file)))
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedTask:
+    """A published figure of one task.
+
+    Attributes:
+        task: as in `finetune.glue`.
+        model: as the source has it.
+        score: times 100.
+        metric: which it is of.
+        split: on what.
+        statistic: of how many runs.
+        source: document and table.
+        note: how its data differ from ours.
+    """
+
+    task: str
+    model: str
+    score: float
+    metric: str
+    split: str
+    statistic: str
+    source: str
+    note: str
+
+
+with open(
+    pathlib.Path(__file__).with_name("published_tasks.csv"), encoding="utf-8", newline=""
+) as _file:
+    PUBLISHED_TASKS = tuple(
+        PublishedTask(**{**cells, "score": float(cells["score"])})
+        for cells in csv.DictReader(_file)
+    )
 
 
 def published_rows(size: str | None) -> list[Published]:

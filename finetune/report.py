@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from files import write_text
 from finetune import baselines, pictures
 from finetune.glue import GLUE_TASKS
-from finetune.published import Published, published_rows, published_score
+from finetune.published import PUBLISHED_TASKS, Published, published_rows, published_score
 from finetune.results import (
     AVERAGED_METRICS,
     Group,
@@ -110,6 +110,7 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
         "by more than the difference in question. More runs: `--num_trials`.",
         baselines.section(best),
         _average_section(best),
+        _tasks_section(best),
         _comparison_section(best),
         _collapsed_section(groups),
         _undefined_section(groups),
@@ -170,6 +171,18 @@ def _average_section(best: Sequence[Group]) -> str:
     text = f"Of the medians above, as the papers do it: {metrics}, the others accuracy (mnli"
     text += " matched; wnli left out)."
     return _section("Average of the eight GLUE tasks", text, "\n".join(lines))
+
+
+def _tasks_section(best: Sequence[Group]) -> str:
+    run = {group.task for group in best}
+    lines = [
+        f"- {row.task}: {row.model} {row.score:g} ({row.metric}, {row.split}, "
+        f"{row.statistic}; {row.source}; {row.note})"
+        for row in PUBLISHED_TASKS
+        if row.task in run
+    ]
+    text = "Of other models, on data that may be divided in another way."
+    return _section("Published figures of these tasks", text, "\n".join(lines))
 
 
 def _comparison_section(best: Sequence[Group]) -> str:

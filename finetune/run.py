@@ -14,7 +14,7 @@ import tf_keras
 import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, LossNotFinite, warn
-from finetune.batches import FEW_LENGTHS
+from finetune.batches import FEW_LENGTHS, slots
 from finetune.grid import folder_name, setting_of
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.report import summary_line, write_report
@@ -159,19 +159,21 @@ def _plan_trials(
 def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> None:
     """Rejects batches that the devices cannot share evenly, in whole groups of sequences."""
     for trial in trials:
-        group = trial.data.task.plugin.group_size(trial.data.task)
-        sizes = {"train_batch_size": trial.hparams.train_batch_size}
-        sizes["eval_batch_size"] = run.eval_batch_size
-        for name, size in sizes.items():
-            if size % (devices * group):
-                groups = f" and the {group} sequences of an example" if group > 1 else ""
-                near = max(1, round(size / (devices * group))) * devices * group
+        kind, B = trial.data.task.plugin, trial.hparams.train_batch_size
+        group = each = kind.group_size(trial.data.task)
+        if trial.data.train is not None and kind.whole_examples(trial.hparams):
+            group = slots(trial.data.train, B)  # of training alone
+        sizes = {"train_batch_size": (B, group), "eval_batch_size": (run.eval_batch_size, each)}
+        for name, (size, own) in sizes.items():
+            if size % (devices * own):
+                groups = f" and the {own} sequences of an example" if own > 1 else ""
+                near = max(1, round(size / (devices * own))) * devices * own
                 raise InputError(
                     f"`{name}` should be divisible by the {devices} devices{groups}, such as "
                     f"{near}. Received: {size}"
                 )
         micro = run.micro_batch_size
-        micro_batches(trial.hparams.train_batch_size, devices, micro)
+        micro_batches(B, devices, micro)
         fits = micro is None or micro % group == 0
         check_setting(run, fits, "micro_batch_size", f"a multiple of {group}, whole examples")
 

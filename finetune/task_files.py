@@ -200,7 +200,8 @@ def _find(task: Task, data_dir: str, split: str) -> str | None:
             # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
             # Not of folders: train/middle and dev/middle would be the same.
             for candidate in dict.fromkeys((name, name if is_folder else os.path.basename(name))):
-                found = _match(os.path.join(folder, candidate), is_split)
+                path = os.path.join(folder, candidate)
+                found = task.plugin.located(task.format, path) or _match(path, is_split)
                 if found:
                     return found
     return None

@@ -20,7 +20,7 @@ from backend import on_tpu
 from data.vocabulary import Vocabulary
 from errors import warn
 from files import read_json, write_json, write_text
-from finetune import predictions
+from finetune import kinds, predictions
 from finetune.baselines import baseline
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.hparams import FinetuningHParams, RunSettings
@@ -32,6 +32,7 @@ from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.backbone import rematerialize
 from model.config import ADDED_LATER
+from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
 from training.distribution import own_rows
@@ -98,9 +99,13 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
 def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """What was recorded of a run; without what is not, now: it did not decide its scores.
 
-    Once the record of every run held the hyper-parameters of all kinds.
+    Once the record of every run held the hyper-parameters of all kinds. A kind's own that came
+    later had the effect of their defaults.
     """
-    return {name: value for name, value in before.items() if name in now}
+    kind = kinds.get(now["task"]["kind"])
+    own = {*field_names(kind.hparams)} - {*field_names(FinetuningHParams)}
+    added = {name: getattr(kind.hparams(), name) for name in own - {*before}}
+    return {name: value for name, value in {**before, **added}.items() if name in now}
 
 
 def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
@@ -179,6 +184,7 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         length_buckets=hparams.length_buckets,
         max_seq_length=hparams.max_seq_length,
         group_size=trial.data.task.plugin.group_size(trial.data.task),
+        whole_examples=trial.data.task.plugin.whole_examples(hparams),
     )
     if run.rematerialize:
         rematerialize(objective)
@@ -291,7 +297,8 @@ def predict(
     """What the network predicts for every sequence of a split, in the order of its sequences.
 
     Returns:
-        Arrays of one item per sequence; those of tokens lie flat along the split's tokens.
+        Arrays of one item per sequence; those of tokens lie flat along the split's tokens. Where
+        the head has `constants()`, these too.
     """
     batches = EvaluationBatches(
         split.encoded,
@@ -318,7 +325,8 @@ def predict(
         for name, value in run(features).items():
             for part in strategy.experimental_local_results(value):
                 emitted.setdefault(name, []).extend(part.numpy())
-    return _collect(emitted, batches.own, split.encoded.lengths, task.plugin.token_outputs)
+    outputs = _collect(emitted, batches.own, split.encoded.lengths, task.plugin.token_outputs)
+    return outputs | getattr(objective.head, "constants", dict)()
 
 
 def _collect(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from model.linear_chain import viterbi
 from signatures.network import Network, token_ids
 from signatures.signature import TEXT, Signature, Tensors
 from signatures.tensors import Tensor
@@ -27,28 +28,51 @@ _TOKEN_TAGS = {
     )
 }
 
+_SCORE = {
+    "score": Tensor("float32", ("B",), "log probability of the tags; 0 where there are no words")
+}
+_EMISSIONS = {
+    "emissions": Tensor(
+        "float32",
+        ("B", "S", "L"),
+        "a score of each tag for every token, before the scores of transitions; those of words"
+        " stand on the first piece",
+    )
+}
+
 
 def signatures(network: Network) -> dict[str, Signature]:
-    """`serving_default`, `words` and `token_ids` of a tagging task."""
+    """`serving_default`, `words` and `token_ids` of a tagging task.
+
+    With a CRF head, tags are the best path of a whole sentence, and `score` its log probability.
+    Which tokens begin a word is not known of token ids, so `token_ids` has no path.
+    """
     names = tf.constant(network.model.task.labels)
+    chained = network.model.hparams.head == "crf"
+    of_tokens = "emissions" if chained else "tags"
 
     def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
         sequences = lay_out_words(network.layout, words)
         features = network.features(sequences.ids, sequences.segment_ids)
         predicted = predict(features, network.lengths(features))  # [n, S]
         places = tf.stack([sequences.sequence, sequences.position], -1)
-        tags = words.with_values(tf.gather(names, tf.gather_nd(predicted, places)))
+        of_words = words.with_values(tf.gather_nd(predicted, places))
+        own = {}
+        if chained:
+            of_words, own["score"] = _best_paths(network, of_words)
+        tags = words.with_values(tf.gather(names, of_words.values))
         shape = None if width is None else tf.stack([words.nrows(), width])
         return {
             "words": words.to_tensor("", shape=shape),
             "tags": tags.to_tensor("", shape=shape),
             "num_words": tf.cast(words.row_lengths(), tf.int32),
             "truncated": sequences.truncated,
+            **own,
         }
 
     def predict(features, lengths=None):
         S = tf.shape(features["input_ids"])[1]
-        return network.predict(features, lengths, {"tags": S})["tags"]
+        return network.predict(features, lengths, {of_tokens: S})[of_tokens]
 
     def of_text(text):
         return tags_of(split_words(text))
@@ -61,14 +85,32 @@ def signatures(network: Network) -> dict[str, Signature]:
         return tags_of(tf.RaggedTensor.from_tensor(words, lengths), W)
 
     def of_ids(features):
-        return {"tags": tf.gather(names, predict(features))}
+        found = predict(features)
+        return {of_tokens: found if chained else tf.gather(names, found)}
 
-    outputs = {"words": _WORDS, **_TAGS}
+    outputs = {"words": _WORDS, **_TAGS, **(_SCORE if chained else {})}
     text = {"text": TEXT.but("; words stand between whitespace")}
     words = {"words": _INPUT_WORDS}
     about = "a sentence to its words and their tags"
     return {
         "serving_default": Signature(about, of_text, text, outputs),
         "words": Signature("a list of words to their tags", of_words, words, outputs),
-        "token_ids": token_ids(network, "a sequence of token ids to tags", of_ids, _TOKEN_TAGS),
+        "token_ids": token_ids(
+            network,
+            f"a sequence of token ids to {of_tokens}",
+            of_ids,
+            _EMISSIONS if chained else _TOKEN_TAGS,
+        ),
     }
+
+
+def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """[B, (words), L] -> the indices of tags, int32 [B, (words)], their log probability [B]."""
+    L = len(network.model.task.labels)
+    lengths = tf.cast(emissions.row_lengths(), tf.int32)
+    W = tf.maximum(emissions.bounding_shape(1), 1)
+    padded = emissions.to_tensor(0.0, shape=tf.stack([emissions.nrows(), W, L]))
+    padded = tf.ensure_shape(padded, [None, None, L])
+    tags, score = viterbi(padded, lengths, network.model.objective.head.scores())
+    tags = tf.RaggedTensor.from_tensor(tags, tf.cast(lengths, tf.int64))
+    return tags, tf.where(lengths > 0, score, 0.0)

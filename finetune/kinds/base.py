@@ -161,6 +161,10 @@ class Kind:
         """The rows of a file in a format of this kind's own: (file and line, role -> value)."""
         raise NotImplementedError
 
+    def located(self, file_format: str, path: str) -> str | None:
+        """`path` where it is a split that is there without being a file's name; None where not."""
+        return None
+
     def check_beginning(self, source: Source) -> None:
         """Reads the first row, before anything slow begins; InputErrors name file and line."""
         next(source.rows(), None)
@@ -222,6 +226,13 @@ class Kind:
         """
         return 1
 
+    def whole_examples(self, hparams: FinetuningHParams) -> bool:
+        """Whether the sequences of an example, however many, share a training batch in order.
+
+        The head finds them one after the other, by the column `example` and what `encode` adds.
+        """
+        return False
+
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """A new head for an encoder of this `config`, see `model.task_heads`."""
         raise NotImplementedError
@@ -237,7 +248,7 @@ class Kind:
         """One answer per example, from what the head predicts for every sequence.
 
         `outputs` are those of the head's `predict`, one item per sequence of `encoded`, but for
-        `token_outputs`, which lie along the tokens.
+        `token_outputs`, which lie along the tokens; and the head's `constants` where it has any.
         """
         raise NotImplementedError
 

@@ -6,22 +6,25 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from errors import InputError
 from finetune import metrics, pictures
+from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
 from finetune.labels import check_counts, label_index
-from finetune.readers import conll
+from finetune.readers import conll, treebank
+from finetune.tag_schemes import SCHEMES, check_scheme, forbidden
 from plugins import lazily
+from settings import check_setting, one_of
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
-    from finetune.hparams import FinetuningHParams
     from finetune.readers.tables import Row
     from finetune.task import Task
     from finetune.task_files import Source
@@ -30,6 +33,20 @@ if TYPE_CHECKING:
 _encode_tags = lazily("finetune.encoding:encode_tags")
 _tokenizer = lazily("data.tokenizers:create_tokenizer")
 _head = lazily("model.task_heads:TaggingHead")
+_crf_head = lazily("model.crf_head:CrfHead")
+_best_paths = lazily("finetune.best_paths:best_paths")
+
+_TREEBANKS = {"treebank": treebank.read_treebank, "brown": treebank.read_brown}
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingHParams(FinetuningHParams):
+    """Hyper-parameters of tagging."""
+
+    # "crf": tags are chosen for a sentence as a whole, by a conditional random field.
+    head: str = field(default="softmax", metadata=one_of("softmax", "crf"))
+    # Of the crf head: the scheme of tags outside of which it never goes.
+    tag_constraints: str = field(default="none", metadata=one_of("none", *SCHEMES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,22 +59,37 @@ class TaggedExample:
 
 
 class Tagging(Kind):
-    """A softmax over the labels for each word; answers are tuples of indices into `Task.labels`."""
+    """One of the labels for each word; answers are tuples of indices into `Task.labels`."""
 
     name = "tagging"
-    formats: ClassVar = {"conll": ".conll", "conllu": ".conllu", "jsonl": ".jsonl", "tfds": None}
+    formats: ClassVar = {
+        "conll": ".conll",
+        "conllu": ".conllu",
+        "jsonl": ".jsonl",
+        "tfds": None,
+        "treebank": ".pos",
+        "brown": None,
+    }
     needed = ("words", "tags")
     target = "tags"
     has_labels = True
     metrics: ClassVar = {"f1": metrics.entity_f1, "token_accuracy": metrics.token_accuracy}
     default_metrics = ("token_accuracy",)
+    hparams = TaggingHParams
+    shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
     shortened = "divided between words"
-    token_outputs = ("tags",)
+    token_outputs = ("tags", "emissions")
     signatures = staticmethod(lazily("signatures.tagging:signatures"))
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
-        """See Kind.needed_columns: CoNLL-U says where the words are."""
+        """See Kind.needed_columns: CoNLL-U says where the words are, word/TAG both."""
+        if file_format in _TREEBANKS:
+            return ()
         return ("tags",) if file_format == "conllu" else self.needed
+
+    def located(self, file_format: str, path: str) -> str | None:
+        """See Kind.located: sections of a treebank."""
+        return treebank.located(path) if file_format in _TREEBANKS else None
 
     def check_metrics(self, task: Task) -> None:
         """See Kind.check_metrics: f1 is of spans."""
@@ -71,6 +103,8 @@ class Tagging(Kind):
 
     def rows(self, source: Source) -> Iterator[Row]:
         """See Kind.rows."""
+        if reader := _TREEBANKS.get(source.task.format):
+            return reader(source.path)
         if source.task.format == "conllu":
             return conll.read_conllu(source.path, source.columns["tags"])
         return conll.read_conll(source.path, source.columns, tagged=not source.is_test)
@@ -105,6 +139,23 @@ class Tagging(Kind):
         tags = (task.labels[tag] for example in examples for tag in example.tags)
         check_counts(task, place, collections.Counter(tags))
 
+    def training_examples(
+        self, task: Task, examples: list[TaggedExample], hparams: TaggingHParams
+    ) -> list[TaggedExample]:
+        """See Kind.training_examples: what is never answered cannot be learned."""
+        if hparams.tag_constraints != "none":
+            check_scheme(task, examples, hparams.tag_constraints)
+        return examples
+
+    def check_hparams(self, hparams: TaggingHParams) -> None:
+        """See Kind.check_hparams."""
+        fits = hparams.head == "crf" or hparams.tag_constraints == "none"
+        check_setting(hparams, fits, "tag_constraints", '"none" without "head": "crf"')
+
+    def whole_examples(self, hparams: TaggingHParams) -> bool:
+        """See Kind.whole_examples: the windows of a sentence are one chain."""
+        return hparams.head == "crf"
+
     def encode(
         self,
         task: Task,
@@ -117,7 +168,12 @@ class Tagging(Kind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head(len(task.labels))
+        if hparams.head == "softmax":
+            return _head(len(task.labels))
+        scheme = hparams.tag_constraints
+        return _crf_head(
+            len(task.labels), None if scheme == "none" else forbidden(task.labels, scheme)
+        )
 
     def answers(
         self,
@@ -127,9 +183,13 @@ class Tagging(Kind):
         outputs: Mapping[str, np.ndarray],
         hparams: FinetuningHParams,
     ) -> list[tuple[int, ...]]:
-        """`tags` int [total] of the first piece of each word."""
+        """`tags` int [total] of the first piece of each word, or the best path of `emissions`."""
         # Sequences are in the order of the sentences and of their words: so are the first pieces.
-        tags = outputs["tags"][encoded.tokens["tag_weight"] > 0].tolist()
+        first = encoded.tokens["tag_weight"] > 0
+        if "emissions" in outputs:
+            counts = [len(example.words) for example in examples]
+            return _best_paths(outputs["emissions"][first], counts, outputs)
+        tags = outputs["tags"][first].tolist()
         ends = np.cumsum([0, *(len(example.words) for example in examples)])
         return [tuple(tags[start:end]) for start, end in itertools.pairwise(ends)]
 
@@ -177,4 +237,5 @@ class Tagging(Kind):
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""
-        return {"words": values["words"], "prediction": values["tags"]}
+        row = {"words": values["words"], "prediction": values["tags"]}
+        return row | {name: values[name] for name in ("score",) if name in values}

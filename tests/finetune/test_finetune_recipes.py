@@ -48,6 +48,13 @@ def test_ale(task):
     assert found == _ALE[task]
 
 
+def test_ptb():
+    hparams, _ = resolved("finetune_ptb", "ptb")
+    found = (hparams.learning_rate, hparams.num_train_epochs, hparams.max_seq_length)
+    assert found == (5e-5, 3, 128)
+    assert hparams.head == "softmax"
+
+
 @pytest.mark.parametrize("name", ["finetune_script", "finetune_convbert"])
 @pytest.mark.parametrize("task", [*GLUE_TASKS, "squad", "squadv1"])
 def test_script_and_convbert(name, task):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from finetune.glue import GLUE_TASKS, TASKS
-from finetune.published import PUBLISHED, published_rows, published_score
+from finetune.published import PUBLISHED, PUBLISHED_TASKS, published_rows, published_score
 from model.sizes import SIZES
 
 DOCUMENTS = ("ConvBERT supplement", "ConvBERT author response", "SCRIPT", "ALE report")
@@ -42,3 +42,16 @@ def test_figure_of_a_task():
     assert (score, row.source) == (59.4, "ConvBERT author response, Table 6")
     assert published_score("convbert-base", "cola") is None
     assert published_score("convbert-small", "pos") is None
+
+
+def test_figures_of_single_tasks_are_of_known_tasks_and_metrics():
+    assert len({(row.task, row.model, row.source) for row in PUBLISHED_TASKS}) == len(
+        PUBLISHED_TASKS
+    )
+    for row in PUBLISHED_TASKS:
+        assert row.metric in TASKS[row.task].plugin.metrics
+        assert 0 < row.score < 100
+        assert row.source.startswith(DOCUMENTS)
+    scores = {row.model: row.score for row in PUBLISHED_TASKS if row.task == "ptb"}
+    assert scores["BERT-large"] == 97.73
+    assert scores["BERT-large with a CRF"] == 97.68

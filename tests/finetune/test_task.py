@@ -37,7 +37,7 @@ def load(folder, declaration):
 def test_built_in_tasks_by_either_spelling():
     assert list(glue.TASKS) == [
         *("cola", "sst", "mrpc", "sts", "qqp", "mnli", "qnli", "rte", "wnli"),
-        *("squad", "squadv1", "pos", "race", "race_middle", "race_high"),
+        *("squad", "squadv1", "pos", "race", "race_middle", "race_high", "ptb"),
     ]
     assert tuple(glue.TASKS)[:8] == glue.GLUE_TASKS
     for spelling, name in {"CoLA": "cola", "SST-2": "sst", "sts-b": "sts", "MNLI": "mnli"}.items():

@@ -1,12 +1,14 @@
 """Tagging in the graph: the words and tags of fine-tuning."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from finetune.kinds.tagging import TaggedExample
+from model.linear_chain import viterbi
 from serving.load import load
 from serving.signatures import signatures
 from tests.serving.support import evaluated, fine_tuned, task
@@ -98,3 +100,41 @@ def test_token_ids_have_a_tag_for_every_token(model, sentences):
     features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
     tags = objective.predict(features)["tags"].numpy()
     assert found["tags"].numpy().tolist() == [[own.labels[i].encode() for i in tags[0]]]
+
+
+@pytest.mark.slow  # a model of its own
+def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, sentences):
+    """Of whole sentences, also where they are divided, and of requests divided into parts."""
+    own = task("tagging")
+    objective, hparams, words = fine_tuned(
+        tmp_path, own, num_hidden_layers=1, hparams={"head": "crf"}
+    )
+    traced = {name: item.trace() for name, item in signatures(load(str(tmp_path))).items()}
+    asked = [item for item in sentences for _ in range(4)]
+    encoded, outputs, tags = evaluated(objective, own, asked, words, hparams)
+    answer = traced["serving_default"](tf.constant([" ".join(item.words) for item in asked]))
+    assert encoded.row_splits[-1] > 4096  # more than a part
+    assert max(encoded.sequences["window"]) > 3
+    for (_, found), expected in zip(rows_of_answer(answer), tags):
+        assert found == [own.labels[tag] for tag in expected]
+    emissions = outputs["emissions"][encoded.tokens["tag_weight"] > 0]
+    ends = np.cumsum([0, *(len(item.words) for item in asked)])
+    scores = objective.head.scores()
+    greedy = 0
+    for number, (start, end) in list(enumerate(itertools.pairwise(ends)))[::16]:
+        path, score = viterbi(emissions[None, start:end], tf.constant([int(end - start)]), scores)
+        assert float(answer["score"][number]) == pytest.approx(float(score[0]), abs=1e-3)
+        greedy += np.sum(emissions[start:end].argmax(-1) != path[0].numpy())
+    assert greedy > 20  # paths are not the best tags one by one
+
+    empty = traced["serving_default"](tf.constant(["", "the"]))
+    assert float(empty["score"][0]) == 0.0 > float(empty["score"][1])
+    assert traced["serving_default"](tf.constant([], tf.string))["score"].shape == [0]
+    assert traced["words"](tf.zeros([2, 0], tf.string))["tags"].shape == [2, 0]
+    ids = tf.constant(encoded.tokens["input_ids"][: encoded.lengths[0]][None])
+    found = traced["token_ids"](ids, tf.ones_like(ids), tf.zeros_like(ids))
+    np.testing.assert_allclose(
+        found["emissions"][0], outputs["emissions"][: encoded.lengths[0]], atol=1e-5
+    )
+    row = own.plugin.answer_row({"words": ["a"], "tags": ["A"], "score": -0.5}, own.labels)
+    assert row == {"words": ["a"], "prediction": ["A"], "score": -0.5}

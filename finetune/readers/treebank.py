@@ -1,0 +1,201 @@
+"""Tagged sentences of the Penn Treebank (.pos, .mrg) and of the Brown corpus, over many files.
+
+A split is a file, a list of files (`NAME.files`: a path or a pattern per line, from the folder of
+the list), or sections of the Wall Street Journal: `FOLDER@00-18` is FOLDER/00/wsj_00*, ... or
+FOLDER/wsj_00*, ...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import storage
+from errors import InputError
+from finetune.readers.lines import read_lines
+from finetune.readers.tables import Row
+
+LIST_EXTENSION = ".files"
+_SECTIONS = re.compile(r"(.*)@(\d\d)-(\d\d)$", re.DOTALL)
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
+_EMPTY = "-NONE-"  # the tag of what was not said
+_CHUNK = ("[", "]")  # the brackets of .pos files
+_AFTER_END = ("''", ")")  # tags that a sentence may have after its full stop
+_COPYRIGHT = "*x*"  # how such lines begin in the LDC's files
+
+
+def located(path: str) -> str | None:
+    """`path` if it names sections of which there are some, else None."""
+    found = _SECTIONS.match(path)
+    if not found:
+        return None
+    folder, first, last = found.groups()
+    return path if any(files for _, files in _sections(folder, int(first), int(last))) else None
+
+
+def files_of(path: str) -> list[str]:
+    """The files of a split, in their order.
+
+    Raises:
+        InputError: a file or a section is not there, or the files are not of one format.
+    """
+    if path.endswith(LIST_EXTENSION):
+        files = list(_listed(path))
+    elif found := _SECTIONS.match(path):
+        folder, first, last = found.groups()
+        sections = _sections(folder, int(first), int(last))
+        if missing := [f"{number:02}" for number, files in sections if not files]:
+            raise InputError(
+                f"{path}: there should be files wsj_NN* of all these sections; other splits are "
+                f"declared by lists of files. Received: none of {', '.join(missing)}"
+            )
+        files = [file for _, found in sections for file in found]
+    else:
+        files = [path]
+    if not files:
+        raise InputError(f"{path}: the list should name files. Received: none")
+    endings = sorted({os.path.splitext(file)[1] for file in files})
+    if len(endings) > 1 and {".pos", ".mrg"} <= {*endings}:
+        raise InputError(
+            f"{path}: all files should be .pos or all .mrg, which write brackets in different ways."
+            f" Received: both"
+        )
+    return files
+
+
+def _sections(folder: str, first: int, last: int) -> list[tuple[int, list[str]]]:
+    found = []
+    for number in range(first, last + 1):
+        pattern = f"wsj_{number:02}*"
+        files = storage.matching(os.path.join(folder, f"{number:02}"), pattern)
+        found.append((number, sorted(files or storage.matching(folder or ".", pattern))))
+    return found
+
+
+def _listed(path: str) -> Iterator[str]:
+    folder = os.path.dirname(path)
+    for number, line in read_lines(path):
+        name = line.strip()
+        if name and not name.startswith("#"):
+            place, pattern = os.path.split(os.path.join(folder, name))
+            files = sorted(filter(storage.isfile, storage.matching(place, pattern)))
+            if storage.isfile(os.path.join(place, pattern)):
+                files = [os.path.join(place, pattern)]
+            if not files:
+                raise InputError(f"{path}, line {number}: there should be such a file: {name}")
+            yield from files
+
+
+def read_treebank(path: str) -> Iterator[Row]:
+    """Yields sentences {"words", "tags", "tag_places"} of .pos or .mrg files; see `files_of`.
+
+    Words have no escapes: `3\\/4` is 3/4, and -LRB- of .mrg files is (. Tags are as they stand, of
+    alternatives such as VBG|NN the first; those of brackets are ( and ) in .pos and -LRB- and -RRB-
+    in .mrg files. Empty elements (-NONE-) are left out.
+
+    Raises:
+        InputError: names file and line.
+    """
+    readers = {".pos": _read_pos, ".mrg": _read_mrg}
+    for file in files_of(path):
+        ending = os.path.splitext(file)[1].lower()
+        if ending not in readers:
+            raise InputError(f"{file}: the file should be .pos or .mrg. Received: {ending!r}")
+        yield from readers[ending](file)
+
+
+def read_brown(path: str) -> Iterator[Row]:
+    """Yields sentences {"words", "tags", "tag_places"} of files of a sentence of word/tag per line.
+
+    Raises:
+        InputError: names file and line.
+    """
+    for file in files_of(path):
+        for where, text in _text_lines(file):
+            if text:
+                fields = [_split(where, field) for field in text.split()]
+                yield _row([(where, word, tag) for word, tag in fields])
+
+
+def _read_pos(file: str) -> Iterator[Row]:
+    """A sentence ends at a line of ====, and at a blank line after its full stop.
+
+    Blank lines also stand within sentences, and before the quotation mark that ends one.
+    """
+    words: list[tuple[str, str, str]] = []
+    complete = False
+    for where, text in [*_text_lines(file), (file, "==")]:
+        if not text:
+            complete = _is_complete(words)
+            continue
+        if set(text) == {"="}:
+            if words:
+                yield _row(words)
+            words, complete = [], False
+            continue
+        for field in text.split():
+            if field in _CHUNK:
+                continue
+            word, tag = _split(where, field)
+            if complete and tag not in _AFTER_END:
+                yield _row(words)
+                words, complete = [], False
+            words.append((where, _unescaped(word), tag.partition("|")[0]))
+
+
+def _is_complete(words: list[tuple[str, str, str]]) -> bool:
+    tags = [tag for _, _, tag in words]
+    while tags and tags[-1] in _AFTER_END:
+        tags.pop()
+    return bool(tags) and tags[-1] == "."
+
+
+def _read_mrg(file: str) -> Iterator[Row]:
+    """A sentence is a pair of brackets at the top; a word is a pair of a tag and a word."""
+    words: list[tuple[str, str, str]] = []
+    depth, label, where = 0, None, file
+    for where, text in _text_lines(file):
+        for item in re.findall(r"[()]|[^\s()]+", text):
+            if item in "()":
+                depth, label = depth + (1 if item == "(" else -1), None
+                if depth < 0:
+                    raise InputError(f"{where}: brackets should match. Received: one more )")
+                if not depth and words:
+                    yield _row(words)
+                    words = []
+            elif label is None:
+                label = item
+            elif depth:
+                if label != _EMPTY:
+                    tag = label.partition("|")[0]
+                    words.append((where, _BRACKETS.get(item) or _unescaped(item), tag))
+            else:
+                raise InputError(f"{where}: a tree should begin with (. Received: {item!r:.60}")
+    if depth:
+        raise InputError(f"{where}: brackets should match. Received: {depth} open at the end")
+
+
+def _text_lines(file: str) -> Iterator[tuple[str, str]]:
+    """(file and line, text without what surrounds it), without copyright lines."""
+    for number, line in read_lines(file):
+        if not line.startswith(_COPYRIGHT):
+            yield f"{file}, line {number}", line.strip()
+
+
+def _split(where: str, field: str) -> tuple[str, str]:
+    """Word and tag, which stands after the last "/"."""
+    word, _, tag = field.rpartition("/")
+    if not word or not tag:
+        raise InputError(f"{where}: should be words with tags, word/TAG. Received: {field!r:.60}")
+    return word, tag
+
+
+def _unescaped(word: str) -> str:
+    return word.replace("\\/", "/").replace("\\*", "*")
+
+
+def _row(words: Iterable[tuple[str, str, str]]) -> tuple[str, dict[str, Any]]:
+    places, texts, tags = (list(column) for column in zip(*words))
+    return places[0], {"words": texts, "tags": tags, "tag_places": places}

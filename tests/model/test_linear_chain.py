@@ -1,0 +1,196 @@
+"""The chain against all paths, one by one, and against pytorch-crf."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model import linear_chain
+from model.linear_chain import FORBIDDEN, ChainScores
+
+NEEDED = "needs requirements-peers.txt"
+
+
+def random_chain(K, rng, scale=2.0):
+    return ChainScores(
+        *(rng.normal(0, scale, shape).astype(np.float32) for shape in ([K], [K, K], [K]))
+    )
+
+
+def path_score(emissions, tags, chain):
+    """In float64, a word after the other."""
+    score = float(chain.start[tags[0]]) + float(chain.end[tags[-1]])
+    score += sum(float(e[tag]) for e, tag in zip(emissions, tags))
+    return score + sum(float(chain.transitions[i, j]) for i, j in itertools.pairwise(tags))
+
+
+def all_paths(emissions, chain):
+    """(paths, their probabilities, log partition) of one sentence [W, K]."""
+    W, K = emissions.shape
+    paths = list(itertools.product(range(K), repeat=W))
+    scores = np.array([path_score(emissions, path, chain) for path in paths])
+    partition = np.logaddexp.reduce(scores)
+    return paths, np.exp(scores - partition), partition
+
+
+def constants(chain):
+    return ChainScores(*map(tf.constant, chain))
+
+
+LENGTHS = (6, 1, 4, 2)
+
+
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_sum_best_path_and_gradients_are_those_of_all_paths(K):
+    rng = np.random.default_rng(K)
+    chain = random_chain(K, rng)
+    emissions = rng.normal(0, 2, [4, 6, K]).astype(np.float32)
+    tags = rng.integers(0, K, [4, 6]).astype(np.int32)
+    lengths = np.array(LENGTHS, np.int32)
+    variables = [tf.constant(emissions), *constants(chain)]
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        loss = linear_chain.negative_log_likelihood(
+            variables[0], tags, lengths, ChainScores(*variables[1:]), tf.zeros([4], tf.bool)
+        )
+        total = tf.reduce_sum(loss * [1.0, 2.0, 3.0, 4.0])
+    found = [gradient.numpy() for gradient in tape.gradient(total, variables)]
+    expected = [np.zeros_like(variable) for variable in variables]
+    best, log_probability = linear_chain.viterbi(emissions, lengths, constants(chain))
+    partitions = linear_chain.log_partition(emissions, lengths, constants(chain))
+    for row, length in enumerate(LENGTHS):
+        words, gold = emissions[row, :length], tuple(tags[row, :length])
+        paths, probabilities, partition = all_paths(words, chain)
+        assert float(partitions[row]) == pytest.approx(partition, abs=2e-5)
+        assert float(loss[row]) == pytest.approx(
+            partition - path_score(words, gold, chain), abs=2e-5
+        )
+        assert tuple(best[row, :length].numpy()) == paths[probabilities.argmax()]
+        assert not best[row, length:].numpy().any()
+        assert float(log_probability[row]) == pytest.approx(np.log(probabilities.max()), abs=2e-5)
+        for path, share in [*zip(paths, probabilities), (gold, -1.0)]:
+            share *= row + 1
+            expected[0][row, np.arange(length), path] += share
+            expected[1][path[0]] += share
+            expected[3][path[-1]] += share
+            for i, j in itertools.pairwise(path):
+                expected[2][i, j] += share
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_chain_divided_over_rows_is_the_chain():
+    """Three rows of one sentence between two others, in a compiled function."""
+    rng = np.random.default_rng(7)
+    K, counts = 5, (3, 4, 1, 2, 4)
+    joined = np.array([False, False, True, True, False])
+    chain, lengths = random_chain(K, rng), np.array(counts, np.int32)
+    emissions = rng.normal(0, 2, [5, 4, K]).astype(np.float32)
+    tags = rng.integers(0, K, [5, 4]).astype(np.int32)
+
+    def whole(values):
+        pieces = [value[:n] for value, n in zip(values, counts)]
+        rows = [pieces[0], np.concatenate(pieces[1:4]), pieces[4]]
+        return np.stack([np.pad(x, [(0, 7 - len(x)), *[(0, 0)] * (x.ndim - 1)]) for x in rows])
+
+    @tf.function
+    def gradients(emissions, tags, lengths, joined, weights):
+        variables = [emissions, *constants(chain)]
+        with tf.GradientTape() as tape:
+            tape.watch(variables)
+            losses = linear_chain.negative_log_likelihood(
+                emissions, tags, lengths, ChainScores(*variables[1:]), joined
+            )
+            total = tf.reduce_sum(losses * weights)
+        return total, tape.gradient(total, variables)
+
+    weights = np.float32([1, 2, 2, 2, 3])
+    for function in (gradients, tf.function(gradients.python_function, jit_compile=True)):
+        loss, found = function(*map(tf.constant, (emissions, tags, lengths, joined, weights)))
+        other, expected = gradients(
+            *map(tf.constant, (whole(emissions), whole(tags), np.int32([3, 7, 4]))),
+            tf.zeros([3], tf.bool),
+            tf.constant([1.0, 2.0, 3.0]),
+        )
+        assert float(loss) == pytest.approx(float(other), rel=1e-6)
+        np.testing.assert_allclose(whole(found[0].numpy()), expected[0], atol=1e-5)
+        for one, two in zip(found[1:], expected[1:]):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+
+
+def test_forbidden_transitions_have_no_share_and_no_path():
+    rng = np.random.default_rng(3)
+    chain = random_chain(3, rng, 0.5)
+    chain.transitions[:, 2] = FORBIDDEN  # tag 2 can only begin a sentence
+    emissions = rng.normal(0, 1, [8, 5, 3]).astype(np.float32)
+    emissions[:, 1:, 2] += 20.0
+    lengths = tf.fill([8], 5)
+    tags, log_probability = linear_chain.viterbi(emissions, lengths, constants(chain))
+    assert not np.any(tags.numpy()[:, 1:] == 2)
+    allowed = emissions.copy()
+    allowed[:, 1:, 2] = FORBIDDEN
+    partition = linear_chain.log_partition(emissions, lengths, constants(chain))
+    expected = linear_chain.log_partition(allowed, lengths, constants(chain))
+    np.testing.assert_allclose(partition, expected, atol=1e-4)
+    assert np.all(np.isfinite(log_probability))
+    assert np.all(log_probability.numpy() <= 0)
+
+
+def test_long_chain_of_large_scores_is_exact():
+    """Marginals of 512 words sum to 1, though the scores of paths are in the thousands."""
+    rng = np.random.default_rng(0)
+    emissions = tf.constant(rng.normal(0, 10, [2, 512, 9]).astype(np.float32))
+    chain = constants(random_chain(9, rng))
+    lengths = tf.constant([512, 300])
+
+    @tf.function
+    def gradient_of(emissions):
+        with tf.GradientTape() as tape:
+            tape.watch(emissions)
+            tags = tf.zeros([2, 512], tf.int32)
+            loss = linear_chain.negative_log_likelihood(
+                emissions, tags, lengths, chain, tf.zeros([2], tf.bool)
+            )
+        return tape.gradient(loss, emissions)
+
+    gradient = gradient_of(emissions).numpy()
+    gradient[:, :, 0] += tf.sequence_mask(lengths, 512, tf.float32)  # without the gold path's
+    np.testing.assert_allclose(
+        gradient.sum(-1), tf.sequence_mask(lengths, 512, tf.float32), atol=1e-5
+    )
+    assert gradient.min() > -1e-6
+
+
+@pytest.mark.slow  # imports torch
+def test_loss_gradients_and_best_paths_are_those_of_pytorch_crf():
+    torch = pytest.importorskip("torch", reason=NEEDED)
+    torchcrf = pytest.importorskip("torchcrf", reason=NEEDED)
+    rng = np.random.default_rng(1)
+    R, W, K = 32, 64, 45
+    chain = random_chain(K, rng, 0.5)
+    emissions = rng.normal(0, 2, [R, W, K]).astype(np.float32)
+    tags = rng.integers(0, K, [R, W]).astype(np.int32)
+    lengths = rng.integers(1, W + 1, [R]).astype(np.int32)
+    peer = torchcrf.CRF(K, batch_first=True)
+    parameters = (peer.start_transitions, peer.transitions, peer.end_transitions)
+    for parameter, value in zip(parameters, chain):
+        parameter.data = torch.tensor(value)
+    mask = torch.tensor(np.arange(W) < lengths[:, None])
+    scores = torch.tensor(emissions, requires_grad=True)
+    likelihood = peer(scores, torch.tensor(tags).long(), mask, reduction="none")
+    (-likelihood.sum()).backward()
+    variables = [tf.constant(emissions), *constants(chain)]
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        loss = linear_chain.negative_log_likelihood(
+            variables[0], tags, lengths, ChainScores(*variables[1:]), tf.zeros([R], tf.bool)
+        )
+        total = tf.reduce_sum(loss)
+    np.testing.assert_allclose(loss, -likelihood.detach().numpy(), rtol=1e-5)
+    expected = [scores.grad, *(parameter.grad for parameter in parameters)]
+    for one, other in zip(tape.gradient(total, variables), expected):
+        np.testing.assert_allclose(one, other.numpy(), atol=2e-4)
+    best, _ = linear_chain.viterbi(emissions, lengths, constants(chain))
+    paths = peer.decode(scores, mask)
+    assert [best[i, : lengths[i]].numpy().tolist() for i in range(R)] == paths
