@@ -51,6 +51,8 @@ _NOTHING = Kept(math.nan, 0, 0)
 class Scorer(Protocol):
     """What scores sentences; see scoring/scorer.py."""
 
+    method: str
+
     def scores(
         self, sentences: Sequence[str], *, allow_no_pieces: bool
     ) -> Sequence[tuple[float, int, int]]:
