@@ -128,7 +128,11 @@ def _checked(value: dict[str, Any], where: str) -> Kept:
 def _number(value: dict[str, Any], name: str, where: str) -> float:
     number = value.get(name)
     valid = isinstance(number, (int, float)) and not isinstance(number, bool)
-    if not valid or not math.isfinite(number):
+    try:
+        valid = valid and math.isfinite(number)
+    except OverflowError:  # an integer that no float is
+        valid = False
+    if not valid:
         raise InputError(f"{where}: `{name}` should be a finite number. Received: {number!r}")
     return number
 

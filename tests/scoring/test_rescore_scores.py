@@ -129,6 +129,12 @@ def test_a_score_that_is_not_finite_is_named_with_its_sentence(path, model, scor
         ('{"text": "b", "score": -1', "JSON"),
         ('{"text": "b"}', "`score`"),
         ('{"text": "b", "score": NaN, "num_pieces": 1, "num_words": 1}', "`score`"),
+        pytest.param(
+            json.dumps({"text": "b", "score": 10**400, "num_pieces": 1, "num_words": 1}),
+            "`score`",
+            id="an integer that no float is",
+        ),
+        pytest.param('{"text": "b", "score": ' + "1" * 5000 + "}", "digits", id="5,000 digits"),
         ('{"text": "b", "score": -1, "num_pieces": "1", "num_words": 1}', "`num_pieces`"),
         ('{"text": 1, "score": -1, "num_pieces": 1, "num_words": 1}', "`text`"),
         ('{"seconds": 1}', "`sentences`"),
