@@ -122,7 +122,16 @@ def read_scores(path: str) -> KeptScores:
 def _checked(value: dict[str, Any], where: str) -> Kept:
     if not isinstance(value["text"], str):
         raise InputError(f"{where}: `text` should be a text. Received: {value['text']!r}")
-    return Kept(*(_number(value, name, where) for name in Kept._fields))
+    kept = Kept(*(_number(value, name, where) for name in Kept._fields))
+    nothing = kept.score == kept.num_pieces == 0  # the tokenizer kept nothing of it
+    for name in Kept._fields[1:]:
+        least = 0 if nothing or not value["text"].split() else 1
+        if value[name] < least or value[name] != int(value[name]):
+            raise InputError(
+                f"{where}: `{name}` should be a whole number of at least {least}. Received:"
+                f" {value[name]!r}"
+            )
+    return kept
 
 
 def _number(value: dict[str, Any], name: str, where: str) -> float:
