@@ -93,13 +93,15 @@ class KeptScores:
                 continue
             where = f"{self.path}, line {number}"
             value = files.parse_json(line, where)
-            if "text" in value:
+            if "text" in value or "score" in value:
                 self.scores[value["text"]] = _checked(value, where)
             elif "seconds" in value:
                 self.seconds += _number(value, "seconds", where)
                 self.timed += int(_number(value, "sentences", where))
-            else:
+            elif number == 1 or "model" in value:
                 self.about.update(value)
+            else:
+                raise InputError(f"{where}: should have `text` and `score`, or say the model")
 
 
 def read_scores(path: str) -> KeptScores:
@@ -120,8 +122,8 @@ def read_scores(path: str) -> KeptScores:
 
 
 def _checked(value: dict[str, Any], where: str) -> Kept:
-    if not isinstance(value["text"], str):
-        raise InputError(f"{where}: `text` should be a text. Received: {value['text']!r}")
+    if not isinstance(value.get("text"), str):
+        raise InputError(f"{where}: `text` should be a text. Received: {value.get('text')!r}")
     kept = Kept(*(_number(value, name, where) for name in Kept._fields))
     nothing = kept.score == kept.num_pieces == 0  # the tokenizer kept nothing of it
     for name in Kept._fields[1:]:

@@ -142,6 +142,8 @@ def test_a_score_that_is_not_finite_is_named_with_its_sentence(path, model, scor
         ('{"text": "b", "score": 0, "num_pieces": 1, "num_words": 0}', "`num_words`"),
         ('{"text": "b", "score": -1, "num_pieces": -2, "num_words": 1}', "`num_pieces`"),
         ('{"text": "b", "score": -1, "num_pieces": 1.5, "num_words": 1}', "`num_pieces`"),
+        ('{"id": "2", "score": -1, "num_pieces": 1, "num_words": 1}', "`text`"),
+        ('{"id": "2"}', "`text`"),
         ('{"seconds": 1}', "`sentences`"),
         ("[1]", "object"),
     ],
