@@ -23,7 +23,7 @@ import tqdm
 
 import files
 import storage
-from errors import InputError
+from errors import InputError, warn
 from training.model_directory import CHECKPOINT_FOLDER
 
 SUFFIX = ".scores.jsonl"
@@ -159,17 +159,23 @@ def about_model(model: str, method: str | None) -> dict[str, Any]:
     return {"model": storage.abspath(model), "method": method, "digest": digest.hexdigest()}
 
 
-def begun_scores(path: str, about: dict[str, Any]) -> KeptScores:
-    """The scores of an earlier run with the same model, which may have been killed; else none."""
-    try:
-        with storage.open(path, encoding="utf-8") as file:
-            text = file.read()
-    except FileNotFoundError:
-        return KeptScores(path)
-    kept = KeptScores(path)
-    kept.add(text.split("\n")[:-1])  # a kill may have cut the last line
-    same = {**kept.about, "model": None} == {**about, "model": None}  # it may have been moved
-    return kept if same else KeptScores(path)
+def begun_scores(folder: str, name: str, about: dict[str, Any]) -> KeptScores:
+    """The scores of an earlier run with the same model, which may have been killed; else none.
+
+    They are in FOLDER/NAME.METHOD.scores.jsonl, or in NAME.scores.jsonl, as files were once named.
+    """
+    kept = KeptScores(os.path.join(folder, f"{name}.{about['method']}{SUFFIX}"))
+    for path in (kept.path, os.path.join(folder, name + SUFFIX)):
+        found = KeptScores(path)
+        try:
+            with storage.open(path, encoding="utf-8") as file:
+                text = file.read()
+        except FileNotFoundError:
+            continue
+        found.add(text.split("\n")[:-1])  # a kill may have cut the last line
+        if {**found.about, "model": None} == {**about, "model": None}:  # it may have been moved
+            return found
+    return kept
 
 
 def missing_scores(kept: KeptScores, texts: Iterable[str]) -> list[str]:
@@ -195,6 +201,8 @@ def complete(
     """
     lines = [{"text": text, **score._asdict()} for text, score in kept.scores.items()]
     times = [{"seconds": kept.seconds, "sentences": kept.timed}] * (kept.timed > 0)
+    if not kept.about and storage.exists(kept.path):
+        warn(f"{kept.path}: scores of another checkpoint or other settings are replaced")
     files.write_text(kept.path, _json_lines([about, *times, *lines]))
     kept.about = about
     with tqdm.tqdm(total=len(missing), unit=" sentences", mininterval=5) as bar:

@@ -73,7 +73,7 @@ def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
 
     # Another grid opens no model; another model of the same scores joins.
     (files / "mine" / "calls.txt").unlink()
-    kept = files / "out" / "mine.scores.jsonl"
+    kept = files / "out" / "mine.pseudo_log_likelihood.scores.jsonl"
     (files / "copied.scores.jsonl").write_bytes(kept.read_bytes())
     copied = f"--scores={files}/copied.scores.jsonl"
     done, report = rescore(files, *model, copied, "--lambdas=0,0.7")
