@@ -141,7 +141,10 @@ def _from_columns(path: str) -> list[Utterance]:
                 raise InputError(f"{where} is there twice: its rows should follow each other")
             current = utterances[name] = Utterance(name, *reference)
         elif reference != [current.reference] * len(reference):
-            raise InputError(f"{where} has two references")
+            raise InputError(
+                f"{where} should have the same reference in all rows. Received:"
+                f" {current.reference!r}, then {reference[0]!r}"
+            )
         current.hypotheses.append(hypothesis)
         current.scores.append(_score(f"{where}: the score", score))
     return list(utterances.values())

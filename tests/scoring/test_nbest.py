@@ -108,6 +108,7 @@ def test_files_without_lists_are_named(tmp_path, content, named):
         ("u\t1\ta", None, "'u' has no reference"),
         ("u\t1\ta\tr\nv\t1\ta\tr\nu\t2\tb\tr", None, "line 3: utterance 'u'"),
         ("u\t1\ta\tr\nu\t1\ta\ts", None, "line 2: utterance 'u'"),
+        ("u\t1\ta\tr\nu\t1\ta\ts", None, "'r', then 's'"),
         ("u\tnan\ta\tr", None, "line 1: utterance 'u'"),
         ("utterance\tscore\ttext\tref", None, "line 1"),
         ("u\t1", None, "line 1"),
