@@ -211,6 +211,8 @@ def parse_json(text: str, where: str) -> dict[str, Any]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}, line {error.lineno}: not JSON ({error.msg})") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{where}: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{where}: should be a JSON object. Received: {type(value).__name__}")
     return value

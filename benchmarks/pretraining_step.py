@@ -34,12 +34,15 @@ ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
 MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
 SELF_CRITIC = {"objective": "self_critic"}
+CAUSAL = {"objective": "causal_lm", "model_hparam_overrides": {"causal": True}}
 SYSTEMS = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
     "BERT": MASKED_LM,
     "SCRIPT": {**ATTENTION, **SELF_CRITIC},
     "SCRIPT on ConvBERT": SELF_CRITIC,
+    "causal transformer": {**ATTENTION, **CAUSAL},
+    "causal mixed": CAUSAL,
     "HF ConvBERT": {},
     "HF ELECTRA": ATTENTION,
     "HF BERT": MASKED_LM,

@@ -78,18 +78,16 @@ def train(arguments: argparse.Namespace, data: str, system: str, seed: int) -> R
         *("--recipe", arguments.recipe, "--hparams", json.dumps(hparams), "--seed", str(seed)),
         *arguments.flags,
     )
-    reports = {
-        context: measure(model, data, context) for context in (0, sequence_length(arguments) // 2)
-    }
-    blocks, windows = (report["perplexity"] for report in reports.values())
     rows = read_metrics(model)
+    step = max(row["step"] for row in rows if row["split"] == "train")
+    contexts = (0, sequence_length(arguments) // 2)
+    blocks, windows = (measure(model, data, c, step)["perplexity"] for c in contexts)
     lowest = min(row["perplexity"] for row in rows if row["split"] == "heldout")
     trained = [row for row in rows if row["split"] == "train"]
     seconds = [
         (row["time"] - before["time"]) / (row["step"] - before["step"])
         for before, row in itertools.pairwise(trained)
     ]
-    step = trained[-1]["step"]
     return Run(blocks, windows, lowest, statistics.median(seconds or [float("nan")]), step)
 
 
@@ -99,10 +97,14 @@ def read_metrics(model: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def measure(model: str, data: str, context: int) -> dict[str, Any]:
-    """The report of scoring.perplexity of the held-out text, which is kept beside the model."""
+def measure(model: str, data: str, context: int, step: int) -> dict[str, Any]:
+    """The report of scoring.perplexity of the held-out text, which is kept beside the model.
+
+    Args:
+        step: the last one of the training; a report of another is made again.
+    """
     output = os.path.join(model, f"perplexity-{context}.json")
-    if not storage.exists(output):
+    if not storage.exists(output) or files.read_json(output)["step"] != step:
         execute(
             *("-m", "scoring.perplexity", "--model_dir", model, "--data_dir", data),
             *("--context", str(context), "--output", output),

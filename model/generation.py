@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from model.causal_head import CausalLMHead
@@ -11,15 +12,14 @@ from model.encoder import Encoder
 from model.incremental import State, advance, empty_state, state_shapes
 from model.kernels import hashed_uniform
 
-_NEVER = -1e9  # added to the log-probability of what may not be drawn
-
 
 class Sampling(NamedTuple):
     """How tokens are drawn, of each of B texts.
 
     Attributes:
         num_tokens: int32 [B], the maximum number of tokens to add.
-        temperature: float32 [B], that logits are divided by; 0 takes the most probable token.
+        temperature: float32 [B], finite, that logits are divided by; 0 takes the most probable
+            token.
         top_k: int32 [B], draws from so many most probable tokens; 0: from all.
         top_p: float32 [B], draws from the most probable tokens that together have this
             probability, at least one (Holtzman et al. 2020); 1: from all.
@@ -69,8 +69,7 @@ class Generator:
         cached: bool = True,
     ):
         self.encoder, self.head, self.end_id, self.cached = encoder, head, end_id, cached
-        forbidden = tf.reduce_max(tf.one_hot(never or (-1,), head.pieces), 0)
-        self._forbidden = forbidden * _NEVER  # [V]
+        self._forbidden = tf.reduce_any(tf.one_hot(never or (-1,), head.pieces) > 0, 0)  # [V]
 
     def __call__(self, ids: tf.Tensor, lengths: tf.Tensor, sampling: Sampling) -> Continuation:
         """Continues texts.
@@ -93,7 +92,7 @@ class Generator:
 
         def step(position, ids, log_probs, lengths, ended, hidden, state):
             predicted = self.head(hidden)  # [B, V]
-            token = draw(predicted + self._forbidden, position, sampling)
+            token = draw(tf.where(self._forbidden, -np.inf, predicted), position, sampling)
             own = position < own_lengths
             wanted = ~own & ~ended & (position < own_lengths + sampling.num_tokens)
             ended |= wanted & (token == self.end_id)
@@ -129,7 +128,7 @@ class Generator:
 
 
 def draw(logits: tf.Tensor, position: tf.Tensor, sampling: Sampling) -> tf.Tensor:
-    """Tokens int32 [B] by logits float32 [B, V]; see `Sampling`."""
+    """Tokens int32 [B] by logits float32 [B, V], of -inf never; see `Sampling`."""
 
     def sampled():
         V = tf.shape(logits)[1]
@@ -139,6 +138,7 @@ def draw(logits: tf.Tensor, position: tf.Tensor, sampling: Sampling) -> tf.Tenso
         before = tf.cumsum(shares, -1, exclusive=True)
         count = tf.where(sampling.top_k > 0, sampling.top_k, V)
         kept = (tf.range(V) < count[:, None]) & (before < sampling.top_p[:, None])
+        kept &= shares > 0.0
         cumulative = tf.cumsum(tf.where(kept, shares, 0.0), -1)  # [B, V]
         noise = hashed_uniform(sampling.seed, position)  # [B]
         above = cumulative <= noise[:, None] * cumulative[:, -1:]

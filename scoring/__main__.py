@@ -3,10 +3,10 @@
     echo "A sentence." | python -m scoring --model my_data/models/mine
     python -m scoring --model my_savedmodel --input sentences.txt --output scores.jsonl
 
-Writes one JSON object per line, in their order: the log score, which is a sum over word pieces and
-higher for what the model takes for more natural, the numbers of word pieces and of words, and the
-method. Methods are self_critic, causal, pseudo_log_likelihood, and discriminator_heuristic, which
-is no log-probability; docs/scoring.md says which model offers which.
+Writes one JSON object per line, in their order: the sentence, its log score, which is a sum over
+word pieces and higher for what the model takes for more natural, the numbers of word pieces and of
+words, and the method. Methods are self_critic, causal, pseudo_log_likelihood, and
+discriminator_heuristic, which is no log-probability; docs/scoring.md says which model offers which.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -78,9 +78,10 @@ def main(argv: list[str]) -> None:
             numbers, sentences = zip(*waiting) if waiting else ((), ())
             waiting.clear()
             found = scorer.scores(sentences, lambda i: f"{source.name}, line {numbers[i]}")
-            for number, values in zip(numbers, found):
+            for number, sentence, values in zip(numbers, sentences, found):
                 pieces += values.num_pieces
-                row = {"id": str(number - 1), **values._asdict(), "method": scorer.method}
+                row = {"id": str(number - 1), "text": sentence, **values._asdict()}
+                row["method"] = scorer.method
                 write(json.dumps(row) + "\n")
             source.show()
 

@@ -22,7 +22,7 @@ from typing import Any
 import storage
 from errors import InputError
 
-_HYPOTHESIS = re.compile(r"hyp_(\d+)")
+_HYPOTHESIS = re.compile(r"hyp_(\d{1,18})")
 
 
 @dataclasses.dataclass
@@ -87,6 +87,8 @@ def _from_json(path: str) -> list[Utterance]:
         content = json.loads(_read(path), object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{path}: not n-best lists: {error}") from error
     except RecursionError as error:
         raise InputError(f"{path}: not n-best lists: too many brackets in each other") from error
     if not isinstance(content, dict):
@@ -104,6 +106,7 @@ def _json_utterance(where: str, name: str, value: Any) -> Utterance:
     utterance = Utterance(name, value.get("ref"))
     if not isinstance(utterance.reference, str | None):
         raise InputError(f"{where}: `ref` should be a text. Received: {utterance.reference!r}")
+    _check_encodable(f"{where}: `ref`", utterance.reference or "")
     numbered = {}
     for key in value.keys() - {"ref"}:
         found = _HYPOTHESIS.fullmatch(key)
@@ -114,9 +117,18 @@ def _json_utterance(where: str, name: str, value: Any) -> Utterance:
         fields = hypothesis if isinstance(hypothesis, dict) else {}
         if not isinstance(fields.get("text"), str) or "score" not in fields:
             raise InputError(f"{where}: `{key}` should have `score` and `text`")
+        _check_encodable(f"{where}: `text` of `{key}`", fields["text"])
         utterance.hypotheses.append(fields["text"])
         utterance.scores.append(_score(f"{where}: `score` of `{key}`", fields["score"]))
     return utterance
+
+
+def _check_encodable(where: str, text: str) -> None:
+    """Raises InputError for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} should be Unicode text. Received: {text!r}") from error
 
 
 def _from_columns(path: str) -> list[Utterance]:
@@ -129,7 +141,10 @@ def _from_columns(path: str) -> list[Utterance]:
                 raise InputError(f"{where} is there twice: its rows should follow each other")
             current = utterances[name] = Utterance(name, *reference)
         elif reference != [current.reference] * len(reference):
-            raise InputError(f"{where} has two references")
+            raise InputError(
+                f"{where} should have the same reference in all rows. Received:"
+                f" {current.reference!r}, then {reference[0]!r}"
+            )
         current.hypotheses.append(hypothesis)
         current.scores.append(_score(f"{where}: the score", score))
     return list(utterances.values())

@@ -139,14 +139,17 @@ def model_scores(lists: dict[str, NBest], names: list[str]) -> Iterator[KeptScor
     texts = [text for nbest in lists.values() for text in nbest.texts() if text.split()]
     for model, name in zip(FLAGS.model, names):
         about = rescore_scores.about_model(model, method_of(model, FLAGS.method))
-        path = os.path.join(FLAGS.output_dir, name + rescore_scores.SUFFIX)
-        kept = rescore_scores.begun_scores(path, about)
-        missing = rescore_scores.missing_scores(kept, texts)
-        if missing:
+        kept = rescore_scores.begun_scores(FLAGS.output_dir, name, about)
+        if rescore_scores.missing_scores(kept, texts):
             from scoring.scorer import open_scorer  # TensorFlow: it takes seconds
 
-            print(f"{name}: {len(missing):,} sentences to score", flush=True)
-            rescore_scores.complete(kept, about, missing, open_scorer(model, FLAGS.method))
+            scorer = open_scorer(model, FLAGS.method)
+            # The checkpoint may lack the networks of the method that its objective offers first.
+            about["method"] = scorer.method
+            kept = rescore_scores.begun_scores(FLAGS.output_dir, name, about)
+            if missing := rescore_scores.missing_scores(kept, texts):
+                print(f"{name}: {len(missing):,} sentences to score", flush=True)
+                rescore_scores.complete(kept, about, missing, scorer)
         yield kept
 
 

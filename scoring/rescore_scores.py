@@ -23,7 +23,7 @@ import tqdm
 
 import files
 import storage
-from errors import InputError
+from errors import InputError, warn
 from training.model_directory import CHECKPOINT_FOLDER
 
 SUFFIX = ".scores.jsonl"
@@ -50,6 +50,8 @@ _NOTHING = Kept(math.nan, 0, 0)
 
 class Scorer(Protocol):
     """What scores sentences; see scoring/scorer.py."""
+
+    method: str
 
     def scores(
         self, sentences: Sequence[str], *, allow_no_pieces: bool
@@ -91,13 +93,15 @@ class KeptScores:
                 continue
             where = f"{self.path}, line {number}"
             value = files.parse_json(line, where)
-            if "text" in value:
+            if "text" in value or "score" in value:
                 self.scores[value["text"]] = _checked(value, where)
             elif "seconds" in value:
                 self.seconds += _number(value, "seconds", where)
                 self.timed += int(_number(value, "sentences", where))
-            else:
+            elif number == 1 or "model" in value:
                 self.about.update(value)
+            else:
+                raise InputError(f"{where}: should have `text` and `score`, or say the model")
 
 
 def read_scores(path: str) -> KeptScores:
@@ -118,15 +122,28 @@ def read_scores(path: str) -> KeptScores:
 
 
 def _checked(value: dict[str, Any], where: str) -> Kept:
-    if not isinstance(value["text"], str):
-        raise InputError(f"{where}: `text` should be a text. Received: {value['text']!r}")
-    return Kept(*(_number(value, name, where) for name in Kept._fields))
+    if not isinstance(value.get("text"), str):
+        raise InputError(f"{where}: `text` should be a text. Received: {value.get('text')!r}")
+    kept = Kept(*(_number(value, name, where) for name in Kept._fields))
+    nothing = kept.score == kept.num_pieces == 0  # the tokenizer kept nothing of it
+    for name in Kept._fields[1:]:
+        least = 0 if nothing or not value["text"].split() else 1
+        if value[name] < least or value[name] != int(value[name]):
+            raise InputError(
+                f"{where}: `{name}` should be a whole number of at least {least}. Received:"
+                f" {value[name]!r}"
+            )
+    return kept
 
 
 def _number(value: dict[str, Any], name: str, where: str) -> float:
     number = value.get(name)
     valid = isinstance(number, (int, float)) and not isinstance(number, bool)
-    if not valid or not math.isfinite(number):
+    try:
+        valid = valid and math.isfinite(number)
+    except OverflowError:  # an integer that no float is
+        valid = False
+    if not valid:
         raise InputError(f"{where}: `{name}` should be a finite number. Received: {number!r}")
     return number
 
@@ -142,17 +159,23 @@ def about_model(model: str, method: str | None) -> dict[str, Any]:
     return {"model": storage.abspath(model), "method": method, "digest": digest.hexdigest()}
 
 
-def begun_scores(path: str, about: dict[str, Any]) -> KeptScores:
-    """The scores of an earlier run with the same model, which may have been killed; else none."""
-    try:
-        with storage.open(path, encoding="utf-8") as file:
-            text = file.read()
-    except FileNotFoundError:
-        return KeptScores(path)
-    kept = KeptScores(path)
-    kept.add(text.split("\n")[:-1])  # a kill may have cut the last line
-    same = {**kept.about, "model": None} == {**about, "model": None}  # it may have been moved
-    return kept if same else KeptScores(path)
+def begun_scores(folder: str, name: str, about: dict[str, Any]) -> KeptScores:
+    """The scores of an earlier run with the same model, which may have been killed; else none.
+
+    They are in FOLDER/NAME.METHOD.scores.jsonl, or in NAME.scores.jsonl, as files were once named.
+    """
+    kept = KeptScores(os.path.join(folder, f"{name}.{about['method']}{SUFFIX}"))
+    for path in (kept.path, os.path.join(folder, name + SUFFIX)):
+        found = KeptScores(path)
+        try:
+            with storage.open(path, encoding="utf-8") as file:
+                text = file.read()
+        except FileNotFoundError:
+            continue
+        found.add(text.split("\n")[:-1])  # a kill may have cut the last line
+        if {**found.about, "model": None} == {**about, "model": None}:  # it may have been moved
+            return found
+    return kept
 
 
 def missing_scores(kept: KeptScores, texts: Iterable[str]) -> list[str]:
@@ -178,6 +201,8 @@ def complete(
     """
     lines = [{"text": text, **score._asdict()} for text, score in kept.scores.items()]
     times = [{"seconds": kept.seconds, "sentences": kept.timed}] * (kept.timed > 0)
+    if not kept.about and storage.exists(kept.path):
+        warn(f"{kept.path}: scores of another checkpoint or other settings are replaced")
     files.write_text(kept.path, _json_lines([about, *times, *lines]))
     kept.about = about
     with tqdm.tqdm(total=len(missing), unit=" sentences", mininterval=5) as bar:

@@ -125,6 +125,8 @@ def parse_lambdas(text: str) -> np.ndarray:
 def choices(lists: NBest, scores: np.ndarray, lambdas: np.ndarray) -> np.ndarray:
     """The hypotheses of the highest score + lambda * `scores`; of equal ones the first.
 
+    Where all sums of an utterance overflow to -inf, the recogniser's choice stays.
+
     Args:
         scores: float64 [U, N], of `language_scores`.
         lambdas: float64 [L].
@@ -132,8 +134,13 @@ def choices(lists: NBest, scores: np.ndarray, lambdas: np.ndarray) -> np.ndarray
     Returns:
         int64 [L, U]
     """
-    weighted = [weight * scores if weight else 0 for weight in lambdas]  # 0 * inf would be NaN
-    return np.stack([np.argmax(lists.scores + one, axis=1) for one in weighted])
+    chosen = []
+    with np.errstate(over="ignore"):
+        for weight in lambdas:
+            total = lists.scores + (weight * scores if weight else 0)  # 0 * inf would be NaN
+            none = np.isneginf(total.max(axis=1))  # all are beyond what float64 holds
+            chosen.append(np.where(none, lists.first_best(), np.argmax(total, axis=1)))
+    return np.stack(chosen)
 
 
 def improvement(

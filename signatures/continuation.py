@@ -74,7 +74,9 @@ def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:
     number, share = sampling.num_tokens, sampling.top_p
     rules = {
         f"`num_tokens` should be in [1, {limit - 1}].": (number >= 1) & (number < limit),
-        "`temperature` should be at least 0.": sampling.temperature >= 0.0,
+        "`temperature` should be finite and at least 0.": (
+            tf.math.is_finite(sampling.temperature) & (sampling.temperature >= 0.0)
+        ),
         "`top_k` should be at least 0.": sampling.top_k >= 0,
         "`top_p` should be in (0, 1].": (share > 0.0) & (share <= 1.0),
     }

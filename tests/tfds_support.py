@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 
-def prepare(folder, name, features, splits, config=None, version="1.0.0", num_shards=1):
+def prepare(
+    folder, name, features, splits, config=None, version="1.0.0", num_shards=1, shuffled=True
+):
     """Prepares a dataset of this name in `folder`; `splits` has the rows of each."""
     import tensorflow_datasets as tfds
 
@@ -20,7 +22,9 @@ def prepare(folder, name, features, splits, config=None, version="1.0.0", num_sh
 
             def _info(self):
                 return tfds.core.DatasetInfo(
-                    builder=self, features=tfds.features.FeaturesDict(features)
+                    builder=self,
+                    features=tfds.features.FeaturesDict(features),
+                    disable_shuffling=not shuffled,
                 )
 
             def _split_generators(self, dl_manager):

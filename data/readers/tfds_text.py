@@ -42,6 +42,7 @@ class TfdsCorpus(Corpus):
 
     def _find_units(self) -> Iterator[Unit]:
         builder = open_dataset(self._name, self._data_dir, download=self._download)
+        self._check_order(builder)
         self._feature = _text_feature(builder, self._feature)
         split = split_info(builder, self._split)
         # As many parts as files, so that a part is about one file, but none without examples.
@@ -65,14 +66,28 @@ class TfdsCorpus(Corpus):
             else:
                 problems["empty_documents"] += 1
 
+    def _check_order(self, builder: Any) -> None:
+        """Raises InputError where the examples are not in an order that this corpus needs."""
+
     def _lines(self, text: str) -> list[str]:
         return nonempty_lines(text)
 
 
 class TfdsLanguageModelCorpus(TfdsCorpus):
-    """The same of a dataset whose lines all count, blank ones too; it must be prepared already."""
+    """The same of a dataset whose lines all count, blank ones too; it must be prepared already.
+
+    Its examples are one text, so it should have been written in their order.
+    """
 
     _download = False
+
+    def _check_order(self, builder: Any) -> None:
+        if not builder.info.disable_shuffling:
+            raise InputError(
+                f"Dataset {builder.info.full_name} should keep the order of the text, but"
+                " tensorflow-datasets shuffled its examples (its builder does not set"
+                " `disable_shuffling`); give the text's files with --corpus_format language_model"
+            )
 
     def _lines(self, text: str) -> list[str]:
         return [line.strip() for line in text.split("\n")]

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 import model.operations as count
+from errors import warn
 from model.config import ACTIVATIONS
 from plugins import lazily
 from pretrain.objectives.base import ObjectiveSettings
@@ -41,6 +42,11 @@ class MaskedLMSettings(ObjectiveSettings):
         )
         act, known = self.masked_lm_act, ", ".join(ACTIVATIONS)
         self.require(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
+        if getattr(encoder, "causal", False):
+            warn(
+                f"objective {self.name}: `causal` is true, so masked tokens are predicted from"
+                " those before them alone; set it to false, or take the objective causal_lm"
+            )
 
     def max_predictions(self, max_seq_length: int) -> int:
         """P, masked slots per sequence."""

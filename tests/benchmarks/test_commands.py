@@ -99,9 +99,17 @@ def test_flops_of_a_training_step():
     assert ours.step_flops(ours.step_hparams(**STEP, **SHAPE)) > 3 * forward * 2 * S
 
 
-@pytest.mark.parametrize("changes", [{}, {"conv_type": "noconv", "head_ratio": 1}])
-def test_the_training_step_runs(changes):
-    run = ours.pretraining_step(**STEP, **SHAPE, **changes)
+@pytest.mark.parametrize(
+    ("changes", "overrides"),
+    [
+        ({}, {}),
+        ({"conv_type": "noconv", "head_ratio": 1}, {}),
+        ({"objective": "causal_lm"}, {"causal": True}),
+    ],
+)
+def test_the_training_step_runs(changes, overrides):
+    overrides = {**STEP["model_hparam_overrides"], **overrides}
+    run = ours.pretraining_step(**{**STEP, "model_hparam_overrides": overrides}, **changes, **SHAPE)
     run()
     assert run.facts["flops"] > 0
 
@@ -210,7 +218,7 @@ def test_pretraining_step(command):
     facts = {"matrix product": {"flops": 1e11}}
     rows = command("pretraining_step", "--baseline=elsewhere", seconds=seconds, facts=facts)
     rows = {row[0]: row[1:] for row in rows}
-    assert len(rows) == 21
+    assert len(rows) == 25
     assert rows["matrix product, float32"] == ["", "", "100", "100%", "", ""]
     speed = ours.step_flops(ours.step_hparams("small", 32, 128)) / 1.5e9
     own = ["1500.0", "21.3", f"{speed:.0f}", f"{speed:.0f}%", "2.00", "1.00"]

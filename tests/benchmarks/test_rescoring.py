@@ -71,8 +71,8 @@ def test_the_command_trains_scores_and_resumes(tmp_path):
         assert row in done.stdout
     written = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.scores.jsonl")}
     assert {path.name for path in written} == {
-        "bert-3.scores.jsonl",
-        "causal_mixed-3.scores.jsonl",
+        "bert-3.pseudo_log_likelihood.scores.jsonl",
+        "causal_mixed-3.causal.scores.jsonl",
     }
     again = run(*command)
     assert again.returncode == 0, again.stderr

@@ -227,7 +227,11 @@ def tiny_dataset(tmp_path_factory):
     texts = [f"text {i}\n\nmehr für {i}" if i != 3 else "" for i in range(5)]
     rows = [{"text": text, "title": f"title {i}", "n": i} for i, text in enumerate(texts)]
     data_dir = tmp_path_factory.mktemp("tfds")
-    prepare(data_dir, "tiny_prose", features, {"train": rows, "test": rows[:2]}, num_shards=2)
+    splits = {"train": rows, "test": rows[:2]}
+    prepare(data_dir, "tiny_prose", features, splits, num_shards=2)
+    lines = [f"line {i}\n\nmehr für {i}" if i != 3 else "" for i in range(50)]
+    rows, features = [{"text": text} for text in lines], {"text": features["text"]}
+    prepare(data_dir, "tiny_lines", features, {"train": rows}, num_shards=2, shuffled=False)
     return data_dir
 
 
@@ -248,8 +252,12 @@ def test_tfds_reads_any_text_feature_and_split(tiny_dataset, monkeypatch):
 
 def test_tfds_as_lines_of_a_language_model(tiny_dataset, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
-    documents = read(open_corpus("tiny_prose:1.0.0", "tfds_language_model"))
-    assert sorted(documents) == [[""], *([f"text {i}", "", f"mehr für {i}"] for i in (0, 1, 2, 4))]
+    corpus = open_corpus("tiny_lines", "tfds_language_model")
+    expected = [[f"line {i}", "", f"mehr für {i}"] if i != 3 else [""] for i in range(50)]
+    assert read(corpus) == expected  # in their order
+    assert len(corpus.units) == 2
+    with pytest.raises(InputError, match=r"tiny_prose.*disable_shuffling"):
+        open_corpus("tiny_prose:1.0.0", "tfds_language_model")
     with pytest.raises(InputError, match=r"lm1b.*tfds build"):  # nothing is downloaded
         open_corpus("lm1b:1.1.0", "tfds_language_model")
     assert not (tiny_dataset / "lm1b").exists()

@@ -45,6 +45,19 @@ def test_table_has_mean_and_range():
     assert len({*map(len, rows)}) == 1
 
 
+def test_a_report_of_another_step_is_made_again(tmp_path, monkeypatch):
+    def execute(*command):
+        path = pathlib.Path(command[command.index("--output") + 1])
+        path.write_text(json.dumps({"step": len(calls) + 7}))
+        calls.append(path.name)
+
+    calls = []
+    monkeypatch.setattr(penn_treebank, "execute", execute)
+    for step in (7, 7, 8):
+        assert penn_treebank.measure(str(tmp_path), "data", 0, step) == {"step": step}
+    assert calls == ["perplexity-0.json"] * 2
+
+
 @pytest.mark.slow  # needs two minutes: every run is a process
 def test_all_of_it_and_again(tmp_path):
     draw = random.Random(0)

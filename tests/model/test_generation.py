@@ -114,6 +114,17 @@ def test_a_text_ends_at_the_end_token():
     np.testing.assert_array_equal(found.lengths, lengths)
 
 
+def test_special_tokens_are_not_drawn_at_any_temperature():
+    encoder, head = build()
+    ids, lengths = prompts()
+    options = sampling(3, num_tokens=8, temperature=3e38)
+    found = Generator(encoder, head, END, NEVER)(ids, lengths, options)
+    places = np.arange(found.ids.shape[1])
+    added = (places >= lengths.numpy()[:, None]) & (places < found.lengths.numpy()[:, None])
+    assert added.sum() > 5
+    assert not np.isin(found.ids.numpy()[added], NEVER).any()
+
+
 def test_draws():
     """Shares of many seeds; only the k most probable, or those within a probability."""
     count, logits = 4000, np.log([[0.1, 0.4, 0.2, 0.3]]).astype(np.float32)

@@ -142,11 +142,17 @@ def test_rejected(values, field):
         resolve_hparams({**defaults, **values}, 30522)
 
 
+@pytest.mark.parametrize("objective", ["masked_lm", "self_critic", "causal_lm"])
+def test_a_causal_encoder_that_predicts_masked_tokens_is_warned_of(objective, capsys):
+    resolve_hparams({"objective": objective, "model_size": "causal-mixed-small"}, 30522)
+    assert ("`causal`" in capsys.readouterr().err) == (objective != "causal_lm")
+
+
 def test_operations():
     """One softmax: E products with V embeddings. Groups of rare tokens cost less than that."""
     full = count.causal_lm_head(CONFIG)
     assert full == count.masked_lm_head(CONFIG)
-    large = CONFIG.replace(vocab_size=267_735)
+    large = CONFIG.replace(vocab_size=267_737)
     adaptive = count.causal_lm_head(large, [20_000, 40_000, 200_000], 4)
     assert adaptive.matrix < 0.2 * count.causal_lm_head(large).matrix
 

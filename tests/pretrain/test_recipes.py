@@ -198,17 +198,18 @@ def test_recipe_quotes_the_published_score(name, published):
         assert mean == pytest.approx(published, rel=0.001)
 
 
-# Our own, of causal language models; with the words of their corpora.
-_CAUSAL = {"wikitext103_transformer": 267_735, "wikitext103_mixed": 267_735, "ptb_small": 10_002}
+# Our own, of causal language models; with the types of their corpora, [PAD] and [MASK].
+_CAUSAL = {"wikitext103_transformer": 267_737, "wikitext103_mixed": 267_737, "ptb_small": 10_002}
 
 
-@pytest.mark.parametrize(("name", "words"), _CAUSAL.items())
-def test_recipes_of_causal_language_models(name, words):
+@pytest.mark.parametrize(("name", "entries"), _CAUSAL.items())
+def test_recipes_of_causal_language_models(name, entries):
     values, about = read(name)
-    hparams = resolve_hparams(split_hparams(values)[0], words)
+    hparams = resolve_hparams(split_hparams(values)[0], entries)
     assert hparams.objective.name == "causal_lm"
     assert about["cost"]["training_flops"] == pytest.approx(training_flops(hparams), rel=0.005)
     assert about["expected"]["status"] == "not run"
+    assert f"{entries:,}" in json.dumps(about)
 
 
 def test_systems_of_wikitext_differ_in_their_mixer_alone():

@@ -80,11 +80,8 @@ def scores(objective, ids, batch):
     return objective.head(hidden, positions).numpy().astype(np.float64)
 
 
-def equations(objective, batch, sampled, extra=0.0):
-    """Equations 1 to 6 token by token: the two losses and p(replaced) [B, S].
-
-    `extra` [B, S, 1], an f(e_t), is added to all V + 1 logits.
-    """
+def equations(objective, batch, sampled):
+    """Equations 1 to 6 token by token: the two losses and p(replaced) [B, S]."""
     original, mask = batch["input_ids"].numpy(), batch["input_mask"].numpy()
     positions, weights = (batch[f"masked_lm_{n}"].numpy() for n in ("positions", "weights"))
     predicted = scores(objective, batch["masked_input_ids"].numpy(), batch)
@@ -94,7 +91,7 @@ def equations(objective, batch, sampled, extra=0.0):
         share = np.exp(predicted[b, t]) / np.exp(predicted[b, t]).sum()  # Equation 2
         masked.append(np.log(share[original[b, t]]))  # Equation 1
         shown[b, t] = sampled[b, p]
-    judged = np.concatenate([scores(objective, shown, batch), np.zeros([B, S, 1])], -1) + extra
+    judged = np.concatenate([scores(objective, shown, batch), np.zeros([B, S, 1])], -1)
     shares = np.exp(judged) / np.exp(judged).sum(-1, keepdims=True)
     replaced, kept = shares[..., V], shares[..., :V].sum(-1)  # Equations 4 and 5
     entropy = -np.where(shown == original, np.log(kept), np.log(replaced))  # Equation 6
@@ -118,12 +115,10 @@ def batch(objective, features):
     del objective.sample
 
 
-@pytest.mark.parametrize("extra", [0.0, normal(B, S, 1, seed=7)])
-def test_losses_are_those_of_the_equations(objective, batch, extra):
-    """Also when a function of e_t is added to all V + 1 logits."""
+def test_losses_are_those_of_the_equations(objective, batch):
     loss, metrics = run(objective, batch)
     sampled = objective.sample(None, None, batch).numpy()
-    masked, critic, replaced = equations(objective, batch, sampled, extra)
+    masked, critic, replaced = equations(objective, batch, sampled)
     assert metrics["masked_lm_loss"] == pytest.approx(masked, rel=1e-5)
     assert metrics["disc_loss"] == pytest.approx(critic, rel=1e-5)
     assert loss == pytest.approx(masked + 50 * critic, rel=1e-5)
@@ -131,6 +126,18 @@ def test_losses_are_those_of_the_equations(objective, batch, extra):
     hidden = objective.encoder({**batch, "input_ids": ids}).sequence
     logits = objective.head.replaced_logits(hidden)
     np.testing.assert_allclose(tf.sigmoid(logits), replaced, rtol=1e-4, atol=1e-6)
+
+
+def test_a_function_of_the_state_may_be_added_to_all_scores():
+    """To those of the V tokens by their embeddings, and to that of "replaced", which is 0."""
+    head = make().head
+    hidden = tf.constant(normal(B, S, CONFIG.hidden_size, seed=7), tf.float32)
+    shift = tf.constant(normal(CONFIG.embedding_size, seed=8), tf.float32)
+    added = tf.linalg.matvec(head.norm(head.transform(hidden)), shift)  # f(e_t), [B, S]
+    before = head.replaced_logits(hidden)
+    head.embeddings.word_embeddings.assign_add(tf.repeat(shift[None], V, 0))
+    np.testing.assert_allclose(head.replaced_logits(hidden) + added, before, rtol=1e-4, atol=1e-4)
+    assert np.ptp(added) > 1
 
 
 def test_gradients_are_those_of_the_equations(objective, batch):

@@ -6,10 +6,14 @@ import types
 
 
 class LengthScorer:
-    """Minus the number of letters; appends the number of sentences of a call to a file."""
+    """Minus the number of letters; appends the number of sentences of a call to a file.
+
+    Its method is pseudo_log_likelihood by default, as of a checkpoint with no other networks.
+    """
 
     def __init__(self, path, method=None, **options):
         self._log = os.path.join(path, "calls.txt")
+        self.method = method or "pseudo_log_likelihood"
 
     def scores(self, sentences, **_):
         with open(self._log, "a") as file:

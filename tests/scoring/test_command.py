@@ -8,6 +8,7 @@ import pytest
 
 from errors import InputError
 from scoring.models import method_of
+from scoring.rescore_scores import read_scores
 from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task
 
@@ -32,6 +33,8 @@ def test_every_line_has_its_score(model_dir, tmp_path):
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["num_words"] for row in rows] == [4, 1, 4, 2]
+    assert [row["text"] for row in rows] == lines
+    assert read_scores(str(output)).scores["who?"].score == rows[1]["score"]
     assert all(row["score"] < 0 for row in rows)
     assert rows[0]["score"] == pytest.approx(rows[2]["score"], abs=1e-5)
     assert {row["method"] for row in rows} == {"self_critic"}

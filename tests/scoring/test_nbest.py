@@ -66,6 +66,9 @@ def changed(**fields):
         (changed(hyp_1={"score": 1}), "`hyp_1`"),
         (changed(hyp_1=["a"]), "`hyp_1`"),
         (changed(hyp1={"score": 1, "text": "a"}), "'hyp1'"),
+        (changed(hyp_2={"score": 1, "text": "a\ud800"}), "`hyp_2`"),
+        (changed(ref="a\ud800"), "`ref`"),
+        (changed(**{"hyp_" + "1" * 5000: {"score": 1, "text": "a"}}), "'hyp_111"),
         ('{"u-7": {"ref": "a", "hyp_1": {"score": 1, "text": "a"}}, "u-7": {}}', "'u-7'"),
         ('{"u-7": {"ref": "a", "ref": "b"}}', "`ref`"),
         ({"u-7": []}, "'u-7'"),
@@ -88,6 +91,7 @@ def test_bad_json_lists_are_named_with_their_utterance(tmp_path, content, named)
         ([], "JSON object"),
         ('{"u-7": {\n"ref": }', "line 2"),
         ("[" * 100_000, "brackets"),
+        ('{"u-7": {"hyp_1": {"score": ' + "1" * 5000 + "}}}", "digits"),
     ],
 )
 def test_files_without_lists_are_named(tmp_path, content, named):
@@ -104,6 +108,7 @@ def test_files_without_lists_are_named(tmp_path, content, named):
         ("u\t1\ta", None, "'u' has no reference"),
         ("u\t1\ta\tr\nv\t1\ta\tr\nu\t2\tb\tr", None, "line 3: utterance 'u'"),
         ("u\t1\ta\tr\nu\t1\ta\ts", None, "line 2: utterance 'u'"),
+        ("u\t1\ta\tr\nu\t1\ta\ts", None, "'r', then 's'"),
         ("u\tnan\ta\tr", None, "line 1: utterance 'u'"),
         ("utterance\tscore\ttext\tref", None, "line 1"),
         ("u\t1", None, "line 1"),

@@ -73,7 +73,7 @@ def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
 
     # Another grid opens no model; another model of the same scores joins.
     (files / "mine" / "calls.txt").unlink()
-    kept = files / "out" / "mine.scores.jsonl"
+    kept = files / "out" / "mine.pseudo_log_likelihood.scores.jsonl"
     (files / "copied.scores.jsonl").write_bytes(kept.read_bytes())
     copied = f"--scores={files}/copied.scores.jsonl"
     done, report = rescore(files, *model, copied, "--lambdas=0,0.7")
@@ -82,6 +82,16 @@ def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
     assert systems["mine"]["curves"] == systems["copied"]["curves"]
     assert systems["mine"]["lambda"] == 0.7
     assert "warning: mine" in done.stderr  # the largest weight of the grid
+
+
+def test_the_method_is_the_one_that_the_checkpoint_has_networks_for(files):
+    """The objective offers another first."""
+    hparams = {"hparams": {"objective": "replaced_token_detection"}}
+    (files / "mine" / "hparams.json").write_text(json.dumps(hparams))
+    for _ in range(2):
+        _, report = rescore(files, f"--plugins={PLUGIN}", f"--model={files}/mine")
+        assert report["systems"]["mine"]["about"]["method"] == "pseudo_log_likelihood"
+    assert (files / "mine" / "calls.txt").read_text().splitlines() == ["10"]  # scored once
 
 
 def test_scores_may_be_divided_by_pieces_or_words(files):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import pytest
 
@@ -43,17 +44,21 @@ def model(tmp_path):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     monkeypatch.setattr(rescore_scores, "_SENTENCES", 2)
-    return str(tmp_path / "m.scores.jsonl")
+    return str(tmp_path / "m.causal.scores.jsonl")
+
+
+def begun(path, about):
+    return begun_scores(os.path.dirname(path), "m", about)
 
 
 def completed(path, about, texts, scorer):
-    kept = begun_scores(path, about)
+    kept = begun(path, about)
     complete(kept, about, missing_scores(kept, texts), scorer)
     return kept
 
 
 def test_each_text_is_scored_once_and_kept(path, model):
-    about, scorer = about_model(str(model), None), Lengths()
+    about, scorer = about_model(str(model), "causal"), Lengths()
     kept = completed(path, about, TEXTS, scorer)
     assert sorted(t for call in scorer.calls for t in call) == sorted(set(TEXTS))
     assert [len(call) for call in scorer.calls] == [2, 2]
@@ -61,7 +66,7 @@ def test_each_text_is_scored_once_and_kept(path, model):
     again = read_scores(path)
     assert (again.scores, again.about, again.timed) == (kept.scores, about, 4)
     assert again.seconds == pytest.approx(kept.seconds)
-    assert missing_scores(begun_scores(path, about), TEXTS) == []
+    assert missing_scores(begun(path, about), TEXTS) == []
 
 
 def test_a_text_of_no_pieces_has_no_score(path, model):
@@ -75,7 +80,7 @@ def test_a_text_of_no_pieces_has_no_score(path, model):
                 (score, pieces, len(s.split())) for (score, pieces, _), s in zip(found, sentences)
             ]
 
-    about = about_model(str(model), None)
+    about = about_model(str(model), "causal")
     kept = completed(path, about, ["a", "\u200b"], Dropping())
     for scores in (kept, read_scores(path)):
         one, nothing = scores.of(["a", "\u200b"])
@@ -84,7 +89,7 @@ def test_a_text_of_no_pieces_has_no_score(path, model):
 
 
 def test_an_interrupted_run_resumes(path, model):
-    about = about_model(str(model), None)
+    about = about_model(str(model), "causal")
     with pytest.raises(KeyboardInterrupt):
         completed(path, about, TEXTS, Lengths(fails=2))
     with open(path, "a", encoding="utf-8") as file:
@@ -98,18 +103,32 @@ def test_an_interrupted_run_resumes(path, model):
 
 
 @pytest.mark.parametrize("change", ["checkpoint", "method"])
-def test_scores_of_another_model_are_not_taken(path, model, change):
-    completed(path, about_model(str(model), None), TEXTS, Lengths())
+def test_scores_of_another_model_are_not_taken(path, model, change, capsys):
+    completed(path, about_model(str(model), "causal"), TEXTS, Lengths())
     if change == "checkpoint":
         (model / "checkpoints" / "model.ckpt-5.index").write_bytes(b"\xff\x01")
-    about = about_model(str(model), "causal" if change == "method" else None)
-    assert len(missing_scores(begun_scores(path, about), TEXTS)) == 4
+    about = about_model(str(model), "self_critic" if change == "method" else "causal")
+    assert len(missing_scores(begun(path, about), TEXTS)) == 4
+    completed(path, about, ["a"], Lengths())
+    # Scores of another method stay; those of another checkpoint are replaced, not silently.
+    assert len(read_scores(path).scores) == (4 if change == "method" else 1)
+    assert ("warning" in capsys.readouterr().err) == (change == "checkpoint")
+
+
+def test_a_file_of_the_name_without_a_method_is_taken(path, model):
+    about = about_model(str(model), "causal")
+    completed(path, about, ["a"], Lengths())
+    once = path.replace(".causal", "")
+    os.rename(path, once)
+    assert completed(path, about, TEXTS, Lengths()).path == once
+    assert not os.path.exists(path)
+    assert len(missing_scores(begun(path, about_model(str(model), "self_critic")), TEXTS)) == 4
 
 
 def test_a_model_that_was_moved_is_the_same(path, model):
-    completed(path, about_model(str(model), None), TEXTS, Lengths())
-    about = about_model(str(model.rename(model.with_name("moved"))), None)
-    assert missing_scores(begun_scores(path, about), TEXTS) == []
+    completed(path, about_model(str(model), "causal"), TEXTS, Lengths())
+    about = about_model(str(model.rename(model.with_name("moved"))), "causal")
+    assert missing_scores(begun(path, about), TEXTS) == []
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
@@ -119,7 +138,7 @@ def test_a_score_that_is_not_finite_is_named_with_its_sentence(path, model, scor
             return [(score if s == "a" else -1.0, 1, 1) for s in sentences]
 
     with pytest.raises(InputError, match="'a'"):
-        completed(path, about_model(str(model), None), TEXTS, Broken())
+        completed(path, about_model(str(model), "causal"), TEXTS, Broken())
     assert "a" not in read_scores(path).scores
 
 
@@ -129,8 +148,21 @@ def test_a_score_that_is_not_finite_is_named_with_its_sentence(path, model, scor
         ('{"text": "b", "score": -1', "JSON"),
         ('{"text": "b"}', "`score`"),
         ('{"text": "b", "score": NaN, "num_pieces": 1, "num_words": 1}', "`score`"),
+        pytest.param(
+            json.dumps({"text": "b", "score": 10**400, "num_pieces": 1, "num_words": 1}),
+            "`score`",
+            id="an integer that no float is",
+        ),
+        pytest.param('{"text": "b", "score": ' + "1" * 5000 + "}", "digits", id="5,000 digits"),
         ('{"text": "b", "score": -1, "num_pieces": "1", "num_words": 1}', "`num_pieces`"),
         ('{"text": 1, "score": -1, "num_pieces": 1, "num_words": 1}', "`text`"),
+        ('{"text": "b", "score": -1, "num_pieces": 0, "num_words": 1}', "`num_pieces`"),
+        ('{"text": "b", "score": -1, "num_pieces": 1, "num_words": 0}', "`num_words`"),
+        ('{"text": "b", "score": 0, "num_pieces": 1, "num_words": 0}', "`num_words`"),
+        ('{"text": "b", "score": -1, "num_pieces": -2, "num_words": 1}', "`num_pieces`"),
+        ('{"text": "b", "score": -1, "num_pieces": 1.5, "num_words": 1}', "`num_pieces`"),
+        ('{"id": "2", "score": -1, "num_pieces": 1, "num_words": 1}', "`text`"),
+        ('{"id": "2"}', "`text`"),
         ('{"seconds": 1}', "`sentences`"),
         ("[1]", "object"),
     ],

@@ -121,6 +121,12 @@ def test_hypotheses_without_words_are_left_to_the_recogniser(texts, scores, chos
     assert choices(lists, found, np.array([0.0, 1.0]))[:, 0].tolist() == chosen
 
 
+def test_scores_beyond_float64_leave_the_choice_to_the_recogniser():
+    lists = NBest.of([Utterance("u", "a", ["b", "a"], [-2, -1])])
+    found = lists.language_scores([-1e308, -1.1e308])
+    assert choices(lists, found, np.array([0.0, 1.0, 20.0]))[:, 0].tolist() == [1, 0, 1]
+
+
 def improved(fewer, words=10):
     """Lists in which the second hypothesis of utterance u has `fewer[u]` fewer errors."""
     reference = " ".join(map(str, range(words)))

@@ -89,7 +89,14 @@ def test_an_answer_does_not_depend_on_the_others(asked):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("num_tokens", 0), ("num_tokens", 24), ("temperature", -1.0), ("top_k", -1), ("top_p", 0.0)],
+    [
+        ("num_tokens", 0),
+        ("num_tokens", 24),
+        ("temperature", -1.0),
+        ("temperature", np.inf),
+        ("top_k", -1),
+        ("top_p", 0.0),
+    ],
 )
 def test_options_out_of_range_are_named(asked, name, value):
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{name}`"):
