@@ -152,7 +152,9 @@ except InputError:
 """
 
 
-@pytest.mark.parametrize("left_behind", [False, True])
+@pytest.mark.parametrize(
+    "left_behind", [pytest.param(False, marks=pytest.mark.slow), True]
+)  # each starts many processes
 def test_of_many_at_once_one_gets_it(tmp_path, left_behind):
     if left_behind:
         write(tmp_path / ".lock", process=999999999)

@@ -105,13 +105,12 @@ def test_texts_become_vectors(trained):
     assert TextEncoder(str(trained), max_seq_length=8)(["w3 " * 99]).sequence.shape[1] == 8
 
 
+@pytest.mark.slow  # trains for ten seconds and more; tests/training/test_micro_batches.py is less
 @pytest.mark.parametrize(
     "options",
     [
         {"micro_batch_size": 2, "rematerialize": True},
-        pytest.param(  # needs ten seconds: two devices
-            {"micro_batch_size": 1, "strategy": "mirrored:2"}, marks=pytest.mark.slow
-        ),
+        {"micro_batch_size": 1, "strategy": "mirrored:2"},
     ],
     ids=["on one device", "on two devices"],
 )

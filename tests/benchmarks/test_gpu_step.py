@@ -46,6 +46,7 @@ def test_initial_values():
     np.testing.assert_array_equal(library.initial_value(name, stored), stored["a"])
 
 
+@pytest.mark.slow  # exports a step for ten seconds
 def test_description(exported):
     folder, trainer, features, variables = exported
     parameters = files.read_json(f"{folder}/step.json")["parameters"]

@@ -79,7 +79,14 @@ def train(objective, encoded, steps, *, strategy, **options):
     return losses
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        # Each of the others traces a step of its own for seconds.
+        kind if kind == "classification" else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in HEADS
+    ],
+)
 def test_a_task_is_learned(kind):
     """The label is a function of the text; the loss must fall to a fraction."""
     objective = objective_of(kind, **NO_DROPOUT)

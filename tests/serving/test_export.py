@@ -185,6 +185,7 @@ def test_nothing_is_left_of_an_export_that_fails(exported, tmp_path, monkeypatch
     assert (tmp_path / "empty" / "saved_model.pb").exists()
 
 
+@pytest.mark.slow  # exports for ten seconds
 def test_bfloat16_warns_where_the_cpu_has_none(exported, tmp_path, monkeypatch, capsys):
     run = str(exported[0] / "run")
     for precision, flags, warned in (

@@ -54,7 +54,12 @@ def models(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "name",
+    [  # the others trace as long again, each
+        name if name == "joint" else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS
+    ],
+)
 def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     objective, loaded, own, hparams, words = models[name]
     encoded, _, expected = evaluated(objective, own, examples, words, hparams)
