@@ -232,6 +232,8 @@ def pretraining_dataset(
     files = tuple(str(file) for file in files)
     if not [f for f in files if records.check_first_record(f, max_seq_length, vocab_size)]:
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
+    share = batch_size // workers
+    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
     if shards > 1:
         _check_shards(shards, batch_size, workers)
         own = shards // workers
@@ -239,19 +241,21 @@ def pretraining_dataset(
     else:
         dealt = [files]
     each = batch_size // shards
-    streams = [_stream(part, seed, start_step * each, shuffle, repeat) for part in dealt]
-    share = batch_size // workers
-    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
-    parse = functools.partial(_parse, **sizes)
-    batches = [stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams]
-    dataset = batches[0]
-    if len(batches) > 1:
-        dataset = tf.data.Dataset.zip(*batches).map(lambda *rows: tf.concat(rows, 0))
+    streams = (_stream(own, seed, start_step * each, shuffle, repeat) for own in dealt)
+    dataset = _in_rows([stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams])
     dataset = dataset.shard(parts, part) if parts > 1 else dataset
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
+    parse = functools.partial(_parse, **sizes)
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
+
+
+def _in_rows(streams: list[tf.data.Dataset]) -> tf.data.Dataset:
+    """Elements of several streams, string [n] each, one after the other in one element."""
+    if len(streams) == 1:
+        return streams[0]
+    return tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
 
 
 def _check_shards(shards: int, batch_size: int, workers: int) -> None:

@@ -177,15 +177,7 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     hparams, run, total = trial.hparams, context.run, trial.num_steps
     with context.strategy.scope():
         optimizer = _create_optimizer(hparams, total, objective)
-    batches = TrainingBatches(
-        trial.data.train,
-        hparams.train_batch_size,
-        hparams.seed,
-        length_buckets=hparams.length_buckets,
-        max_seq_length=hparams.max_seq_length,
-        group_size=trial.data.task.plugin.group_size(trial.data.task),
-        whole_examples=trial.data.task.plugin.whole_examples(hparams),
-    )
+    batches = _training_batches(trial)
     if run.rematerialize:
         rematerialize(objective)
     devices = context.strategy.num_replicas_in_sync
@@ -236,6 +228,19 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         raise
     finally:
         trainer.close()
+
+
+def _training_batches(trial: Trial) -> TrainingBatches:
+    hparams, task = trial.hparams, trial.data.task
+    return TrainingBatches(
+        trial.data.train,
+        hparams.train_batch_size,
+        hparams.seed,
+        length_buckets=hparams.length_buckets,
+        max_seq_length=hparams.max_seq_length,
+        group_size=task.plugin.group_size(task),
+        whole_examples=task.plugin.whole_examples(hparams),
+    )
 
 
 def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: FineTuning):

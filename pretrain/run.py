@@ -71,14 +71,8 @@ def pretrain(
     workers.current().agree(described)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
-    files, heldout_batches = train_batches.files, None
-    if command.do_eval:
-        size = run.eval_batch_size or size
-        try:
-            heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
-        except InputError as error:
-            raise InputError(f"{error} (not needed without --do_eval)") from error
-        files = files + heldout_batches.files
+    heldout_batches = heldout(command, hparams, run, strategy) if command.do_eval else None
+    files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -111,6 +105,20 @@ def pretrain(
         clear_service_errors(),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)
+
+
+def heldout(
+    command: CommandLine,
+    hparams: PretrainingHParams,
+    run: RunSettings,
+    strategy: tf.distribute.Strategy,
+) -> Batches:
+    """The held-out batches."""
+    size, micro = run.eval_batch_size or hparams.train_batch_size, run.micro_batch_size
+    try:
+        return Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
+    except InputError as error:
+        raise InputError(f"{error} (not needed without --do_eval)") from error
 
 
 def feed(

@@ -79,10 +79,7 @@ def signatures(network: Network) -> dict[str, Signature]:
 
     def of_words(words):
         """[B, W]: an empty string before the last word is a word of no pieces."""
-        W = tf.shape(words, out_type=tf.int64)[1]
-        last = tf.where(words != "", tf.range(1, W + 1), 0)
-        lengths = tf.reduce_max(tf.pad(last, [[0, 0], [1, 0]]), 1)
-        return tags_of(tf.RaggedTensor.from_tensor(words, lengths), W)
+        return tags_of(_without_padding(words), tf.shape(words, out_type=tf.int64)[1])
 
     def of_ids(features):
         found = predict(features)
@@ -102,6 +99,13 @@ def signatures(network: Network) -> dict[str, Signature]:
             _EMISSIONS if chained else _TOKEN_TAGS,
         ),
     }
+
+
+def _without_padding(words: tf.Tensor) -> tf.RaggedTensor:
+    """String [B, W] -> [B, (words)], without the empty strings behind the last word."""
+    last = tf.where(words != "", tf.range(1, tf.shape(words, out_type=tf.int64)[1] + 1), 0)
+    lengths = tf.reduce_max(tf.pad(last, [[0, 0], [1, 0]]), 1)
+    return tf.RaggedTensor.from_tensor(words, lengths)
 
 
 def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:

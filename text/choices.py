@@ -34,7 +34,7 @@ def lay_out_choices(
 
     Args:
         layout: of the model.
-        context: string [B], valid UTF-8; equal ones are tokenised once.
+        context: string [B], valid UTF-8; equal ones are tokenized once.
         question: string [B], "" where there is none.
         options: string [B, C].
         max_qa_length: pieces.
@@ -64,14 +64,26 @@ def lay_out_choices(
     else:
         tail = layout.closed(tf.concat([first, second], 1))
 
+    left = present * (layout.max_seq_length - frame.size(1) - tail.row_lengths())
+    beginning, cut = _beginnings(layout, context, example, left)
+    truncated = (present > 0) & (cut | (dropped > 0))
+    return Sequences(*layout.joined(beginning, tail), truncated)
+
+
+def _beginnings(
+    layout: TextLayout, context: tf.Tensor, example: tf.Tensor, room: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """The first pieces of each sequence's context, at most `room` int64 [n]; whether any is lost.
+
+    Each distinct context is tokenized once.
+    """
     distinct, which = tf.unique(context, tf.int64)
     contexts, which = layout.tokenize(distinct), tf.gather(which, example)
     full = tf.gather(contexts.row_lengths(), which)
-    shown = present * tf.minimum(full, layout.max_seq_length - frame.size(1) - tail.row_lengths())
+    shown = tf.minimum(full, room)
     start = tf.gather(contexts.row_starts(), which)
-    beginning = tf.gather(contexts.values, tf.ragged.range(start, start + shown))
-    truncated = (present > 0) & ((shown < full) | (dropped > 0))
-    return Sequences(*layout.joined(beginning, tail), truncated)
+    pieces = tf.gather(contexts.values, tf.ragged.range(start, start + shown))
+    return pieces, shown < full
 
 
 def _asked(
@@ -81,7 +93,7 @@ def _asked(
     question_apart: bool,
     fill_blank: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Question and option of each sequence, string [n] each, as they are tokenised.
+    """Question and option of each sequence, string [n] each, as they are tokenized.
 
     As one text, they are both in the first.
     """

@@ -11,7 +11,13 @@ import numpy as np
 from errors import InputError
 from finetune import metrics, pictures
 from finetune.kinds.base import Error
-from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
+from finetune.kinds.predicted import (
+    Predicted,
+    confidence,
+    constant_label,
+    first_most_frequent,
+    quoted,
+)
 from finetune.kinds.texts import Outputs, TextExample, TextKind
 from finetune.labels import check_counts, label_index, warn_of_rare
 from plugins import lazily
@@ -103,10 +109,9 @@ class Classification(TextKind):
         example, answer = predicted.examples[number], predicted.answers[number]
         if answer == example.label:
             return None
-        share, how_sure = 0.0, ""
-        if "logits" in predicted.outputs:
-            share = float(probabilities(predicted.outputs["logits"][number])[answer])
-            how_sure = f" with probability {share:.3f}"
+        known = "logits" in predicted.outputs
+        shares = probabilities(predicted.outputs["logits"][number]) if known else None
+        share, how_sure = confidence(shares, answer)
         labels = predicted.task.labels
         said = f"Predicted **{labels[answer]}**{how_sure}; it is **{labels[example.label]}**."
         return share, said + quoted(example.text_a, example.text_b)

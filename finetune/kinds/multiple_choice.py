@@ -16,7 +16,13 @@ from finetune import metrics, overlap, pictures
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Error, Kind
 from finetune.kinds.classification import probabilities
-from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
+from finetune.kinds.predicted import (
+    Predicted,
+    confidence,
+    constant_label,
+    first_most_frequent,
+    quoted,
+)
 from finetune.labels import check_counts, label_index, reject_header
 from finetune.readers.race import read_race
 from plugins import lazily
@@ -235,10 +241,9 @@ class MultipleChoice(Kind):
         example, answer = predicted.examples[number], predicted.answers[number]
         if answer == example.label:
             return None
-        share, how_sure = 0.0, ""
-        if "score" in predicted.outputs:
-            share = float(self._probabilities(predicted, number)[answer])
-            how_sure = f" with probability {share:.3f}"
+        known = "score" in predicted.outputs
+        shares = self._probabilities(predicted, number) if known else None
+        share, how_sure = confidence(shares, answer)
         chosen, right = (example.options[place] for place in (answer, example.label))
         said = f"Predicted **{chosen}**{how_sure}; it is **{right}**."
         return share, said + quoted(example.question, example.context)

@@ -37,6 +37,14 @@ def quoted(*texts: str | None) -> str:
     return "".join("\n\n> " + " ".join(text.split()) for text in texts if text)
 
 
+def confidence(shares: np.ndarray | None, answer: int) -> tuple[float, str]:
+    """How large an error an answer is, and its words: its probability; 0 where none is known."""
+    if shares is None:
+        return 0.0, ""
+    share = float(shares[answer])
+    return share, f" with probability {share:.3f}"
+
+
 def first_most_frequent(counts: Mapping[int, int]) -> int:
     """The most frequent label; of equally frequent ones, the first of the task's labels."""
     return max(sorted(counts), key=lambda label: counts[label], default=0)
