@@ -12,6 +12,9 @@ pre-training. The folder holds `train.jsonl`, `dev.jsonl` and `task.json`, which
 
 from __future__ import annotations
 
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
 import collections
 import json
 import os
