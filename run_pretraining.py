@@ -22,7 +22,7 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.manifest import folder_digest, read_manifest
+from data.manifest import check_length, folder_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from model import load_config
@@ -143,12 +143,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
     if command.continue_from is None:
         hparams = resolve_hparams(values, vocabulary.size)
         fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
-        built = (read_manifest(command.data_dir) or {}).get("settings", {}).get("max_seq_length")
-        if built not in (None, hparams.max_seq_length):
-            raise InputError(
-                f"`max_seq_length` should be {built}, with which {command.data_dir} was built."
-                f" Received: {hparams.max_seq_length}"
-            )
+        check_length(command.data_dir, hparams.max_seq_length)
     else:  # the others are the source's
         parse_hparams(values)
         if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins

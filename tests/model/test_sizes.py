@@ -28,6 +28,8 @@ EXACT = {
     "causal-transformer-small": 13_483_008,
     "causal-mixed-small": 13_488_504,
     "convbert-tiny": 1_883_976,
+    "causal-transformer-tiny": 1_907_712,
+    "causal-mixed-tiny": 1_908_648,
 }
 
 
@@ -137,8 +139,9 @@ def test_heads_after_the_bottleneck():
 
 def test_causal_sizes_are_equal():
     """So that a comparison is one of token mixers. Their difference does not depend on V."""
-    transformer, mixed = EXACT["causal-transformer-small"], EXACT["causal-mixed-small"]
-    assert abs(mixed / transformer - 1) < 0.001
+    for size in ("small", "tiny"):
+        transformer, mixed = (EXACT[f"causal-{kind}-{size}"] for kind in ("transformer", "mixed"))
+        assert abs(mixed / transformer - 1) < 0.001
     assert all(SIZES[name].causal == name.startswith("causal") for name in SIZES)
 
 
