@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from data.vocabulary import Vocabulary
 
 _CONTINUES = "##"  # WordPiece
@@ -11,14 +9,12 @@ _CONTINUES = "##"  # WordPiece
 _BEGINS, _ALONE = ("▁", "<"), frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 
 
-def word_starts(vocabulary: Vocabulary) -> np.ndarray:
-    """Whether each token begins a word, bool [V].
+def word_starts(vocabulary: Vocabulary) -> list[bool]:
+    """Whether each token begins a word, in the order of the ids.
 
     Of SentencePiece as `_is_start_piece` in data_utils.py of zihangdai/xlnet has it.
     """
     tokens = vocabulary.tokens
     if vocabulary.tokenizer == "sentencepiece":
-        found = (t.startswith(_BEGINS) or t in _ALONE for t in tokens)
-    else:
-        found = (not token.startswith(_CONTINUES) for token in tokens)
-    return np.fromiter(found, bool, len(tokens))
+        return [token.startswith(_BEGINS) or token in _ALONE for token in tokens]
+    return [not token.startswith(_CONTINUES) for token in tokens]

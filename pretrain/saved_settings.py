@@ -6,8 +6,6 @@ import functools
 import os
 from typing import Any
 
-import numpy as np
-
 import storage
 from data.vocabulary import Vocabulary
 from data.word_starts import word_starts
@@ -27,8 +25,8 @@ class SpecialIds(dict[str, int]):
         self._vocabulary = vocabulary
 
     @functools.cached_property
-    def word_starts(self) -> np.ndarray:
-        """bool [V]."""
+    def word_starts(self) -> list[bool]:
+        """Of every token of the vocabulary."""
         return word_starts(self._vocabulary)
 
 

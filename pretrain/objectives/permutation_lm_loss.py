@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import tensorflow as tf
 
-from model import BackboneConfig, TiedHead, build_backbone
+from model import BackboneConfig, build_backbone
+from model.xlnet.head import XLNetLMHead
 from pretrain.permutation import permitted, permute_tokens
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from training import metrics
@@ -28,14 +28,10 @@ class PermutationLM(Objective):
     def __init__(self, hparams: PretrainingHParams, config: BackboneConfig, special_ids: dict):
         super().__init__(name="permutation_lm")
         self.hparams, self.special_ids = hparams, special_ids
-        # Without a vocabulary, every token is a word.
-        everything = np.ones(hparams.vocab_size, bool)
-        self._word_starts = getattr(special_ids, "word_starts", everything)
+        # Where only ids are known, as in benchmarks, every token is a word.
+        self._word_starts = tuple(getattr(special_ids, "word_starts", [True] * hparams.vocab_size))
         self.encoder = build_backbone(config)
-        self.head = TiedHead(
-            self.encoder.embeddings, pieces=hparams.vocab_size, name="permutation_predictions"
-        )
-        self.head(tf.zeros([1, 1, config.hidden_size]))
+        self.head = XLNetLMHead(config, self.encoder.embeddings, pieces=hparams.vocab_size)
 
     def prepare(self, features, seed):
         starts = tf.constant(self._word_starts)
@@ -49,6 +45,7 @@ class PermutationLM(Objective):
             batch,
             permitted(batch["order"], batch["limit"]),
             batch["target_positions"],
+            self.head.mask_embedding,
             training=training,
             seed=seed,
         )

@@ -105,6 +105,7 @@ def test_flops_of_a_training_step():
         ({}, {}),
         ({"conv_type": "noconv", "head_ratio": 1}, {}),
         ({"objective": "causal_lm"}, {"causal": True}),
+        ({"objective": "permutation_lm", "model_size": "xlnet-{size}"}, None),
     ],
 )
 def test_the_training_step_runs(changes, overrides):

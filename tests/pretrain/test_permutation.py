@@ -237,4 +237,4 @@ def test_compiled_draws_are_the_same():
 
 def test_word_starts():
     words = Vocabulary((*SPECIAL_TOKENS, "un", "##real", "#", "##", "a"))
-    assert word_starts(words).tolist() == [True] * 6 + [False, True, False, True]
+    assert word_starts(words) == [True] * 6 + [False, True, False, True]
