@@ -52,7 +52,7 @@ class PermutationLMSettings(ObjectiveSettings):
         """See `ObjectiveSettings.operations`; the second stream and the head have P tokens."""
         share = self.max_predictions(max_seq_length) / max_seq_length
         forward = encoder.operations(max_seq_length, dense_lookup)
-        queries = encoder.query_stream_operations(max_seq_length)
+        queries = encoder.query_operations(max_seq_length)
         if forward is None or queries is None:
             return None
         return forward + (queries + count.tied_head(encoder)) * share
