@@ -19,7 +19,6 @@ from model.config import (
     read_fields,
 )
 from model.sizes import SIZES
-from model.xlnet.config import SIZES as XLNET_SIZES
 from model.xlnet.config import XLNetConfig
 from plugins import Registry, lazily, source
 
@@ -91,4 +90,4 @@ def build_backbone(
 
 
 register_architecture(EncoderConfig, "model.encoder:build_encoder")
-register_architecture(XLNetConfig, "model.xlnet.network:build_xlnet", XLNET_SIZES)
+register_architecture(XLNetConfig, "model.xlnet.network:build_xlnet")

@@ -99,20 +99,3 @@ class XLNetConfig(BackboneConfig):
         layer = projections + biases + scores + segments + probabilities + feed_forward + after
         last = count.Flops(0, count.DROPOUT * D)
         return layer * self.num_hidden_layers + last
-
-
-SIZES = {
-    # README of zihangdai/xlnet: XLNet-Base and XLNet-Large, cased.
-    "xlnet-base": XLNetConfig(),
-    "xlnet-large": XLNetConfig(
-        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
-    ),
-    # Ours: as wide and deep as convbert-tiny.
-    "xlnet-tiny": XLNetConfig(
-        vocab_size=8192,
-        hidden_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        intermediate_size=512,
-    ),
-}

@@ -21,6 +21,9 @@ GRAPHS = {
     "causal-transformer-small": 13_546_682,
     "causal-mixed-small": 13_552_178,
     "convbert-tiny": 1_983_117,
+    "xlnet-tiny": 1_916_032,
+    "xlnet-base": 116_750_336,
+    "xlnet-large": 360_300_800,
 }
 
 
@@ -28,7 +31,7 @@ GRAPHS = {
     "size",
     [
         # Of base sizes, draws up to a gigabyte of weights in ten seconds.
-        pytest.param(size, marks=[pytest.mark.slow] if size.endswith("-base") else [])
+        pytest.param(size, marks=[pytest.mark.slow] if size.endswith(("-base", "-large")) else [])
         for size in sorted({*SIZES, *GRAPHS})
     ],
 )
@@ -48,6 +51,7 @@ def test_every_size_is_counted_with_the_objective_it_belongs_to():
     others = {size: name for size, name in named.items() if name != "replaced_token_detection"}
     assert others == {
         **dict.fromkeys(["bert-small", "bert-base"], "masked_lm"),
+        **dict.fromkeys(["xlnet-tiny", "xlnet-base", "xlnet-large"], "permutation_lm"),
         **dict.fromkeys(["causal-transformer-small", "causal-mixed-small"], "causal_lm"),
     }
 

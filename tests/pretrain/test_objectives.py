@@ -98,7 +98,7 @@ def test_losses_of_the_original(name):
 
 def test_generator_of_every_size():
     for name, config in SIZES.items():
-        if not isinstance(config, EncoderConfig):
+        if not isinstance(config, EncoderConfig):  # only ours is scaled
             continue
         hparams = resolve_hparams({"model_size": name}, config.vocab_size)
         scaled = hparams.objective.generator_config(config)
