@@ -36,6 +36,7 @@ class XLNetConfig(BackboneConfig):
 
     architecture: ClassVar[str] = "xlnet"
     summary_token = -1
+    two_streams = True
 
     vocab_size: int = dataclasses.field(default=32000, metadata=at_least(1))
     hidden_size: int = dataclasses.field(default=768, metadata=at_least(2))
@@ -72,10 +73,20 @@ class XLNetConfig(BackboneConfig):
         The 2 S encodings of distances are projected once for a batch. Here they count for each of
         its sequences, as if it had one.
         """
-        D, N, S = self.hidden_size, self.num_attention_heads, length
+        D = self.hidden_size
         lookup = count.Flops(2 * D * self.vocab_size if dense_lookup else 0, count.DROPOUT * D)
         encodings = count.Flops(0, (2 + count.DROPOUT) * 2 * D)  # two of them for each token
         projections = count.Flops(2 * D * D) * (4 + 2)  # q, k, v, output; the encodings
+        return lookup + encodings + self._layers(length, projections)
+
+    def query_operations(self, length: int) -> count.Flops:
+        """Likewise of a token of the query stream, whose keys are those of the content stream."""
+        D = self.hidden_size
+        return count.Flops(0, count.DROPOUT * D) + self._layers(length, count.Flops(2 * D * D) * 2)
+
+    def _layers(self, length, projections):
+        """All layers, each with such projections, and the last dropout."""
+        D, N, S = self.hidden_size, self.num_attention_heads, length
         biases = count.Flops(0, 3 * D)
         scores = count.Flops(2 * D * S) + count.Flops(2 * D * 2 * S)  # contents; distances
         segments = count.Flops(2 * 2 * D)
@@ -87,4 +98,4 @@ class XLNetConfig(BackboneConfig):
         after = count.Flops(0, (count.DROPOUT + 1 + count.LAYER_NORM) * D) * 2
         layer = projections + biases + scores + segments + probabilities + feed_forward + after
         last = count.Flops(0, count.DROPOUT * D)
-        return lookup + encodings + layer * self.num_hidden_layers + last
+        return layer * self.num_hidden_layers + last

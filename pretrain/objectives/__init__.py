@@ -11,6 +11,7 @@ from plugins import Registry, source
 from pretrain.objectives.base import ObjectiveSettings
 from pretrain.objectives.causal_lm import CausalLMSettings
 from pretrain.objectives.masked_lm import MaskedLMSettings
+from pretrain.objectives.permutation_lm import PermutationLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.objectives.self_critic import SelfCriticSettings
 
@@ -43,3 +44,4 @@ register(MaskedLMSettings)
 register(ReplacedTokenDetectionSettings)
 register(SelfCriticSettings)
 register(CausalLMSettings)
+register(PermutationLMSettings)

@@ -132,7 +132,8 @@ class ObjectiveSettings(abc.ABC):
         Args:
             hparams: the resolved PretrainingHParams; `hparams.objective` is this.
             config: the encoder that is pre-trained.
-            special_ids: the ids `cls`, `sep`, `mask`.
+            special_ids: the ids `cls`, `sep`, `mask`. The commands give
+                `pretrain.saved_settings.SpecialIds`, which knows of words, too.
         """
 
     def require(self, condition: bool, name: str, expectation: str) -> None:
