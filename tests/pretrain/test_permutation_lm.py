@@ -164,7 +164,7 @@ def test_the_loss_is_the_mean_of_the_tied_softmax(objective, streams):
 
 def test_untrained_and_its_gradients():
     """The loss starts at log V. Gradients are slopes, and reach every variable."""
-    objective = build(mask_prob=0.3)
+    objective = build(CONFIG.replace(num_hidden_layers=1), mask_prob=0.3)
     batch = objective.prepare(make_features(), SEED)
     assert loss_of(objective, batch)[0] == pytest.approx(np.log(V), rel=0.02)
     draw = np.random.default_rng(2)
@@ -227,6 +227,7 @@ def test_rejected(values, field):
         resolve_hparams({**defaults, **values}, 8192)
 
 
+@pytest.mark.slow  # traces a loss and profiles it
 def test_operations():
     """Those of both streams and of the head, but for a few columns of segments."""
     overrides = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
