@@ -21,6 +21,7 @@ class PermutationLMSettings(ObjectiveSettings):
     """
 
     name: ClassVar[str] = "permutation_lm"
+    convertible: ClassVar[bool] = True
     bar: ClassVar[dict[str, str]] = {"permutation_lm_accuracy": "PLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = ("permutation_lm_loss", "permutation_lm_accuracy")
 
