@@ -28,8 +28,10 @@ SIZE = {
 
 
 def head_of(kind, config):
-    own = task(kind)
-    return own.plugin.head(own, config, resolve_hparams({"max_seq_length": 128}, own, config))
+    own, hparams = task(kind), {"max_seq_length": 24}
+    if kind == "span":
+        hparams |= {"max_query_length": 8, "doc_stride": 6}
+    return own.plugin.head(own, config, resolve_hparams(hparams, own, config))
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression", "multiple_choice"])
