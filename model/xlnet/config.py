@@ -36,6 +36,7 @@ class XLNetConfig(BackboneConfig):
 
     architecture: ClassVar[str] = "xlnet"
     summary_token = -1
+    summary_layer = True
     two_streams = True
 
     vocab_size: int = dataclasses.field(default=32000, metadata=at_least(1))

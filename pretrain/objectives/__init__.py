@@ -34,8 +34,10 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
             f"{source(settings)}: the first of `networks` should be encoder."
             f" Received: {settings.networks!r}"
         )
-    if settings.convertible and not issubclass(settings, MaskedLMSettings):
-        raise InputError(f"{source(settings)}: `convertible` is for heirs of MaskedLMSettings")
+    known = (MaskedLMSettings, PermutationLMSettings)
+    if settings.convertible and not issubclass(settings, known):
+        heirs = " or ".join(cls.__name__ for cls in known)
+        raise InputError(f"{source(settings)}: `convertible` is for heirs of {heirs}")
     _REGISTRY.add(getattr(settings, "name", None), settings, settings)
     return settings
 

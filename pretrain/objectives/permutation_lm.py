@@ -18,6 +18,7 @@ class PermutationLMSettings(ObjectiveSettings):
     """XLNet's objective (Yang et al. 2019): tokens are predicted in a random order."""
 
     name: ClassVar[str] = "permutation_lm"
+    convertible: ClassVar[bool] = True
     bar: ClassVar[dict[str, str]] = {"permutation_lm_accuracy": "PLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = ("permutation_lm_loss", "permutation_lm_accuracy")
 
