@@ -37,7 +37,7 @@ def permute_tokens(
     first.
 
     Args:
-        features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+        features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; S is static.
         hparams: with an objective that is `PermutationLMSettings`.
         special_ids: the ids `cls`, `sep`.
         word_starts: bool [V], the tokens that begin a word.
@@ -48,7 +48,7 @@ def permute_tokens(
         all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
     """
     settings, half = hparams.objective, hparams.objective.reuse_length
-    S = features["input_ids"].shape[1] or hparams.max_seq_length
+    S = features["input_ids"].shape[1]
     P = min(settings.max_predictions(hparams.max_seq_length), S)
     if 2 * half != S:
         drawn = _draw(features, P, settings, special_ids, word_starts, seed)
