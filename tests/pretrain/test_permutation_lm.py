@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
 from errors import InputError
@@ -207,6 +208,23 @@ def test_a_sequence_of_padding_alone(objective):
     batch = objective.prepare(empty, SEED)
     assert not batch["target_weights"][2:].numpy().any()
     assert np.isfinite(loss_of(objective, batch)[0])
+
+
+def test_bfloat16_loss_is_close():
+    losses = []
+    for policy in ("float32", "mixed_bfloat16"):
+        tf_keras.mixed_precision.set_global_policy(policy)
+        tf_keras.utils.set_random_seed(3)
+        objective = build(mask_prob=0.3, memory_length=6)
+        objective.begin_training(B)
+        batch = objective.prepare(make_features(), SEED)
+        for _ in range(2):  # the second time with what the first one has remembered
+            loss, _ = objective.loss(
+                batch, objective.normalizers(batch), training=True, seed=tf.constant([1, 2])
+            )
+        assert loss.dtype == tf.float32
+        losses.append(float(loss))
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
 @pytest.mark.parametrize(
