@@ -30,6 +30,7 @@ from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
+    PretrainingHParams,
     RunSettings,
     parse_hparams,
     resolve_hparams,
@@ -138,16 +139,29 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
     """Raises InputError where hyper-parameters cannot be right, or have no source to come from."""
     if command.continue_from is None:
         hparams = resolve_hparams(values, vocabulary.size)
-        built = (read_manifest(command.data_dir) or {}).get("settings", {}).get("max_seq_length")
-        if built not in (None, hparams.max_seq_length):
-            raise InputError(
-                f"`max_seq_length` should be {built}, with which {command.data_dir} was built."
-                f" Received: {hparams.max_seq_length}"
-            )
+        check_data(command.data_dir, hparams)
     else:  # the others are the source's
         parse_hparams(values)
         if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
             load_config(command.continue_from)
+
+
+def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
+    """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
+    manifest, length = read_manifest(data_dir) or {}, hparams.max_seq_length
+    of_record = hparams.objective.record_length(length)
+    built = manifest.get("settings", {}).get("max_seq_length", of_record)
+    if built != of_record:
+        raise InputError(
+            f"`max_seq_length` should be {built * (length // of_record)}, as {data_dir} was built"
+            f" with {built}. Received: {length}"
+        )
+    layout = manifest.get("example_layout")
+    if hparams.objective.in_order() and layout != "contiguous":
+        raise InputError(
+            f"--data_dir {data_dir} should be built with --example_layout contiguous for a memory"
+            f" of the text before. Received: {layout}"
+        )
 
 
 def read_settings() -> tuple[dict, dict]:

@@ -235,6 +235,9 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     expected = f"at most max_position_embeddings ({longest})"
     check_setting(hparams, hparams.max_seq_length <= longest, "max_seq_length", expected)
     objective.check(encoder)
+    objective.record_length(hparams.max_seq_length)
+    one = hparams.data_shards == 1 or not objective.in_order()
+    check_setting(hparams, one, "data_shards", "1 for batches that follow the text")
     return hparams
 
 

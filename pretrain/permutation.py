@@ -15,8 +15,9 @@ from training.randomness import split_seed, uniform_for_batch
 
 if TYPE_CHECKING:
     from pretrain.hparams import PretrainingHParams
+    from pretrain.objectives.permutation_lm import PermutationLMSettings
 
-_BITS = 24  # of noise
+_NOISE_BITS, _ORDER_BITS = 24, 29
 
 
 def permute_tokens(
@@ -31,8 +32,12 @@ def permute_tokens(
     Per example max(1, min(P, round(mask_prob * length))) tokens are drawn: spans, then single
     tokens. What falls on [CLS] or [SEP] is not predicted, as in the original.
 
+    Sequences of 2 `reuse_length` tokens are two halves, with draws and an order of their own and
+    half of P each. Tokens of the first half see nothing of the second, whose tokens see all of the
+    first.
+
     Args:
-        features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+        features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; S is static.
         hparams: with an objective that is `PermutationLMSettings`.
         special_ids: the ids `cls`, `sep`.
         word_starts: bool [V], the tokens that begin a word.
@@ -42,9 +47,35 @@ def permute_tokens(
         `features`; `target_positions`, `target_ids` int32 [B, P], `target_weights` float32 [B, P],
         all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
     """
-    ids, mask = features["input_ids"], features["input_mask"]
-    settings, B, S = hparams.objective, tf.shape(ids)[0], ids.shape[1] or hparams.max_seq_length
+    settings, half = hparams.objective, hparams.objective.reuse_length
+    S = features["input_ids"].shape[1]
     P = min(settings.max_predictions(hparams.max_seq_length), S)
+    if 2 * half != S:
+        drawn = _draw(features, P, settings, special_ids, word_starts, seed)
+        return {**features, **drawn}
+    parts = []
+    for start, slots, part_seed in zip((0, half), (P - P // 2, P // 2), split_seed(seed, 2)):
+        part = {name: value[:, start : start + half] for name, value in features.items()}
+        parts.append(_draw(part, slots, settings, special_ids, word_starts, part_seed))
+    second = parts[1]
+    used = tf.cast(second["target_weights"], tf.int32)
+    second["target_positions"] += half * used
+    for name in ("order", "limit"):
+        second[name] += 2**_ORDER_BITS + 1  # behind all of the first half
+    return {**features, **{name: tf.concat([part[name] for part in parts], 1) for name in second}}
+
+
+def _draw(
+    features: dict[str, tf.Tensor],
+    P: int,
+    settings: PermutationLMSettings,
+    special_ids: dict[str, int],
+    word_starts: tf.Tensor,
+    seed: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+    """What `permute_tokens` draws for features [B, S] that have P slots and one order."""
+    ids, mask = features["input_ids"], features["input_mask"]
+    B, S = tf.shape(ids)[0], ids.shape[1]
     span_seed, token_seed, order_seed = split_seed(seed, 3)
     real = mask > 0
     special = (ids == special_ids["cls"]) | (ids == special_ids["sep"])  # [B, S]
@@ -72,7 +103,6 @@ def permute_tokens(
         target, special, uniform_for_batch(order_seed, B, [min(settings.perm_size or S, S)])
     )
     return {
-        **features,
         "target_positions": positions,
         "target_ids": tf.where(used, tf.gather(ids, positions, batch_dims=1), 0),
         "target_weights": tf.cast(used, tf.float32),
@@ -161,11 +191,11 @@ def factorization_order(
             each are in the order of the noise.
 
     Returns:
-        order, int32 [B, S], -1 where all see the token; limit, int32 [B, S].
+        order, int32 [B, S], less than 2 ** 29, -1 where all see the token; limit, int32 [B, S].
     """
     S, n = target.shape[1], noise.shape[1]
     windows = -(-S // n)
-    scale = 2 ** min(_BITS, 30 - windows.bit_length())  # so that int32 holds all windows
+    scale = 2 ** min(_NOISE_BITS, _ORDER_BITS - windows.bit_length())
     shuffled = tf.tile(tf.cast(noise * scale, tf.int32), [1, windows])[:, :S]
     index = shuffled + tf.range(S) // n * scale
     order = tf.where(target | special, index, -1)

@@ -77,6 +77,7 @@ def pretrain(
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
+        objective.begin_training(hparams.train_batch_size)
         optimizer = build_optimizer(hparams, objective)
     if run.rematerialize:
         rematerialize(objective)
@@ -101,7 +102,7 @@ def pretrain(
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with (
         contextlib.closing(trainer),
-        clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size),
+        clear_read_errors(files, train_batches.record_length, hparams.vocab_size),
         clear_service_errors(),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)

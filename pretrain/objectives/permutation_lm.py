@@ -15,10 +15,7 @@ _build = lazily("pretrain.objectives.permutation_lm_loss:PermutationLM")
 
 @dataclasses.dataclass(frozen=True)
 class PermutationLMSettings(ObjectiveSettings):
-    """XLNet's objective (Yang et al. 2019): tokens are predicted in a random order.
-
-    Without memory: a sequence is predicted from itself alone.
-    """
+    """XLNet's objective (Yang et al. 2019): tokens are predicted in a random order."""
 
     name: ClassVar[str] = "permutation_lm"
     convertible: ClassVar[bool] = True
@@ -31,6 +28,10 @@ class PermutationLMSettings(ObjectiveSettings):
     spans_in_pieces: bool = False  # the original's bug; see docs/deviations.md
     # Tokens that are put in order together, one window of a sequence after the other; null: all.
     perm_size: int | None = None
+    # Hidden states of each layer that training keeps of the text before, in tokens; 0: none.
+    memory_length: int = 0
+    # Tokens by which sequences overlap, half of them; 0: they do not. See docs/guide.md.
+    reuse_length: int = 0
 
     def check(self, encoder=None):
         """See `ObjectiveSettings.check`."""
@@ -39,6 +40,9 @@ class PermutationLMSettings(ObjectiveSettings):
         self.require(self.span_context >= 1, "span_context", "at least 1")
         size = self.perm_size
         self.require(size is None or size >= 1, "perm_size", "null or at least 1")
+        self.require(self.memory_length >= 0, "memory_length", "at least 0")
+        used = self.memory_length > 0
+        self.require(used or self.reuse_length == 0, "reuse_length", "0 without `memory_length`")
         if encoder is not None and not encoder.two_streams:
             raise InputError(
                 "`model_size` should be of an architecture with two streams of attention, such as"
@@ -49,12 +53,26 @@ class PermutationLMSettings(ObjectiveSettings):
         """P, predicted tokens of a sequence."""
         return max(1, round(self.mask_prob * max_seq_length))
 
+    def in_order(self):
+        """See `ObjectiveSettings.in_order`."""
+        return self.memory_length > 0
+
+    def record_length(self, max_seq_length):
+        """See `ObjectiveSettings.record_length`; a sequence that overlaps with others is two."""
+        half = self.reuse_length
+        expected = f"0, or half of `max_seq_length` ({max_seq_length})"
+        self.require(half == 0 or 2 * half == max_seq_length, "reuse_length", expected)
+        return half or max_seq_length
+
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """See `ObjectiveSettings.operations`; the second stream and the head have P tokens."""
+        """See `ObjectiveSettings.operations`; the second stream and the head have P tokens.
+
+        With a memory they are not counted.
+        """
         share = self.max_predictions(max_seq_length) / max_seq_length
         forward = encoder.operations(max_seq_length, dense_lookup)
         queries = encoder.query_operations(max_seq_length)
-        if forward is None or queries is None:
+        if forward is None or queries is None or self.memory_length:
             return None
         return forward + (queries + count.tied_head(encoder)) * share
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -238,3 +240,7 @@ def test_compiled_draws_are_the_same():
 def test_word_starts():
     words = Vocabulary((*SPECIAL_TOKENS, "un", "##real", "#", "##", "a"))
     assert word_starts(words) == [True] * 6 + [False, True, False, True]
+    # As `_is_start_piece` of data_utils.py: a hyphen and "<eod>" begin one, "'" and "£" do not.
+    pieces = ("<unk>", "<eod>", "▁", "▁un", "real", "-", "'", "£", ".")
+    model = types.SimpleNamespace(tokens=pieces, tokenizer="sentencepiece")
+    assert word_starts(model) == [True] * 4 + [False, True, False, False, True]

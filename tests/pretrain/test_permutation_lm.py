@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from analysis.operations import EXECUTED, pretraining
 from errors import InputError
 from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective
-from pretrain.hparams import parse_hparams, resolve_hparams
+from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from pretrain.permutation import permitted
+from tests.analysis.test_flops import products, profiled
 from tests.pretraining_support import assert_same_run, build_data, metrics, run
 from training.metrics import summarize
 
@@ -162,7 +164,7 @@ def test_the_loss_is_the_mean_of_the_tied_softmax(objective, streams):
 
 def test_untrained_and_its_gradients():
     """The loss starts at log V. Gradients are slopes, and reach every variable."""
-    objective = build(mask_prob=0.3)
+    objective = build(CONFIG.replace(num_hidden_layers=1), mask_prob=0.3)
     batch = objective.prepare(make_features(), SEED)
     assert loss_of(objective, batch)[0] == pytest.approx(np.log(V), rel=0.02)
     draw = np.random.default_rng(2)
@@ -223,6 +225,23 @@ def test_rejected(values, field):
     resolve_hparams(defaults, 8192)
     with pytest.raises(InputError, match=f"`{field}`"):
         resolve_hparams({**defaults, **values}, 8192)
+
+
+@pytest.mark.slow  # traces a loss and profiles it
+def test_operations():
+    """Those of both streams and of the head, but for a few columns of segments."""
+    overrides = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
+    values = {"objective": "permutation_lm", "model_size": "xlnet-tiny", "max_seq_length": S}
+    hparams = resolve_hparams({**values, "model_hparam_overrides": overrides}, V)
+    objective = build_objective(hparams, encoder_config(hparams, V), SPECIAL)
+
+    def step(ids):
+        features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
+        batch = objective.prepare(features, SEED)
+        return objective.loss(batch, objective.normalizers(batch), training=False)[0]
+
+    counted = products(profiled(step, tf.TensorSpec([1, S], tf.int32)))
+    assert pretraining(hparams, EXECUTED).matrix * S == pytest.approx(counted, rel=0.03)
 
 
 HPARAMS = {
