@@ -165,6 +165,12 @@ def write_text(path: str, text: str) -> None:
         file.write(text)
 
 
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes a binary file; raises InputError when that cannot be done."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+
+
 def append_text(path: str, text: str) -> None:
     """Appends UTF-8 text to a file; the whole is written again where there is no appending.
 

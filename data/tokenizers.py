@@ -1,10 +1,11 @@
-"""The tokenizer that goes with a vocabulary: of word pieces, or of whole words."""
+"""The tokenizer that goes with a vocabulary: of word pieces, whole words, or SentencePiece."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from data.sentencepiece_tokenization import SentencePieceTokenizer
 from data.tokenization import Tokenizer
 from data.tokenizer_protocol import Frame
 from data.vocabulary import Vocabulary
@@ -66,4 +67,11 @@ class WordTokenizer(Tokenizer):
 
 def create_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     """The tokenizer of a vocabulary's kind."""
-    return WordTokenizer(vocabulary) if vocabulary.tokenizer == "words" else Tokenizer(vocabulary)
+    return _TOKENIZERS[vocabulary.tokenizer](vocabulary)
+
+
+_TOKENIZERS = {
+    "wordpiece": Tokenizer,
+    "words": WordTokenizer,
+    "sentencepiece": SentencePieceTokenizer,
+}

@@ -1,4 +1,4 @@
-"""The vocabulary, of word pieces or of words: load, check, save."""
+"""The vocabulary, of word pieces, of words or of a SentencePiece model: load, check, save."""
 
 from __future__ import annotations
 
@@ -21,16 +21,30 @@ from data.added_tokens import (
     check_added_tokens,
 )
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
+from data.sentencepiece_model import (
+    END_OF_DOCUMENT,
+    END_OF_PARAGRAPH,
+    MODEL_FILE,
+    MODEL_SUFFIX,
+    SPECIAL_PIECES,
+    pieces,
+    read_model,
+)
 from errors import InputError, located
 from settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and
 # as the one before has ended, it is what the first one begins after.
-TOKENIZERS = {"wordpiece": SPECIAL_TOKENS, "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]")}
-VOCABULARY_FILE = "vocab.txt"
+TOKENIZERS = {
+    "wordpiece": SPECIAL_TOKENS,
+    "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]"),
+    "sentencepiece": SPECIAL_PIECES,
+}
+VOCABULARY_FILE = "vocab.txt"  # of a SentencePiece model there is MODEL_FILE instead
 SWITCHES_FILE = "tokenizer_config.json"
 _SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None, "tokenizer": str}
+_SWITCHES |= {"keep_accents": bool}  # the opposite, as Hugging Face says it of XLNet
 
 
 def _special_id(number: int) -> property:
@@ -47,9 +61,11 @@ class Vocabulary:
     Attributes:
         tokens: the pieces; the index of a piece is its id.
         do_lower_case: whether text is lower-cased before it is cut into pieces.
-        strip_accents: whether accents (Unicode category Mn after NFD) are removed.
+        strip_accents: whether accents (Unicode category Mn after NFD) are removed. Of
+            SentencePiece: whether text becomes NFKD without combining marks.
         added_tokens: those of the tokens that are found before text is cut into pieces.
         tokenizer: what the tokens are, one of `TOKENIZERS`.
+        model: the SentencePiece model; of other tokenizers empty.
     """
 
     tokens: tuple[str, ...]
@@ -57,9 +73,15 @@ class Vocabulary:
     strip_accents: bool = True
     added_tokens: tuple[AddedToken, ...] = ()
     tokenizer: str = "wordpiece"
+    model: bytes = dataclasses.field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         _check_tokens(self.tokens, "The vocabulary", self.tokenizer)
+        if bool(self.model) != (self.tokenizer == "sentencepiece"):
+            raise InputError(
+                "`model` should be given for `tokenizer` sentencepiece and for no other."
+                f" Received: {len(self.model)} bytes for {self.tokenizer}"
+            )
         if self.tokenizer == "words" and (self.strip_accents or self.added_tokens):
             raise InputError(
                 "a vocabulary of words should have neither `strip_accents` nor added tokens, as"
@@ -82,6 +104,21 @@ class Vocabulary:
     pad_id, unk_id, cls_id, sep_id, mask_id = map(_special_id, range(len(SPECIAL_TOKENS)))
 
     @property
+    def eod_id(self) -> int | None:
+        """Id of <eod>, which ends a document of XLNet's; None where there is no such piece."""
+        return self.ids.get(END_OF_DOCUMENT)
+
+    @property
+    def eop_id(self) -> int | None:
+        """Id of <eop>, which ends a paragraph; likewise."""
+        return self.ids.get(END_OF_PARAGRAPH)
+
+    @property
+    def file(self) -> str:
+        """The name of the file that `save` writes the tokens to."""
+        return MODEL_FILE if self.model else VOCABULARY_FILE
+
+    @property
     def added_tokens_decoder(self) -> dict[str, dict]:
         """The added tokens as tokenizer_config.json has them: by id."""
         return {
@@ -97,6 +134,8 @@ class Vocabulary:
             settings.append([dataclasses.astuple(token) for token in self.added_tokens])
         if self.tokenizer != "wordpiece":
             settings.append(self.tokenizer)
+        if self.model:
+            settings.append(hashlib.sha256(self.model).hexdigest())
         return hashlib.sha256(json.dumps(settings, ensure_ascii=False).encode()).hexdigest()
 
     @classmethod
@@ -110,41 +149,58 @@ class Vocabulary:
         """Reads a vocabulary and its switches.
 
         Args:
-            path: a `vocab.txt`, one token per line, or a folder that holds one.
+            path: a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
+                that holds `vocab.txt` or `spiece.model`, of which the former is read.
             do_lower_case: overrules `tokenizer_config.json` beside the vocabulary.
             strip_accents: likewise. Where nothing says it, as the casing: both are True by
-                default, as in BERT uncased.
+                default, as in BERT uncased. Of a SentencePiece model text is not lower-cased and
+                accents are removed by default, as in XLNet.
 
         Raises:
             InputError: no such file, not UTF-8, a blank line before the last token, a special token
-                missing, or a token twice.
+                missing, a token twice, or no SentencePiece model.
         """
         path = os.fspath(path)
         if storage.isdir(path):
-            path = os.path.join(path, VOCABULARY_FILE)
-        tokens = _read_tokens(path)
+            path = os.path.join(path, vocabulary_file(path))
+        model = read_model(path) if path.endswith(MODEL_SUFFIX) else None
+        tokens = _read_tokens(path) if model is None else list(pieces(model, path))
         settings_path = os.path.join(os.path.dirname(path), SWITCHES_FILE)
         saved = files.read_json(settings_path) if storage.exists(settings_path) else {}
-        added = _added_tokens(saved, f"{settings_path}: `{ADDED_TOKENS}`", tokens)
+        where = f"{settings_path}: `{ADDED_TOKENS}`"
         with located(settings_path):
-            saved = {
+            tokenizer = _tokenizer(saved, model is not None)
+            switches = {
                 name: typed(name, saved[name], _SWITCHES[name]) for name in _SWITCHES.keys() & saved
             }
-            tokenizer = saved.get("tokenizer", "wordpiece")
-            if tokenizer not in TOKENIZERS:
-                expected = " or ".join(TOKENIZERS)
-                raise InputError(f"`tokenizer` should be {expected}. Received: {tokenizer!r}")
+        if model is None:
+            added = _added_tokens(saved, where, tokens)
+        else:
+            added = _no_added_tokens(saved, where, tokens)
         _check_tokens(tokens, path, tokenizer)
         if do_lower_case is None:
-            do_lower_case = saved.get("do_lower_case", True)
+            do_lower_case = switches.get("do_lower_case", model is None)
         if strip_accents is None:
-            strip_accents = saved.get("strip_accents")
+            strip_accents = switches.get("strip_accents")
+        if strip_accents is None and model is not None:
+            strip_accents = not switches.get("keep_accents", False)
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
-        return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer)
+        return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model or b"")
+
+    @classmethod
+    def of_model(
+        cls, model: bytes, *, do_lower_case: bool = False, strip_accents: bool = True
+    ) -> Vocabulary:
+        """The vocabulary of a SentencePiece model; InputError where the bytes are none."""
+        tokens = pieces(model, "The vocabulary")
+        return cls(tokens, do_lower_case, strip_accents, (), "sentencepiece", model)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes `vocab.txt` and `tokenizer_config.json` (Hugging Face's names) into `folder`."""
+        """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`.
+
+        These are Hugging Face's names.
+        """
         storage.makedirs(folder)
         switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
         if self.added_tokens:
@@ -153,7 +209,31 @@ class Vocabulary:
             switches["tokenizer"] = self.tokenizer
         # The switches first: a vocabulary without them would be read as BERT's uncased one.
         files.write_json(os.path.join(folder, SWITCHES_FILE), switches)
-        files.write_text(os.path.join(folder, VOCABULARY_FILE), "\n".join(self.tokens) + "\n")
+        path = os.path.join(folder, self.file)
+        if self.model:
+            files.write_bytes(path, self.model)
+        else:
+            files.write_text(path, "\n".join(self.tokens) + "\n")
+
+
+def vocabulary_file(folder: str) -> str:
+    """The name of the file in a folder that holds its vocabulary, whether it is there or not."""
+    other = storage.exists(os.path.join(folder, VOCABULARY_FILE))
+    there = storage.exists(os.path.join(folder, MODEL_FILE))
+    return MODEL_FILE if there and not other else VOCABULARY_FILE
+
+
+def _tokenizer(saved: dict[str, Any], is_model: bool) -> str:
+    """The tokenizer of a vocabulary: what the switches say, which must fit the file."""
+    default = "sentencepiece" if is_model else "wordpiece"
+    tokenizer = typed("tokenizer", saved.get("tokenizer", default), str)
+    expected = [name for name in TOKENIZERS if (name == "sentencepiece") == is_model]
+    if tokenizer not in expected:
+        kind = MODEL_FILE if is_model else VOCABULARY_FILE
+        raise InputError(
+            f"`tokenizer` should be {' or '.join(expected)} for a {kind}. Received: {tokenizer!r}"
+        )
+    return tokenizer
 
 
 def _read_tokens(path: str) -> list[str]:
@@ -205,6 +285,18 @@ def _check_tokens(tokens: Sequence[str], where: str, tokenizer: str) -> None:
             f"{where} must hold the special tokens {' '.join(special)}. "
             f"Received: {len(first_line)} tokens without {' '.join(missing)}"
         )
+
+
+def _no_added_tokens(settings: dict[str, Any], where: str, tokens: list[str]) -> tuple[()]:
+    """Raises InputError for added tokens that are no pieces of the model, with its ids."""
+    for number, fields in added_tokens_by_id(settings, where):
+        token = added_token(fields, where)
+        if number >= len(tokens) or tokens[number] != token.content:
+            raise InputError(
+                f"{where}: {token.content!r} should be piece {number} of the {MODEL_FILE} beside"
+                f" it, which has {len(tokens)}: other added tokens are not supported with it"
+            )
+    return ()
 
 
 def _added_tokens(
