@@ -138,7 +138,7 @@ def test_pieces_of_sentencepiece(lower, strip):
             token = words.tokens[number]
             if number == words.unk_id or not (piece.strip().isascii() and piece.isprintable()):
                 continue
-            if not piece:  # several pieces of one character, or a space that is not there
+            if not piece.strip():  # several pieces of one character, or a space that is not there
                 continue
             written = "".join(tokenizer.normalize([piece]).numpy()[0].decode().split())
             assert token.replace("▁", "") == written
