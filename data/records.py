@@ -2,8 +2,9 @@
 
 One record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
 (padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
-segment and its [SEP], 2 for a <cls> at the end). These are ELECTRA's names and types (google-research/electra,
-build_pretraining_dataset.py), so files built there are read here and the reverse.
+segment and its [SEP]; 2 for <cls> at the end, as in XLNet's layout). These are ELECTRA's names and
+types (google-research/electra, build_pretraining_dataset.py), so files built there are read here
+and the reverse.
 """
 
 from __future__ import annotations
@@ -255,9 +256,7 @@ def check_record(
     for name, limit in _LIMITS.items():
         wrong = set(features[name].int64_list.value) - {*range(limit)}
         if wrong:
-            raise InputError(
-                f"{where}: `{name}` should be in [0, {limit}). Received: {min(wrong)}"
-            )
+            raise InputError(f"{where}: `{name}` should be in [0, {limit}). Received: {min(wrong)}")
 
 
 def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) -> None:

@@ -139,7 +139,7 @@ class SpanHead(tf_keras.layers.Layer):
         mask, S = batch["input_mask"], tf.shape(batch["input_mask"])[1]
         place = self.summary_token
         nowhere = 0 * mask[:, 0] + place if place >= 0 else tf.reduce_sum(mask, 1) + place
-        context = tf.cast(mask * batch["segment_ids"], tf.float32)
+        context = tf.cast(mask, tf.float32) * tf.cast(batch["segment_ids"] == 1, tf.float32)
         allowed = tf.maximum(context, tf.one_hot(nowhere, S))  # [B, S]
         return nowhere, _OUTSIDE * (1.0 - allowed)
 
