@@ -44,12 +44,16 @@ _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Data folder to make; --data_dir of run_pretraining.py."
 )
 _VOCAB = flags.DEFINE_string(
-    "vocab", None, "vocab.txt or a folder that holds one. Default: a vocabulary is learned."
+    "vocab",
+    None,
+    "vocab.txt, a SentencePiece model (*.model), or a folder that holds one. Default: a vocabulary"
+    " is learned.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size",
     None,
-    "Size of the vocabulary that is learned. Default: 30522 pieces, or all words.",
+    "Size of the vocabulary that is learned. Default: 30522 word pieces, 32000 pieces of"
+    " SentencePiece, or all words.",
     lower_bound=100,
 )
 _TOKENIZER = flags.DEFINE_enum(
@@ -59,12 +63,15 @@ _TOKENIZER = flags.DEFINE_enum(
     "Tokens of a vocabulary that is learned. Default: wordpiece.",
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
-    "do_lower_case", None, "Lower-casing of the text. Default: as saved beside --vocab, else true."
+    "do_lower_case",
+    None,
+    "Lower-casing of the text. Default: as saved beside --vocab, else true for word pieces alone.",
 )
 _STRIP_ACCENTS = flags.DEFINE_bool(
     "strip_accents",
     None,
-    "Removal of accents. Default: as saved beside --vocab, else as the casing.",
+    "Removal of accents. Default: as saved beside --vocab, else as the casing; with SentencePiece"
+    " true, with words false.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
 _EXAMPLE_LAYOUT = flags.DEFINE_enum(

@@ -97,8 +97,10 @@ def question(description: dict[str, Any], folder: str) -> str:
     signatures = description["signatures"]
     inputs = inputs_of(description, "serving_default")
     command = f"python -m serving.predict --model {shlex.quote(folder)}"
+    mask = "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
     for name, text in PRETRAINED_QUESTIONS.items():
         if name in signatures:
+            text = text.replace("[MASK]", mask)
             return f"echo {shlex.quote(text)} | {command} --signature {name}"
     if inputs.one_text:
         return f"echo 'A sentence.' | {command}"

@@ -32,6 +32,8 @@ from pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     RunSettings,
+    encoder_config,
+    fitted_to,
     parse_hparams,
     resolve_hparams,
     split_hparams,
@@ -46,7 +48,9 @@ from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
-flags.DEFINE_string("data_dir", None, "Folder with vocab.txt and pretrain_tfrecords/.")
+flags.DEFINE_string(
+    "data_dir", None, "Folder with pretrain_tfrecords/ and vocab.txt or spiece.model."
+)
 flags.DEFINE_string("model_name", None, "Name of the run.")
 flags.DEFINE_string("model_dir", None, "Model directory. Default: DATA_DIR/models/MODEL_NAME.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
@@ -139,6 +143,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
     """Raises InputError where hyper-parameters cannot be right, or have no source to come from."""
     if command.continue_from is None:
         hparams = resolve_hparams(values, vocabulary.size)
+        fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
         check_data(command.data_dir, hparams)
     else:  # the others are the source's
         parse_hparams(values)

@@ -73,12 +73,13 @@ def encoder_variables(
     if (
         config.token_mixer == "convolution"
         or config.share_layers
-        or config.causal
+        or config.summary_token != 0
         or (config.token_mixer == "mixed" and config.convolution != "span")
     ):
         raise InputError(
             "the original's checkpoints have only `token_mixer` attention, or mixed with the span"
-            f" `convolution`, and neither `share_layers` nor `causal`. Received: {config}"
+            " `convolution`, and none of `share_layers`, `causal` and `summary_last`."
+            f" Received: {config}"
         )
     variables = {
         f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)

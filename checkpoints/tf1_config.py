@@ -18,7 +18,7 @@ _MIXERS = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
 _ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 # Fields of EncoderConfig that the original has no name for.
 _UNNAMED = {"token_mixer", "convolution", "share_layers", "mask_padding", "layer_norm_eps"}
-_UNNAMED |= {"causal"}
+_UNNAMED |= {"causal", "summary_last"}
 _ENCODER_FIELDS = tuple(n for n in field_names(EncoderConfig) if n not in _UNNAMED)
 # The original's names of the generator's fields. `generator_hidden_size` is a width, or, up to 1, a
 # share of the encoder's as in `--hparams`.

@@ -20,15 +20,17 @@ import files
 import storage
 from data import manifest, shards, workers
 from data.build_options import (
-    DEFAULT_VOCAB_SIZE,
+    DEFAULT_VOCAB_SIZES,
     LANGUAGE_MODEL_FORMATS,
     BuildOptions,
     separates_lines,
 )
 from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS
+from data.sentencepiece_learning import learn_sentencepiece
+from data.sentencepiece_model import MODEL_FILE
 from data.text_checks import warn_of_stripped_marks
-from data.vocabulary import VOCABULARY_FILE, Vocabulary
+from data.vocabulary import VOCABULARY_FILE, Vocabulary, vocabulary_file
 from data.vocabulary_learning import learn_vocabulary
 from data.word_vocabulary import learn_words
 from errors import InputError, warn
@@ -161,11 +163,11 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
         source["digest"] = given.digest
     else:
         tokenizer = options.tokenizer or "wordpiece"
-        words = tokenizer == "words"
-        lower = not words if options.do_lower_case is None else options.do_lower_case
-        strip = lower if options.strip_accents is None else options.strip_accents
-        strip = strip and not words
-        size = options.vocab_size or (None if words else DEFAULT_VOCAB_SIZE)
+        lower, strip = options.do_lower_case, options.strip_accents
+        lower = tokenizer == "wordpiece" if lower is None else lower
+        if strip is None:
+            strip = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
+        size = options.vocab_size or DEFAULT_VOCAB_SIZES[tokenizer]
         source = {"learned": True, "vocab_size": size}
     kind = {} if tokenizer == "wordpiece" else {"tokenizer": tokenizer}
     return source | {"do_lower_case": lower, "strip_accents": strip} | kind
@@ -232,7 +234,8 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
     if not storage.exists(settings_file):
-        names = [*SPLITS.values(), *[VOCABULARY_FILE] * settings["vocabulary"]["learned"]]
+        learned = [VOCABULARY_FILE, MODEL_FILE] if settings["vocabulary"]["learned"] else []
+        names = [*SPLITS.values(), *learned]
         foreign = [name for name in names if _exists(output_dir, name)]
         if foreign:
             raise InputError(
@@ -266,18 +269,19 @@ def _learned_vocabulary(
     wanted: dict[str, Any], corpus: Corpus, settings: shards.ShardSettings, work: str
 ) -> Vocabulary:
     """Learns the vocabulary, or loads the one that the build before this one learned."""
-    if _exists(work, VOCABULARY_FILE):
+    if _exists(work, vocabulary_file(work)):
         return Vocabulary.load(work)
-    size, lower = wanted["vocab_size"], wanted["do_lower_case"]
-    if wanted.get("tokenizer") == "words":
+    size, lower, tokenizer = wanted["vocab_size"], wanted["do_lower_case"], wanted.get("tokenizer")
+    if tokenizer == "words":
         print(f"counting words for a vocabulary of {size or 'all of them'}", flush=True)
         lines = shards.sample_training_lines(corpus, settings, sys.maxsize)
         vocabulary = learn_words(lines, size, do_lower_case=lower)
     else:
         print(f"learning a vocabulary of {size} pieces", flush=True)
         lines = shards.sample_training_lines(corpus, settings, VOCABULARY_SAMPLE_CHARACTERS)
+        learn = learn_sentencepiece if tokenizer == "sentencepiece" else learn_vocabulary
         strip = wanted["strip_accents"]
-        vocabulary = learn_vocabulary(lines, size, do_lower_case=lower, strip_accents=strip)
+        vocabulary = learn(lines, size, do_lower_case=lower, strip_accents=strip)
     vocabulary.save(work)
     return vocabulary
 

@@ -11,7 +11,7 @@ from settings import at_least, check_fields, one_of, within
 
 LAYOUTS = ("segments", "contiguous")
 LANGUAGE_MODEL_FORMATS = ("language_model", "tfds_language_model")  # have lines, not documents
-DEFAULT_VOCAB_SIZE = 30522
+DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None}  # None: all
 
 
 def separates_lines(tokenizer: str, corpus_format: str) -> bool:
@@ -27,10 +27,11 @@ class BuildOptions:
         corpus: path (or name) of the corpus.
         corpus_format: one of `data.corpus.CORPUS_FORMATS`.
         output_dir: the data folder.
-        vocab: a vocab.txt or a folder that holds one; None learns a vocabulary.
-        vocab_size: of the learned vocabulary. None: 30,522 pieces, or all words.
-        do_lower_case: None takes it from beside the vocabulary, else True; of words False.
-        strip_accents: likewise.
+        vocab: a vocab.txt, a SentencePiece model or a folder that holds one; None learns one.
+        vocab_size: of the learned vocabulary. None: see `DEFAULT_VOCAB_SIZES`.
+        do_lower_case: None takes it from beside the vocabulary, else True; of words and of
+            SentencePiece False.
+        strip_accents: likewise, else as the casing; of SentencePiece True.
         max_seq_length: S.
         heldout_fraction: share of the text that is held out, in [0, 1).
         seed: of examples, order, held-out split.

@@ -93,6 +93,8 @@ class Segments(Layout):
             chunk = plans[i : i + _ENCODE_EXAMPLES]
             ids = {name: getattr(self.vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
             arrays = assemble(tokens, chunk, self.settings.max_seq_length, **ids)
+            if self.vocabulary.cls_is_last:
+                arrays = with_cls_last(*arrays)
             filled = int(arrays[1].sum(dtype=np.int64))
             specials = 2 * len(chunk) + int((chunk[:, 2] > 0).sum())
             self.counts[split].update(
@@ -111,6 +113,7 @@ class Contiguous(Layout):
     begin with a token more: with [CLS], or where the vocabulary has none, with the last token of
     the block before (the first with `<eos>`). So a causal language model predicts each token once.
     Blocks are full but for the last one of a split, and do not end with a separator of their own.
+    With SentencePiece, <cls> is their last token instead of the first.
     Training's are permuted, those that are held out keep the order of the text.
     """
 
@@ -144,7 +147,8 @@ class Contiguous(Layout):
             self.counts[split].update(
                 examples=len(ids), tokens_kept=filled - len(ids), padding=mask.size - filled
             )
-            yield ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)
+            arrays = ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)
+            yield with_cls_last(*arrays) if self.vocabulary.cls_is_last else arrays
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:
@@ -153,6 +157,19 @@ def begins_with_last_token(vocabulary: Vocabulary) -> bool:
     So it is where no token is for beginnings alone, as of words.
     """
     return vocabulary.cls_id == vocabulary.sep_id
+
+
+def with_cls_last(ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Arrays:
+    """Examples [N, S] that begin with <cls>, with it behind their last token and as segment 2.
+
+    These are XLNet's: A <sep> B <sep> <cls>, see `data.tokenizer_protocol.Frame`.
+    """
+    last = np.arange(len(ids)), mask.sum(1, dtype=np.int64) - 1
+    cls_ids = ids[:, 0]
+    # The last column stays: padding, or where there is none, the place of <cls>.
+    ids, segments = (np.concatenate([x[:, 1:], x[:, -1:]], 1) for x in (ids, segments))
+    ids[last], segments[last] = cls_ids, 2
+    return ids, mask, segments
 
 
 def with_separators(

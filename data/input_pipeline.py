@@ -225,8 +225,8 @@ def pretraining_dataset(
     Raises:
         InputError: no files or no records; fewer files than shards; shards that do not divide the
             batch, or cannot be divided among the workers; a file is missing; the first record of a
-            file is truncated, of another length, schema or vocabulary, or holds masks or segments
-            other than 0 and 1. What is wrong further inside a file shows while iterating: see
+            file is truncated, of another length, schema or vocabulary, or holds other masks or
+            segments than there are. What is wrong further inside a file shows while iterating: see
             `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)

@@ -140,8 +140,9 @@ def listing(problems: dict[str, int]) -> str:
 
 def summary(output_dir: str, content: dict[str, Any]) -> str:
     """What was built, for the end of the command."""
-    words = content["settings"]["vocabulary"].get("tokenizer") == "words"
-    kind, unknown = ("words", "<unk>") if words else ("pieces", "[UNK]")
+    tokenizer = content["settings"]["vocabulary"].get("tokenizer", "wordpiece")
+    kind = "words" if tokenizer == "words" else "pieces"
+    unknown = "[UNK]" if tokenizer == "wordpiece" else "<unk>"
     lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} {kind}"]
     for split, counts in content["splits"].items():
         lines.append(

@@ -2,8 +2,9 @@
 
 One record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
 (padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
-segment and its [SEP]). These are ELECTRA's names and types (google-research/electra,
-build_pretraining_dataset.py), so files built there are read here and the reverse.
+segment and its [SEP]; 2 for <cls> at the end, as in XLNet's layout). These are ELECTRA's names and
+types (google-research/electra, build_pretraining_dataset.py), so files built there are read here
+and the reverse.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from data.streams import without_autotuning
 from errors import InputError, reason
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
-_BINARY = ("input_mask", "segment_ids")
+_LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is of <cls> in XLNet's layout
 
 # Sizes of a TFRecord's frame: 8 bytes of length, 4 of its checksum; 4 of the data's checksum.
 _FRAME_HEAD, _FRAME_TAIL = 12, 4
@@ -43,7 +44,7 @@ def encode_examples(
     Args:
         input_ids: integers [N, S], 0 <= id < 2**21.
         input_mask: integers [N, S], 0 or 1.
-        segment_ids: integers [N, S], 0 or 1.
+        segment_ids: integers [N, S], 0, 1 or 2.
 
     Returns:
         N byte strings; parsed by `tf.train.Example.FromString` they hold the three int64 lists.
@@ -54,8 +55,8 @@ def encode_examples(
     N, S = input_ids.shape
     for name, values, limit in (
         ("input_ids", input_ids, _MAX_VARINT_ID),
-        ("input_mask", input_mask, 2),
-        ("segment_ids", segment_ids, 2),
+        ("input_mask", input_mask, _LIMITS["input_mask"]),
+        ("segment_ids", segment_ids, _LIMITS["segment_ids"]),
     ):
         if values.size and not (values.min() >= 0 and values.max() < limit):
             raise ValueError(f"`{name}` should be in [0, {limit}). Received: {values}")
@@ -157,13 +158,13 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
 
 
 def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) -> list[tf.Tensor]:
-    """Assertions that ids are in [0, vocab_size) and the other features 0 or 1; name the feature.
+    """Assertions that ids are in [0, vocab_size) and other features in range; name the feature.
 
     Args:
         features: from `parse_examples`.
         vocab_size: V; None leaves the upper end of the ids unchecked.
     """
-    limits = {"input_ids": vocab_size or tf.int32.max, **dict.fromkeys(_BINARY, 2)}
+    limits = {"input_ids": vocab_size or tf.int32.max, **_LIMITS}
     checks = []
     for name, limit in limits.items():
         unsigned = tf.bitcast(features[name], tf.uint32)  # one comparison: negatives are large
@@ -252,10 +253,10 @@ def check_record(
             f"{where}: ids should be in [0, vocab_size={vocab_size}): the records were built with "
             f"another vocabulary. Received: {wrong}"
         )
-    for name in _BINARY:
-        wrong = set(features[name].int64_list.value) - {0, 1}
+    for name, limit in _LIMITS.items():
+        wrong = set(features[name].int64_list.value) - {*range(limit)}
         if wrong:
-            raise InputError(f"{where}: `{name}` should be 0 or 1. Received: {min(wrong)}")
+            raise InputError(f"{where}: `{name}` should be in [0, {limit}). Received: {min(wrong)}")
 
 
 def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) -> None:

@@ -21,7 +21,7 @@ from data.tokenizer_protocol import Frame
 from data.vocabulary import Vocabulary
 
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"  # where Python's str.split() divides
-_QUOTES = "``|''"
+_QUOTES = "`'"  # two of one kind are a double quote
 _LAST_MARK = 0x20000  # no combining mark is beyond
 _WHOLE = 1 << 30  # bytes; longer than any piece
 
@@ -38,13 +38,17 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
         string, of the shape of `lines`.
     """
     lines = tf.strings.strip(tf.strings.regex_replace(lines, f"{_WHITESPACE}+", " "))
-    lines = tf.strings.regex_replace(lines, _QUOTES, '"')
+    lines = tf.strings.regex_replace(lines, "|".join(2 * quote for quote in _QUOTES), '"')
     if strip_accents:
         # Before too: NFKD sorts runs of marks, in quadratic time where they alternate.
         lines = tf.strings.regex_replace(lines, _marks(), "")
         lines = tf_text.normalize_utf8(lines, "NFKD")
         lines = tf.strings.regex_replace(lines, _marks(), "")
-    return tf.strings.lower(lines, encoding="utf-8") if do_lower_case else lines
+    if do_lower_case:
+        # The op ends texts at NUL. No piece has either character.
+        lines = tf.strings.regex_replace(lines, r"\x00", "\U0010ffff")
+        lines = tf.strings.lower(lines, encoding="utf-8")
+    return lines
 
 
 @functools.cache
@@ -74,9 +78,15 @@ class SentencePieceTokenizer(Tokenizer):
         # Twice as fast as SentencepieceTokenizer, and no resource, which signatures of a SavedModel
         # must track. Of cuts of equal score ("11 1", "1 11") it takes the one that the Python
         # package takes, and the other another one; but it has no offsets.
-        self._pieces = tf_text.FastSentencepieceTokenizer(vocabulary.model)
+        with tf.init_scope():
+            self._pieces = tf_text.FastSentencepieceTokenizer(vocabulary.model)
         self._name = f"sentencepiece {hashlib.sha256(vocabulary.model).hexdigest()}"
         self._cuts = self._cut_before_commas()
+
+    @property
+    def marks(self) -> str:
+        """See `Tokenizer`."""
+        return _marks()
 
     @property
     def frame(self) -> Frame:
@@ -94,8 +104,8 @@ class SentencePieceTokenizer(Tokenizer):
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """See `Tokenizer`. Of cuts of equal score it may take another one than `tokenize_ragged`.
 
-        A piece covers the space before it. One that stands for a space which is not there, at the
-        beginning of a text, covers nothing.
+        A piece does not cover the space before it, unless it is nothing else. One that stands for
+        a space which is not there, at the beginning of a text, covers nothing.
         """
         # Graphs hold the bytes of the model, which is in memory once under its name.
         model = ops.sentencepiece_op(model=self.vocabulary.model, shared_name=self._name)
@@ -103,13 +113,29 @@ class SentencePieceTokenizer(Tokenizer):
             model, normalized, *_BEST, return_nbest=False
         )
         parts, splits = self._parts(ids, splits)
-        row_ids = parts.value_rowids()
-        start, end = (tf.gather(tf.cast(x, tf.int64), row_ids) for x in (starts, ends))
-        columns = [tf.gather(self._cuts["ids"], parts.values)]
-        for name in ("start", "end"):
-            before = tf.gather(self._cuts[name], parts.values)
-            columns.append(tf.maximum(start, end - before))
+        piece = _rows(parts.row_splits, tf.size(parts.values))
+        start, end = (tf.gather(tf.cast(x, tf.int64), piece) for x in (starts, ends))
+        start, end = (
+            tf.maximum(start, end - tf.gather(self._cuts[name], parts.values))
+            for name in ("start", "end")
+        )
+        start += tf.cast(_begins_with_space(normalized, splits, start, end), tf.int64)
+        columns = (tf.gather(self._cuts["ids"], parts.values), start, end)
         return tuple(tf.RaggedTensor.from_row_splits(x, splits, validate=False) for x in columns)
+
+    def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `Tokenizer`. Of spaces in a row the first becomes one, of quotes each pair."""
+        counts, removed_mark = super().characters_made(codes)
+        characters = tf.strings.unicode_encode(codes.values[:, None], "UTF-8")
+        is_space = tf.strings.regex_full_match(characters, _WHITESPACE)
+        place, at_edge = _in_run(codes, is_space)
+        counts = tf.where(is_space, tf.cast((place == 0) & ~at_edge, tf.int32), counts)
+        for quote in _QUOTES:
+            is_quote = codes.values == ord(quote)
+            place, _ = _in_run(codes, is_quote)
+            second = is_quote & (place % 2 == 1)  # belongs to the first
+            counts, removed_mark = tf.where(second, 0, counts), removed_mark | second
+        return counts, removed_mark
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
         """`normalize` of this module with the vocabulary's switches."""
@@ -168,6 +194,44 @@ class SentencePieceTokenizer(Tokenizer):
         places = [size + 1 - end for end in ends.tolist()]
         comma = self.vocabulary.ids.get(",", self.vocabulary.unk_id)
         return list(zip([*ids, comma], [_WHOLE, *places], [*places, 0]))
+
+
+def _rows(splits: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    """The row of each of a ragged tensor's values, int64 [number]."""
+    places = tf.range(tf.cast(number, tf.int64))
+    return tf.searchsorted(splits[1:], places, side="right", out_type=tf.int64)
+
+
+def _begins_with_space(
+    lines: tf.Tensor, splits: tf.Tensor, start: tf.Tensor, end: tf.Tensor
+) -> tf.Tensor:
+    """Whether bytes [start, end) of lines are a space and more, bool [n]; `splits` are of lines."""
+    first = tf.cumsum(tf.cast(tf.strings.length(lines), tf.int64), exclusive=True)  # [B]
+    content = tf.io.decode_raw(tf.strings.reduce_join(lines), tf.uint8)
+    content = tf.pad(content, [[0, 1]])  # a text of no bytes may have a piece that covers nothing
+    place = tf.gather(first, _rows(splits, tf.size(start))) + start
+    return (tf.gather(content, place) == ord(" ")) & (end - start > 1)
+
+
+def _in_run(codes: tf.RaggedTensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Of chosen characters of texts: their place in a run of such, from 0, and whether it is at an
+    edge of the text.
+
+    Args:
+        codes: [B, (characters)].
+        chosen: bool [all characters]; the others' values mean nothing.
+
+    Returns:
+        int64, bool [all characters].
+    """
+    number = tf.size(chosen, tf.int64)
+    own, text = tf.range(number), _rows(codes.row_splits, number)
+    others = tf.where(~chosen)[:, 0]
+    before = tf.searchsorted(others, own)  # how many of the others are
+    first = tf.gather(tf.concat([[-1], others], 0), before) + 1
+    after = tf.gather(tf.concat([others, [number]], 0), before)
+    begin, end = (tf.gather(x, text) for x in (codes.row_starts(), codes.row_limits()))
+    return own - tf.maximum(first, begin), (first <= begin) | (after >= end)
 
 
 # nbest_size, alpha, add_bos, add_eos, reverse, out_type: the best pieces of the text alone.

@@ -93,7 +93,14 @@ class Tokenizer:
 
     Gives the ids of BERT's Python tokenizer, with two exceptions: characters that only one side's
     Unicode tables know, and words over 200 characters, which are cut into pieces here.
+
+    Attributes:
+        vocabulary: the one it is of.
+        marks: a regular expression for the characters that normalisation may remove as marks of
+            the character before them.
     """
+
+    marks = ACCENTS
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -171,6 +178,22 @@ class Tokenizer:
         """
         self._reject_added()
         return self._wordpiece.tokenize_with_offsets(normalized)
+
+    def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What normalisation makes of each character of texts.
+
+        Args:
+            codes: code points int32 [B, (characters)].
+
+        Returns:
+            (int32 [all characters], how many characters it becomes; bool [all characters], whether
+            it is a mark that is removed).
+        """
+        distinct, index = tf.unique(codes.values)
+        characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")
+        counts = tf.strings.length(self.normalize(characters), unit="UTF8_CHAR")
+        removed_mark = tf.strings.regex_full_match(characters, self.marks) & (counts == 0)
+        return tf.gather(counts, index), tf.gather(removed_mark, index)
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
         """`normalize` with the vocabulary's switches."""

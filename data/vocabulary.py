@@ -114,6 +114,11 @@ class Vocabulary:
         return self.ids.get(END_OF_PARAGRAPH)
 
     @property
+    def cls_is_last(self) -> bool:
+        """Whether texts end with the summary token, as XLNet's do, and do not begin with it."""
+        return self.tokenizer == "sentencepiece"
+
+    @property
     def file(self) -> str:
         """The name of the file that `save` writes the tokens to."""
         return MODEL_FILE if self.model else VOCABULARY_FILE

@@ -27,8 +27,8 @@ from settings import read_json_object
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SYSTEMS = {
-    "causal transformer": "causal-transformer-small",
-    "causal mixed attention": "causal-mixed-small",
+    "causal transformer": "causal-transformer-{size}",
+    "causal mixed attention": "causal-mixed-{size}",
 }
 
 
@@ -70,7 +70,7 @@ def build(arguments: argparse.Namespace, max_seq_length: int) -> str:
 
 def train(arguments: argparse.Namespace, data: str, system: str, seed: int) -> Run:
     """Trains a system with a seed, or resumes that, and measures it."""
-    size = SYSTEMS[system]
+    size = SYSTEMS[system].format(size=arguments.size)
     model = os.path.join(arguments.output_dir, f"{size}-{seed}")
     hparams = read_json_object(arguments.hparams) | {"model_size": size}
     execute(
@@ -148,6 +148,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--train", required=True, help="Text to train on, a sentence per line.")
     parser.add_argument("--heldout", required=True, help="Text to measure on.")
     parser.add_argument("--output_dir", required=True, help="Folder of data, models and table.")
+    parser.add_argument("--size", choices=("small", "tiny"), default="small", help="Model size.")
     parser.add_argument("--seeds", type=int, default=3, help="Number of runs of each system.")
     parser.add_argument("--order", type=int, default=5, help="Order of the n-gram baseline.")
     recipe = os.path.join(ROOT, "configs", "ptb_small.json")

@@ -19,7 +19,7 @@ CONFIG_FILE = "config.json"
 
 # Fields that came later, with what every model did before. Records of runs omit them at these
 # values, so that runs recorded before the fields existed still match.
-ADDED_LATER = {"layer_norm_eps": 1e-12, "causal": False}
+ADDED_LATER = {"layer_norm_eps": 1e-12, "causal": False, "summary_last": False}
 
 
 DEFAULT_ARCHITECTURE = "convbert"  # where config.json names none
@@ -143,6 +143,8 @@ class EncoderConfig(BackboneConfig):
             False.
         causal: whether what a token becomes depends on itself and those before it alone, as a
             language model needs it. A text's vector is then the last token's.
+        summary_last: whether the token that stands for the whole text is the last one, as in
+            XLNet's layout of texts, and not the first.
     """
 
     architecture: ClassVar[str] = DEFAULT_ARCHITECTURE
@@ -168,6 +170,7 @@ class EncoderConfig(BackboneConfig):
     mask_padding: bool = True
     layer_norm_eps: float = 1e-12
     causal: bool = False
+    summary_last: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,6 +193,13 @@ class EncoderConfig(BackboneConfig):
             whole = getattr(self, name) % groups == 0
             check_setting(self, whole, name, f"divisible by {groups} groups")
 
+    def to_json(self) -> dict[str, Any]:
+        """See BackboneConfig. Most configurations stay readable by versions without the field."""
+        fields = super().to_json()
+        if not self.summary_last:
+            del fields["summary_last"]
+        return fields
+
     @property
     def num_heads(self) -> int:
         """N' = N / γ: heads of the attention, and as many of the convolution; at least one."""
@@ -208,7 +218,7 @@ class EncoderConfig(BackboneConfig):
     @property
     def summary_token(self) -> int:
         """See BackboneConfig. Of a causal encoder's tokens the last alone saw the whole text."""
-        return -1 if self.causal else 0
+        return -1 if self.causal or self.summary_last else 0
 
     @property
     def visible_padding(self) -> int:

@@ -174,9 +174,9 @@ class Encoder(tf_keras.layers.Layer):
         )
 
     def _pooled(self, hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """The hidden states that stand for a text, [B, D]: the first, [CLS]; of a causal encoder
-        the last that is no padding, which alone saw all."""
-        if not self.config.causal:
+        """The hidden states that stand for a text, [B, D]: the first, [CLS], or the last that is no
+        padding; of a causal encoder's that alone saw all."""
+        if self.config.summary_token == 0:
             return hidden[:, 0]
         last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
         return tf.gather(hidden, last, batch_dims=1)

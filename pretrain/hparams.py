@@ -8,8 +8,9 @@ from dataclasses import field
 from typing import Any
 
 from data.service_addresses import parse_addresses
+from data.vocabulary import Vocabulary
 from errors import InputError
-from model import EncoderConfig, named_size
+from model import BackboneConfig, EncoderConfig, named_size
 from pretrain import objectives
 from pretrain.objectives import ObjectiveSettings
 from settings import (
@@ -239,6 +240,24 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     one = hparams.data_shards == 1 or not objective.in_order()
     check_setting(hparams, one, "data_shards", "1 for batches that follow the text")
     return hparams
+
+
+def fitted_to(vocabulary: Vocabulary, config: BackboneConfig) -> BackboneConfig:
+    """The encoder that is pre-trained with a vocabulary: it knows where texts have their summary.
+
+    Raises:
+        InputError: an encoder that cannot be.
+    """
+    if not vocabulary.cls_is_last:
+        return config
+    if isinstance(config, EncoderConfig):
+        # Causal language modelling predicts each token of a text, and so begins with another.
+        check_setting(config, not config.causal, "causal", "false with a SentencePiece vocabulary")
+        segments = max(config.type_vocab_size, 3)
+        return config.replace(summary_last=True, type_vocab_size=segments)
+    expected = "at least 3 with a SentencePiece vocabulary, as <cls> is of segment 2"
+    check_setting(config, config.type_vocab_size >= 3, "type_vocab_size", expected)
+    return config
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:

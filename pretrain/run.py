@@ -32,6 +32,7 @@ from pretrain.hparams import (
     PretrainingHParams,
     RunSettings,
     encoder_config,
+    fitted_to,
     report_unused,
     resolve_hparams,
 )
@@ -64,7 +65,7 @@ def pretrain(
     hparams = resolve_hparams(hparam_values, vocabulary.size)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
-    config = encoder_config(hparams, vocabulary.size)
+    config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
@@ -184,7 +185,7 @@ def check_start(
     manifest = read_manifest(command.data_dir) or {}
     if manifest.get("vocabulary_digest", vocabulary.digest) != vocabulary.digest:
         raise InputError(
-            f"{command.data_dir}: vocab.txt is not the one the records were built with"
+            f"{command.data_dir}: {vocabulary.file} is not the one the records were built with"
         )
     if checkpointing.has_checkpoint(model_dir):
         reject_other_data(model_dir, read_record(model_dir), command.data_dir)

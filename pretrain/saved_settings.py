@@ -78,12 +78,12 @@ def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -
     padded = vocabulary.size < config.vocab_size and digest == vocabulary.digest
     if vocabulary.size != config.vocab_size and not padded:
         raise InputError(
-            f"{model_dir}: vocab.txt should have the {config.vocab_size} tokens of"
+            f"{model_dir}: {vocabulary.file} should have the {config.vocab_size} tokens of"
             f" config.json. Received: {vocabulary.size}"
         )
     if digest not in (None, vocabulary.digest):
         raise InputError(
-            f"{model_dir}: vocab.txt, or its casing in tokenizer_config.json, is not what the"
-            " model was trained with"
+            f"{model_dir}: {vocabulary.file}, or its casing in tokenizer_config.json, is not what"
+            " the model was trained with"
         )
     return vocabulary

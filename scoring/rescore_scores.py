@@ -31,7 +31,7 @@ _SENTENCES = 2048  # between two writes; they are of similar length
 # What tells a model from another: small files of model directories and SavedModels. Indices of
 # checkpoints hold a checksum of every tensor.
 _IDENTITY = {
-    "": ("config.json", "hparams.json", "vocab.txt", "saved_model.pb"),
+    "": ("config.json", "hparams.json", "vocab.txt", "spiece.model", "saved_model.pb"),
     CHECKPOINT_FOLDER: ("checkpoint", "*.index"),
     "variables": ("*.index",),
 }

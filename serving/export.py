@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 import storage
-from data.vocabulary import VOCABULARY_FILE
 from errors import InputError, reason, warn
 from files import new_folder, write_json
 from serving.load import ServedModel
@@ -69,7 +68,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
         "max_seq_length": model.max_seq_length,
         "precision": model.precision,
         "vocabulary": {
-            "file": f"assets/{VOCABULARY_FILE}",
+            "file": f"assets/{model.vocabulary.file}",
             "do_lower_case": model.vocabulary.do_lower_case,
             "strip_accents": model.vocabulary.strip_accents,
             "tokenizer": model.vocabulary.tokenizer,
@@ -105,7 +104,7 @@ def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[
     traced = {name: signature.trace() for name, signature in asked.items()}
     with tempfile.TemporaryDirectory(dir=folder) as assets:  # which goes when the folder does
         model.vocabulary.save(assets)
-        root.vocabulary = tf.saved_model.Asset(os.path.join(assets, VOCABULARY_FILE))
+        root.vocabulary = tf.saved_model.Asset(os.path.join(assets, model.vocabulary.file))
         try:
             tf.saved_model.save(root, folder, signatures=traced)
         except tf.errors.OpError as error:

@@ -16,7 +16,7 @@ from signatures.parts import FEATURES
 from signatures.signature import Signature
 
 WARMUP_FILE = "tf_serving_warmup_requests"  # in assets.extra
-_TEXT = "A short text with a [MASK] in it."
+_TEXT = "A short text with a {mask} in it."
 _PREDICT_LOG, _REQUEST = 6, 1  # of PredictionLog; of PredictLog
 _MODEL_SPEC, _INPUTS = 1, 2  # of PredictRequest
 _SIGNATURE_NAME = 3  # of ModelSpec
@@ -34,11 +34,12 @@ def sample_inputs(signature: Signature, vocabulary: Vocabulary) -> dict[str, tf.
     """A batch of one: a text, a list of its words, or no more than [CLS] [SEP]."""
     ids = ([[vocabulary.cls_id, vocabulary.sep_id]], [[1, 1]], [[0, 0]])
     found = {name: tf.constant(value, tf.int32) for name, value in zip(FEATURES, ids)}
+    text = _TEXT.format(mask=vocabulary.tokens[vocabulary.mask_id])
     for name, item in signature.inputs.items():
         if item.default is not None:
             found[name] = tf.constant([item.default], item.dtype)
         elif name not in found:
-            found[name] = tf.constant([_TEXT] if len(item.axes) == 1 else [_TEXT.split()])
+            found[name] = tf.constant([text] if len(item.axes) == 1 else [text.split()])
     return {name: found[name] for name in signature.inputs}
 
 

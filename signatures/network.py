@@ -107,6 +107,9 @@ def token_ids(
         "1 for tokens, 0 for padding",
         "0, and 1 for the second text and its [SEP]",
     )
+    if network.layout.vocabulary.cls_is_last:
+        segments = "0, 1 for the second text and its <sep>, and 2 for <cls>"
+        meanings = ("pieces by their ids in spiece.model", meanings[1], segments)
     inputs = {name: Tensor("int32", ("B", "S"), about) for name, about in zip(FEATURES, meanings)}
     return Signature(about, function, inputs, outputs)
 

@@ -13,7 +13,6 @@ from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature,
 from signatures.tensors import Tensor
 from text.ragged import take
 
-MASK = "[MASK]"
 NUM_CANDIDATES = 10
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 
@@ -74,10 +73,11 @@ def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
 
 
 def masked_tokens(network: Network) -> Signature:
-    """The word pieces that a masked language model would put in the place of each [MASK]."""
+    """The word pieces that a masked language model would put in the place of each mask."""
     encoder, head = network.model.masked_lm
     encode = encoder_in_graph(encoder)
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
+    mask_token = layout.vocabulary.tokens[mask_id]  # as it is written in texts
     V = network.model.config.vocab_size
     K = min(NUM_CANDIDATES, layout.vocabulary.size)
 
@@ -112,7 +112,7 @@ def masked_tokens(network: Network) -> Signature:
 
     def masked_pieces(text):
         """Word pieces of texts, int32 [B, (n)], in which [MASK] is a piece of its own."""
-        parts = tf.strings.split(text, MASK)  # [B, (parts)], one more than masks
+        parts = tf.strings.split(text, mask_token)  # [B, (parts)], one more than masks
         pieces = layout.tokenizer.tokenize_ragged(parts.values)
         mask = tf.fill([pieces.nrows(), 1], mask_id)
         joined = parts.with_values(tf.concat([pieces, mask], 1)).merge_dims(1, 2)
@@ -122,11 +122,12 @@ def masked_tokens(network: Network) -> Signature:
         "candidates": Tensor(
             "string",
             ("B", "M", "K"),
-            f'the {K} most probable pieces for each {MASK}, best first; "" after the last mask',
+            f"the {K} most probable pieces for each {mask_token}, best first;"
+            ' "" after the last mask',
         ),
         "probabilities": Tensor("float32", ("B", "M", "K"), "theirs"),
-        "num_masks": Tensor("int32", ("B",), f"how many {MASK} there are"),
+        "num_masks": Tensor("int32", ("B",), f"how many {mask_token} there are"),
         "truncated": TRUNCATED.but("; what was cut off may have held masks"),
     }
-    about = f"what may stand in the places of a text that are marked {MASK}"
-    return Signature(about, function, {"text": TEXT.but(f", with {MASK} in it")}, outputs)
+    about = f"what may stand in the places of a text that are marked {mask_token}"
+    return Signature(about, function, {"text": TEXT.but(f", with {mask_token} in it")}, outputs)

@@ -1,7 +1,6 @@
-"""A self-critic through the commands: killed, converted, continued."""
+"""A self-critic through the commands: converted, continued."""
 
 import shutil
-import time
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ from checkpoints.model_directory import Options
 from pretrain.load import load_encoder, load_objective
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.self_critic_loss import SelfCritic
-from tests.command_support import Command
-from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
+from tests.pretraining_support import build_data, run
 
 HPARAMS = {"objective": "self_critic", "num_train_steps": 40, "iterations_per_loop": 2}
 
@@ -24,22 +22,6 @@ def folder(tmp_path_factory):
     build_data(folder)
     run(folder / "data", folder / "whole", HPARAMS)
     return folder
-
-
-@pytest.mark.slow  # needs a minute: three commands
-def test_killed_it_ends_with_the_same_weights(folder, tmp_path):
-    line = arguments(folder / "data", tmp_path / "killed", HPARAMS)
-    killed, deadline = Command("run_pretraining.py", *line), time.monotonic() + 300
-    while not metrics(tmp_path / "killed") or metrics(tmp_path / "killed")[-1]["step"] < 12:
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    killed.kill()
-    killed.finish()
-    done = Command("run_pretraining.py", *line).finish()
-    assert done.returncode == 0, done.stderr
-    assert "resuming from step" in done.stderr
-    assert_same_run(tmp_path / "killed", folder / "whole", 40)
 
 
 @pytest.mark.slow  # needs half a minute each: two runs

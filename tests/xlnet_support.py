@@ -114,3 +114,49 @@ def write_original(folder: pathlib.Path, tensors: dict[str, np.ndarray], **chang
     (folder / "xlnet_config.json").write_text(json.dumps(fields))
     (folder / "spiece.model").write_bytes(spiece_model())
     return str(folder)
+
+
+def original_output(
+    tensors: dict[str, np.ndarray], config: XLNetConfig, ids: np.ndarray, segments: np.ndarray
+) -> np.ndarray:
+    """The last states [S, D] of one text [S], by the original's names and equations."""
+    D, scope = config.hidden_size, "model/transformer"
+    S, H = len(ids), D // config.num_attention_heads
+    places = S - np.arange(S)[:, None] + np.arange(S)  # [S, S], of i and j
+    frequencies = 10000.0 ** -(np.arange(0, D, 2) / D)
+    angles = np.arange(S, -S, -1)[:, None] * frequencies
+    distances = np.concatenate([np.sin(angles), np.cos(angles)], -1)  # [2 S, D]
+    other = (segments[:, None] != segments).astype(int)
+    hidden = tensors[f"{scope}/word_embedding/lookup_table"][ids]
+    for i in range(config.num_hidden_layers):
+        layer = f"{scope}/layer_{i}"
+        r_w, r_r, r_s = (
+            tensors[f"{scope}/r_{which}_bias"][i]
+            if config.untie_biases
+            else tensors[f"{scope}/r_{which}_bias"]
+            for which in "wrs"
+        )
+        q, k, v, r = (
+            np.einsum("sd,dnh->snh", inputs, tensors[f"{layer}/rel_attn/{name}/kernel"])
+            for name, inputs in (("q", hidden), ("k", hidden), ("v", hidden), ("r", distances))
+        )
+        scores = np.einsum("inh,jnh->nij", q + r_w, k)
+        scores += np.einsum("inh,ijnh->nij", q + r_r, r[places])
+        of_segments = np.einsum("inh,snh->nis", q + r_s, tensors[f"{scope}/seg_embed"][i])
+        scores += np.where(other, of_segments[..., 1:], of_segments[..., :1])
+        weights = np.exp((scores - scores.max(-1, keepdims=True)) / H**0.5)
+        weights /= weights.sum(-1, keepdims=True)
+        context = np.einsum("nij,jnh->inh", weights, v)
+        output = np.einsum("inh,dnh->id", context, tensors[f"{layer}/rel_attn/o/kernel"])
+        hidden = _norm(hidden + output, tensors, f"{layer}/rel_attn/LayerNorm")
+        x = hidden @ tensors[f"{layer}/ff/layer_1/kernel"] + tensors[f"{layer}/ff/layer_1/bias"]
+        x = 0.5 * x * (1.0 + np.tanh((2.0 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+        x = x @ tensors[f"{layer}/ff/layer_2/kernel"] + tensors[f"{layer}/ff/layer_2/bias"]
+        hidden = _norm(hidden + x, tensors, f"{layer}/ff/LayerNorm")
+    return hidden
+
+
+def _norm(x, tensors, name):
+    centered = x - x.mean(-1, keepdims=True)
+    deviation = np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-12)
+    return centered / deviation * tensors[f"{name}/gamma"] + tensors[f"{name}/beta"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.tokenization import ACCENTS, Tokenizer
+from data.tokenization import Tokenizer
 from text.ragged import repeat, row_ids
 
 
@@ -21,7 +21,8 @@ class AlignedTokens(NamedTuple):
         ids: int32 [B, (pieces)].
         char_start: int32 [B, (pieces)], first character of the text that the piece covers; never
             falls within a text.
-        char_end: int32 [B, (pieces)], one past its last, likewise; greater than `char_start`.
+        char_end: int32 [B, (pieces)], one past its last, likewise; greater than `char_start`, but
+            of a piece of SentencePiece that covers nothing, see `tokenize_ragged_with_offsets`.
     """
 
     ids: tf.RaggedTensor
@@ -40,7 +41,7 @@ def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
     changes how many it makes of one.
     """
     codes = tf.strings.unicode_decode(text, "UTF-8")  # [B, (characters)]
-    counts, removed_mark = _normalized_characters(codes.values, tokenizer)  # [all characters]
+    counts, removed_mark = tokenizer.characters_made(codes)  # [all characters]
     normalized = tokenizer.normalize(text)
     source = repeat(tf.range(tf.size(counts)), counts)  # [all normalised characters]
     byte_bases = tf.cumsum(tf.strings.length(normalized), exclusive=True)  # [B]
@@ -56,10 +57,12 @@ def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
         byte = tf.cast(byte_in_text, tf.int32) + base
         return tf.gather(source, tf.searchsorted(first_bytes, byte, side="right") - 1)
 
-    first, last = original(starts.values), original(ends.values - 1)
+    empty = starts.values == ends.values
+    first = original(starts.values)
+    last = tf.where(empty, first, original(tf.maximum(ends.values - 1, starts.values)))
     bounds = tf.cast(codes.row_splits, tf.int32)
     begin, end = tf.gather(bounds[:-1], row), tf.gather(bounds[1:], row)
-    after = tf.minimum(_next_kept(last + 1, removed_mark), end)
+    after = tf.where(empty, first, tf.minimum(_next_kept(last + 1, removed_mark), end))
     return AlignedTokens(ids, ids.with_values(first - begin), ids.with_values(after - begin))
 
 
@@ -90,15 +93,6 @@ def covering(
 
     first = count(tokens.char_end.values, start, "right")
     return first, count(tokens.char_start.values, end, "left") - 1
-
-
-def _normalized_characters(codes: tf.Tensor, tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor]:
-    """How many characters each one is when normalised, and whether it is an accent removed."""
-    distinct, index = tf.unique(codes)
-    characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")
-    counts = tf.strings.length(tokenizer.normalize(characters), unit="UTF8_CHAR")
-    removed_mark = tf.strings.regex_full_match(characters, ACCENTS) & (counts == 0)
-    return tf.gather(counts, index), tf.gather(removed_mark, index)
 
 
 def _first_bytes(text: tf.Tensor, bases: tf.Tensor) -> tf.Tensor:

@@ -99,7 +99,7 @@ def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]
     Raises:
         InputError: Hugging Face's `model_type` has no such network; names the field.
     """
-    expected: dict[str, Any] = {"share_layers": False, "causal": False}
+    expected: dict[str, Any] = dict.fromkeys(("share_layers", "causal", "summary_last"), False)
     if model_type == "convbert":
         expected.update(token_mixer="mixed", convolution="span")
     else:

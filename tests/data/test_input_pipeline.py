@@ -149,7 +149,7 @@ def example(**changes) -> bytes:
         ({"input_mask": None}, "input_mask.*Received: input_ids, segment_ids"),
         ({"input_ids": [1] * (S - 1) + [20]}, "ids .*vocab_size=20.*Received: 20"),
         ({"input_ids": [1] * (S - 1) + [-1]}, "ids .*Received: -1"),
-        ({"segment_ids": [1] * (S - 1) + [2]}, "`segment_ids` .*Received: 2"),
+        ({"segment_ids": [1] * (S - 1) + [3]}, "`segment_ids` .*Received: 3"),
         ({"segment_ids": [1] * (S - 1) + [-1]}, "`segment_ids` .*Received: -1"),
         ({"input_mask": [1] * (S - 1) + [2]}, "`input_mask` .*Received: 2"),
     ],

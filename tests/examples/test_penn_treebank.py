@@ -77,7 +77,8 @@ def test_all_of_it_and_again(tmp_path):
     assert "training is finished: step 4" in done.stderr + done.stdout
     rows = table.splitlines()
     assert [row.split(" | ")[1:3] for row in rows[2:4]] == [["1", "4"]] * 2
-    for size in penn_treebank.SYSTEMS.values():
-        report = json.loads((tmp_path / f"runs/{size}-0/perplexity-0.json").read_text())
+    for system in penn_treebank.SYSTEMS.values():
+        folder = tmp_path / "runs" / f"{system.format(size='small')}-0"
+        report = json.loads((folder / "perplexity-0.json").read_text())
         assert f"{report['perplexity']:.2f}" in table
         assert report["step"] == 4

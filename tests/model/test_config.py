@@ -57,7 +57,7 @@ def test_round_trip(tmp_path, config):
 
 
 def test_file_holds_every_field(tmp_path):
-    changed = TINY.replace(mask_padding=False)
+    changed = TINY.replace(mask_padding=False, summary_last=True)
     changed.save(str(tmp_path))
     stored = json.loads((tmp_path / "config.json").read_text())
     assert set(stored) == {field.name for field in dataclasses.fields(EncoderConfig)}
@@ -82,3 +82,13 @@ def test_bad_file_is_named(tmp_path, text, complaint):
         EncoderConfig.load(str(tmp_path))
     assert str(path) in str(error.value)
     assert complaint in str(error.value)
+
+
+def test_the_field_of_sentencepiece_is_written_where_it_is_needed(tmp_path):
+    """Else earlier versions, which reject fields that they do not know, read the file."""
+    TINY.save(str(tmp_path))
+    assert "summary_last" not in json.loads((tmp_path / "config.json").read_text())
+    last = TINY.replace(summary_last=True)
+    assert (TINY.summary_token, last.summary_token) == (0, -1)
+    last.save(str(tmp_path))
+    assert EncoderConfig.load(str(tmp_path)) == last

@@ -29,6 +29,8 @@ EXACT = {
     "causal-transformer-small": 13_483_008,
     "causal-mixed-small": 13_488_504,
     "convbert-tiny": 1_883_976,
+    "causal-transformer-tiny": 1_907_712,
+    "causal-mixed-tiny": 1_908_648,
     # transformers counts 116,718,336 and 360,268,800 with the mask embedding, which is the head's.
     "xlnet-tiny": 1_907_712,
     "xlnet-base": 116_717_568,
@@ -159,8 +161,9 @@ def test_heads_after_the_bottleneck():
 
 def test_causal_sizes_are_equal():
     """So that a comparison is one of token mixers. Their difference does not depend on V."""
-    transformer, mixed = EXACT["causal-transformer-small"], EXACT["causal-mixed-small"]
-    assert abs(mixed / transformer - 1) < 0.001
+    for size in ("small", "tiny"):
+        transformer, mixed = (EXACT[f"causal-{kind}-{size}"] for kind in ("transformer", "mixed"))
+        assert abs(mixed / transformer - 1) < 0.001
     assert all(getattr(SIZES[name], "causal", False) == name.startswith("causal") for name in SIZES)
 
 

@@ -191,6 +191,7 @@ def test_the_summary_token_may_be_the_last_one(classifier):
     at_last = np.take_along_axis(sequence, place[..., None], axis=1)
     moved = {"input_mask": batch["input_mask"], "is_impossible": batch["is_impossible"]}
     moved["segment_ids"] = batch["input_mask"] * (np.arange(S) >= QUESTION - 1)
+    moved["segment_ids"][np.arange(B), lengths - 1] = 2  # as in XLNet's layout
     for name in ("start_position", "end_position"):
         moved[name] = np.maximum(batch[name] - 1, 0)
     options = {"answerable_classifier": classifier, "beam_size": 3}

@@ -318,29 +318,43 @@ def assert_same_step(found, expected):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_a_step_is_the_same_of_any_length_and_rematerialized():
-    """With dynamic lengths, and when layers are computed again for their gradients."""
+def with_any_length(function, given):
+    """A graph of a function whose lengths are known only when it runs."""
+    dynamic = tf.nest.map_structure(lambda t: tf.TensorSpec([None] * len(t.shape), t.dtype), given)
+    dynamic[3][0] = tf.TensorSpec([None, None, D])
+    return tf.function(function, input_signature=dynamic)
+
+
+def test_a_step_is_the_same_rematerialized():
+    """When layers are computed again for their gradients."""
     encoder, head, given = one_layer()
     run = step(encoder, head)
     expected = run(*given)
-    dynamic = tf.nest.map_structure(lambda t: tf.TensorSpec([None] * len(t.shape), t.dtype), given)
-    dynamic[3][0] = tf.TensorSpec([None, None, D])
-    assert_same_step(tf.function(run, input_signature=dynamic)(*given), expected)
     rematerialize(encoder)
     assert_same_step(run(*given), expected)
 
 
-@pytest.mark.slow  # compiles for ten seconds
-def test_a_step_is_the_same_compiled():
+@pytest.mark.slow  # builds and compiles graphs for twenty seconds
+def test_a_step_is_the_same_compiled_and_of_any_length():
     encoder, head, given = one_layer()
     run = step(encoder, head)
-    assert_same_step(tf.function(run, jit_compile=True)(*given), run(*given))
+    expected = run(*given)
+    assert_same_step(tf.function(run, jit_compile=True)(*given), expected)
+    assert_same_step(with_any_length(run, given)(*given), expected)
 
 
-def test_what_a_text_becomes_is_the_same_compiled():
-    encoder, _, (features, *_) = one_layer()
-    compiled = tf.function(lambda features: encoder(features).sequence, jit_compile=True)
-    np.testing.assert_allclose(compiled(features), encoder(features).sequence, atol=1e-5)
+def test_what_is_computed_is_the_same_compiled_and_of_any_length():
+    encoder, head, given = one_layer()
+
+    def run(features, permitted, targets, memory):
+        streams = permitted, targets, head.mask_embedding
+        return encoder.two_streams(features, *streams, memory=memory).queries
+
+    expected = run(*given)
+    np.testing.assert_allclose(with_any_length(run, given)(*given), expected, atol=1e-5)
+    features = given[0]
+    compiled = tf.function(lambda features: encoder(features).pooled, jit_compile=True)
+    np.testing.assert_allclose(compiled(features), encoder(features).pooled, atol=1e-5)
 
 
 def test_mixed_precision_is_close():

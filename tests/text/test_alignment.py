@@ -7,7 +7,10 @@ import pytest
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
 from tests.finetune.squad_support import CONTEXT, LONG, vocabulary
+from tests.sentencepiece_support import comma_model
 from text.alignment import align, covering
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
@@ -104,3 +107,56 @@ def test_pieces_that_cover_characters():
             touched = np.flatnonzero((start < stop[index]) & (end > begin[index]))
             found = range(int(first[index]), int(last[index]) + 1)
             assert list(found) == touched.tolist()
+
+
+SENTENCEPIECE_TEXTS = [
+    "A  Café, in 2007, ``x'' '''",
+    "",
+    "  the\t old\nriver  ",
+    " 北京 100, ½ ﬁne 한국",
+    "``the''" * 3,
+    "a\u0301\u0300  e\u0301 \u0f73",
+    "\x00\x07 the\ufeff of\u200b 3,4,5,",
+    " ".join(EVERY[i : i + 60] for i in range(0, 0x4000, 60)),
+]
+
+
+@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+def test_pieces_of_sentencepiece(lower, strip):
+    words = Vocabulary.of_model(comma_model(), do_lower_case=lower, strip_accents=strip)
+    tokenizer = create_tokenizer(words)
+    tokens = tf.function(lambda text: align(text, tokenizer))(tf.constant(SENTENCEPIECE_TEXTS))
+    ids, splits = tokenizer.tokenize(SENTENCEPIECE_TEXTS)
+    np.testing.assert_array_equal(tokens.ids.values, ids)
+    np.testing.assert_array_equal(tokens.ids.row_splits, splits)
+    for text, (found, start, end) in zip(SENTENCEPIECE_TEXTS, rows(tokens)):
+        assert (end >= start).all()
+        assert (np.diff(start) >= 0).all()
+        assert (np.diff(end) >= 0).all()
+        assert end.max(initial=0) <= len(text)
+        for number, piece in zip(found, (text[a:b] for a, b in zip(start, end))):
+            token = words.tokens[number]
+            if number == words.unk_id or not (piece.strip().isascii() and piece.isprintable()):
+                continue
+            if not piece.strip():  # several pieces of one character, or a space that is not there
+                continue
+            written = "".join(tokenizer.normalize([piece]).numpy()[0].decode().split())
+            assert token.replace("▁", "") == written
+
+
+def test_places_of_sentencepiece():
+    tokenizer = create_tokenizer(Vocabulary.of_model(comma_model()))
+    found = [
+        [text[start:end] for start, end in zip(starts, ends)]
+        for text, (_, starts, ends) in zip(
+            SENTENCEPIECE_TEXTS, rows(align(SENTENCEPIECE_TEXTS, tokenizer))
+        )
+    ]
+    assert "".join(found[0]).replace(" ", "") == "ACafé,in2007,``x'''''"
+    assert "''" in found[0][-3] + found[0][-2]  # two characters that are one
+    assert found[1] == []
+    assert "".join(found[2]).split() == ["theold", "river"]
+    assert found[4][0] == "" or found[4][0].startswith("``")
+    assert "".join(found[4]) == SENTENCEPIECE_TEXTS[4]
+    numbers = "".join(found[6]).split("of")[1]
+    assert numbers.strip("\u200b ") == "3,4,5,"

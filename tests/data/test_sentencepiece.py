@@ -1,0 +1,238 @@
+# ruff: noqa: RUF001  (odd characters are what is tested)
+"""SentencePiece vocabularies and their tokenizer against XLNet's Python code."""
+
+import io
+import os
+import pathlib
+import random
+import time
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+import files
+from data.sentencepiece_learning import learn_sentencepiece
+from data.sentencepiece_tokenization import SentencePieceTokenizer
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from errors import InputError
+from tests.sentencepiece_support import PythonTokenizer, comma_model, sentences, vocabulary
+
+LINES = [
+    *sentences(20, seed=1),
+    "The river, in 1,234,567 of 2007, and 1999,",
+    "12, 3,4,5, ,6 7,, x8,y 9,",
+    "``quotes'' and `one' ```three''' '''' ` `",
+    "Café naïve Ångström cafe\u0301 ﬁne ½ … № Straße İSTANBUL ΣΟΦΟΣ",
+    "北京 is 北京市, 100, 東京都; カタカナ ﾊﾟ 한국어 \U00020000",
+    "«quotes» “curly” – — • ° © £5 €9 😀 🇩🇪 👩‍👩‍👧 ٣, 𝟗,",
+    "tab\there\r\nreturn \x00nul \x07bell \x7f \ufffd \u00a0nbsp\u3000wide\u2028sep\x85\x1cend",
+    "<sep> <cls> <mask> <unk> <s> <eop> <eod> ▁ ▁the",
+    "हिन्दी العربية עברית ไทย Tiếng Việt ёлка \u0f73\u0344 a\u0316\u0301\u0316",
+    "zero\u200bwidth \u202eleft\u202c soft\u00adhyphen \ufeffmark",
+    "¨leading  and   trailing spaces   ",
+    " \t ",
+    "",
+    "x" * 500,
+]
+SWITCHES = [(False, True), (True, True), (False, False), (True, False)]
+WIKI = pathlib.Path(
+    os.environ.get("WIKI", pathlib.Path(__file__).parents[3] / "shared/data/wiki_en")
+)
+
+
+def as_lists(tokenizer, lines):
+    ids, splits = tokenizer.tokenize(lines)
+    return [part.tolist() for part in np.split(ids, splits[1:-1])]
+
+
+def differing(words, lines):
+    expected = map(PythonTokenizer(words).ids, lines)
+    found = as_lists(create_tokenizer(words), lines)
+    return [line for line, *ids in zip(lines, found, expected, strict=True) if ids[0] != ids[1]]
+
+
+@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+@pytest.mark.parametrize("model", [comma_model, lambda: vocabulary().model])
+def test_ids_are_those_of_the_python_code(model, lower, strip):
+    words = Vocabulary.of_model(model(), do_lower_case=lower, strip_accents=strip)
+    assert not differing(words, LINES)
+    known = np.concatenate(as_lists(create_tokenizer(words), LINES)) != words.unk_id
+    assert known.mean() > 0.8  # or equality would say little
+
+
+def test_random_texts():
+    """Of characters of the basic plane that Python knows."""
+    words = Vocabulary.of_model(comma_model())
+    draw = random.Random(0)
+    kinds = [lambda: draw.choice([*words.tokens, "``", "''", "'", " ", "\u0301", "é", "7,"])] * 2
+    kinds += [lambda: chr(draw.randint(1, 0xD7FF)), lambda: chr(draw.randint(32, 126))]
+    lines = ["".join(draw.choice(kinds)() for _ in range(draw.randint(1, 30))) for _ in range(2000)]
+    assert not differing(words, [line.replace("▁", " ") for line in lines])
+
+
+def test_the_rule_for_commas_is_at_work():
+    """Without it, ids are others: the pieces are in the model, and in the lines."""
+    words = Vocabulary.of_model(comma_model())
+    plain = sentencepiece.SentencePieceProcessor(model_proto=words.model)
+    cut = {n for n, piece in enumerate(words.tokens) if piece[-1] == "," and piece[-2:-1].isdigit()}
+    assert len(cut) > 5
+    python = PythonTokenizer(words)
+    assert any(cut & {*plain.encode(python.preprocess(line))} for line in LINES)
+    assert not cut & {*np.concatenate(as_lists(create_tokenizer(words), LINES)).tolist()}
+
+
+@pytest.mark.slow
+def test_all_lines_of_wikipedia():
+    """Needs $OFFICIAL_DATA_DIR/wiki_en, of files of WikiExtractor; all lines, by two models."""
+    folder = pathlib.Path(os.environ.get("OFFICIAL_DATA_DIR", ""), "wiki_en")
+    if not (paths := sorted(folder.glob("wiki_*"))):
+        pytest.skip("name the folder of wiki_en in $OFFICIAL_DATA_DIR")
+    lines = [line for path in paths for line in path.read_text("utf-8").split("\n")]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines[:20_000]),
+        model_writer=model,
+        vocab_size=8000,
+        split_by_number=False,
+        split_by_unicode_script=False,
+        control_symbols=["<cls>", "<sep>", "<pad>", "<mask>"],
+        minloglevel=2,
+    )
+    learned = learn_sentencepiece(lines[:20_000], 8000)
+    for words in (learned, Vocabulary.of_model(model.getvalue(), do_lower_case=True)):
+        assert not differing(words, lines)
+
+
+def test_special_pieces_of_xlnet():
+    words = vocabulary()
+    names = ("unk_id", "cls_id", "sep_id", "pad_id", "mask_id", "eod_id", "eop_id")
+    assert [getattr(words, name) for name in names] == [0, 3, 4, 5, 6, 7, 8]
+    assert words.tokens[9:17] == tuple('.()"-–£€')
+    frame = create_tokenizer(words).frame
+    assert (frame.begin, frame.after_text, frame.end, frame.end_segment) == ((), (4,), (3,), 2)
+
+
+def test_the_same_text_makes_the_same_model():
+    again = learn_sentencepiece(sentences(400), 300)
+    assert again.model == vocabulary().model
+    assert learn_sentencepiece(sentences(400)[::-1], 200).size == 200
+    lowered = learn_sentencepiece(["ÀÉ " * 5, "Ab"] * 9, 100, do_lower_case=True)
+    assert not any(character in "".join(lowered.tokens) for character in "ABÀàÉé")
+
+
+@pytest.mark.parametrize(("texts", "size"), [([], 100), (["", " \t", "\0"], 100), (["abcdef"], 18)])
+def test_what_cannot_be_learned_from_is_rejected(texts, size):
+    with pytest.raises(InputError):
+        learn_sentencepiece(texts, size)
+
+
+@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+def test_a_saved_vocabulary_is_the_same(tmp_path, lower, strip):
+    words = Vocabulary.of_model(comma_model(), do_lower_case=lower, strip_accents=strip)
+    words.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "spiece.model",
+        "tokenizer_config.json",
+    ]
+    assert Vocabulary.load(tmp_path) == words == Vocabulary.load(tmp_path / "spiece.model")
+    assert Vocabulary.load(tmp_path).digest == words.digest
+    others = [Vocabulary.load(tmp_path, do_lower_case=not lower).digest]
+    others += [Vocabulary.load(tmp_path, strip_accents=not strip).digest, vocabulary().digest]
+    assert words.digest not in others
+
+
+def test_a_folder_of_hugging_face(tmp_path):
+    words = vocabulary()
+    (tmp_path / "spiece.model").write_bytes(words.model)
+    assert Vocabulary.load(tmp_path) == words  # XLNet's switches
+    config = {"do_lower_case": True, "keep_accents": True}
+    config["added_tokens_decoder"] = {"4": {"content": "<sep>", "special": True}}
+    files.write_json(tmp_path / "tokenizer_config.json", config)
+    read = Vocabulary.load(tmp_path)
+    assert (read.do_lower_case, read.strip_accents, read.added_tokens) == (True, False, ())
+    config["added_tokens_decoder"]["299"] = {"content": "<new>"}
+    files.write_json(tmp_path / "tokenizer_config.json", config)
+    with pytest.raises(InputError, match="<new>"):
+        Vocabulary.load(tmp_path)
+
+
+def bpe_model():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences(9)),
+        model_writer=model,
+        vocab_size=60,
+        model_type="bpe",
+        control_symbols=["<cls>", "<sep>", "<pad>", "<mask>"],
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no model",
+        lambda: comma_model()[:1000],
+        lambda: comma_model()[:-9],
+        bpe_model,
+        lambda: learn_sentencepiece(["plain"], 40).model.replace(b"<cls>", b"<abc>"),
+    ],
+)
+def test_what_is_no_model_is_rejected(tmp_path, content):
+    path = tmp_path / "spiece.model"
+    path.write_bytes(content() if callable(content) else content)
+    with pytest.raises(InputError, match=r"spiece\.model"):
+        Vocabulary.load(tmp_path)
+
+
+def test_a_huge_file_is_rejected_before_it_is_read(tmp_path):
+    path = tmp_path / "spiece.model"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"spiece\.model"):
+        Vocabulary.load(path)
+    assert time.perf_counter() - start < 1
+
+
+def test_switches_and_file_must_agree(tmp_path):
+    vocabulary().save(tmp_path)
+    files.write_json(tmp_path / "tokenizer_config.json", {"tokenizer": "words"})
+    with pytest.raises(InputError, match="tokenizer"):
+        Vocabulary.load(tmp_path)
+    (tmp_path / "vocab.txt").write_text("a\n")
+    files.write_json(tmp_path / "tokenizer_config.json", {"tokenizer": "sentencepiece"})
+    with pytest.raises(InputError, match="tokenizer"):
+        Vocabulary.load(tmp_path)
+
+
+def test_long_runs_take_no_quadratic_time():
+    tokenizer = SentencePieceTokenizer(vocabulary())
+    start = time.perf_counter()
+    tokenizer.tokenize(["\u0301\u0316" * 50_000, "a" + "\u0f73" * 100_000, "`" * 100_000])
+    assert time.perf_counter() - start < 5
+
+
+def test_a_graph_holds_its_model(tmp_path):
+    words = Vocabulary.of_model(comma_model())
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def both(text):
+        tokenizer = create_tokenizer(words)
+        plain = tokenizer.tokenize_ragged(text)
+        aligned = tokenizer.tokenize_ragged_with_offsets(tokenizer.normalize(text))
+        return {"plain": plain.values, "aligned": aligned[0].values}
+
+    tf.saved_model.save(tf.Module(), str(tmp_path / "saved"), signatures=both)
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    answers = tf.saved_model.load(str(tmp_path / "moved")).signatures["serving_default"](
+        tf.constant(LINES)
+    )
+    expected = [number for line in LINES for number in PythonTokenizer(words).ids(line)]
+    assert answers["plain"].numpy().tolist() == expected
+    assert answers["aligned"].numpy().tolist() == expected

@@ -1,0 +1,141 @@
+"""Pre-training data with SentencePiece, learned or given: vocabulary, layout, the same again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from data import build, input_pipeline
+from data.build_options import BuildOptions
+from data.manifest import read_manifest, summary
+from data.vocabulary import Vocabulary
+from errors import InputError
+from pretrain.hparams import encoder_config, fitted_to, resolve_hparams
+from tests.build_support import content, stopped_after
+from tests.sentencepiece_support import sentences
+
+S = 24
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    documents = ["\n".join(sentences(9, seed)) for seed in range(40)]
+    for number in range(4):
+        text = "\n\n".join(documents[number::4])
+        (folder / f"{number}.txt").write_text(text.replace("river", "rivér"), encoding="utf-8")
+    return BuildOptions(
+        corpus=str(folder),
+        corpus_format="text",
+        output_dir=str(folder.parent / f"{folder.name}-built"),
+        tokenizer="sentencepiece",
+        vocab_size=300,
+        max_seq_length=S,
+        heldout_fraction=0.2,
+        num_processes=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(options):
+    build.build(options)
+    return options.output_dir
+
+
+def examples(folder, split="train"):
+    """(ids, mask, segments) of all examples, [N, S] each."""
+    files = input_pipeline.record_files(folder, split)
+    count = sum(input_pipeline.count_records(files).values())
+    dataset = input_pipeline.pretraining_dataset(
+        files, batch_size=count, max_seq_length=S, seed=0, shuffle=False, repeat=False
+    )
+    (batch,) = dataset.as_numpy_iterator()
+    return [batch[name] for name in ("input_ids", "input_mask", "segment_ids")]
+
+
+def test_the_vocabulary_is_xlnets(folder):
+    words = Vocabulary.load(folder)
+    assert words.tokenizer == "sentencepiece"
+    assert (words.do_lower_case, words.strip_accents) == (False, True)
+    assert (words.cls_id, words.sep_id, words.mask_id) == (3, 4, 6)
+    content = read_manifest(folder)
+    assert content["vocabulary_digest"] == words.digest
+    assert content["vocabulary_size"] == words.size
+    assert content["splits"]["train"]["unknown_tokens"] == 0
+    assert "<unk>" in summary(folder, content)
+
+
+@pytest.mark.parametrize("layout", ["segments", "contiguous"])
+def test_examples_end_with_the_summary_token(options, folder, tmp_path, layout):
+    if layout == "contiguous":
+        folder = str(tmp_path / "data")
+        build.build(replace(options, output_dir=folder, example_layout=layout))
+    words = Vocabulary.load(folder)
+    ids, mask, segments = examples(folder)
+    last = mask.sum(1) - 1
+    rows = np.arange(len(ids))
+    assert (ids[rows, last] == words.cls_id).all()
+    assert (ids == words.cls_id).sum() == len(ids)
+    assert (segments[rows, last] == 2).all()
+    assert (segments == 2).sum() == len(ids)
+    assert (ids[mask == 0] == words.pad_id).all()
+    assert not segments[mask == 0].any()
+    separators = (ids == words.sep_id).sum(1)
+    if layout == "segments":
+        assert (ids[rows, last - 1] == words.sep_id).all()
+        # A <sep> is of A; B <sep> is segment 1.
+        two = (segments == 1).any(1)
+        assert (separators == 1 + two).all()
+        assert two.any()
+        first = (ids == words.sep_id).argmax(1)
+        assert all(segments[r, : first[r] + 1].max() == 0 for r in rows)
+    else:
+        assert not (segments == 1).any()
+    counts = read_manifest(folder)["splits"]["train"]
+    specials = len(ids) if layout == "contiguous" else len(ids) + separators.sum()
+    assert mask.sum() - specials == counts["tokens_kept"] == counts["tokens"]
+
+
+def test_the_same_again_also_after_an_interruption(options, folder, tmp_path, monkeypatch):
+    other = replace(options, output_dir=str(tmp_path / "data"))
+    with monkeypatch.context() as patch:
+        stopped_after(1, patch)
+        with pytest.raises(KeyboardInterrupt):
+            build.build(other)
+    assert (tmp_path / "data/unfinished_build/spiece.model").exists()
+    learn = "data.build.learn_sentencepiece"
+    monkeypatch.setattr(learn, lambda *_, **__: pytest.fail("it was learned before"))
+    build.build(other)
+    built = content(tmp_path / "data")
+    expected = content(type(tmp_path)(folder))
+    assert built == expected
+    assert not any(name.endswith("vocab.txt") for name in built)
+
+
+def test_a_model_that_is_given(options, folder, tmp_path):
+    given = replace(options, output_dir=str(tmp_path / "data"), tokenizer=None, vocab_size=None)
+    given = replace(given, vocab=f"{folder}/spiece.model")
+    content = build.build(given)
+    assert content["vocabulary_digest"] == Vocabulary.load(folder).digest
+    for mine, other in zip(examples(given.output_dir), examples(folder)):
+        np.testing.assert_array_equal(mine, other)
+    with pytest.raises(InputError, match="sentencepiece"):
+        build.build(replace(given, tokenizer="wordpiece"))
+
+
+def test_encoders_that_are_trained_with_it(folder):
+    words = Vocabulary.load(folder)
+
+    def fitted(size, **overrides):
+        values = {"model_size": size, "model_hparam_overrides": overrides, "max_seq_length": S}
+        objective = "causal_lm" if overrides.get("causal") else "masked_lm"
+        hparams = resolve_hparams({**values, "objective": objective}, words.size)
+        return fitted_to(words, encoder_config(hparams, words.size))
+
+    config = fitted("bert-small")
+    assert (config.summary_token, config.type_vocab_size) == (-1, 3)
+    assert fitted("bert-small", type_vocab_size=5).type_vocab_size == 5
+    with pytest.raises(InputError, match="causal"):
+        fitted("bert-small", causal=True)

@@ -1,0 +1,153 @@
+"""Models with a SentencePiece vocabulary, served: as fine-tuning and the networks answer."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from finetune.kinds.classification import probabilities as softmax
+from finetune.kinds.multiple_choice import ChoiceExample
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample
+from finetune.squad.examples import QuestionExample
+from model import build_encoder
+from serving.export import export
+from serving.load import load
+from serving.signatures import signatures
+from tests.model_support import TINY, randomize
+from tests.sentencepiece_support import comma_model, sentences
+from tests.serving.support import evaluated, fine_tuned, pretrained, task
+from text.layout import TextLayout
+
+WORDS = Vocabulary.of_model(comma_model())
+FIELDS = {"summary_last": True, "type_vocab_size": 3}
+TEXTS = (*sentences(6), "", "Café,  in 1,234, ``x''", "北京 " * 40, "\x00\x07", "the")
+
+
+def model_of(folder, kind, pair=False, **settings):
+    own = task(kind, pair)
+    return own, *fine_tuned(folder, own, WORDS, num_hidden_layers=1, **FIELDS, **settings)
+
+
+def padded(rows):
+    width = max(map(len, rows))
+    return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
+
+
+def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
+    """The SavedModel holds its model: no file of the run is left, nor is it where it was."""
+    own, objective, hparams, words = model_of(tmp_path / "run", "classification", True)
+    rows = [TextExample(str(i), a, b, None) for i, (a, b) in enumerate(zip(TEXTS, TEXTS[::-1]))]
+    encoded, outputs, _ = evaluated(objective, own, rows, words, hparams)
+    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    assert (tmp_path / "moved/assets/spiece.model").read_bytes() == words.model
+    description = json.loads((tmp_path / "moved/assets.extra/model.json").read_text())
+    assert description["vocabulary"]["file"] == "assets/spiece.model"
+    assert description["vocabulary"]["tokenizer"] == "sentencepiece"
+    loaded = tf.saved_model.load(str(tmp_path / "moved"))
+    texts, others = ([getattr(row, name) for row in rows] for name in ("text_a", "text_b"))
+    found = loaded.signatures["serving_default"](
+        text=tf.constant(texts), text_pair=tf.constant(others)
+    )
+    np.testing.assert_allclose(found["scores"], outputs["logits"], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found["probabilities"], softmax(outputs["logits"]), 0, 1e-5)
+    # A <sep> B <sep> <cls>: where B has no pieces, it has no <sep>, either.
+    for start, end, other in zip(encoded.row_splits, encoded.row_splits[1:], others):
+        ids, segments = (encoded.tokens[name][start:end] for name in ("input_ids", "segment_ids"))
+        assert (ids[-2:].tolist(), segments[-1]) == ([words.sep_id, words.cls_id], 2)
+        assert (ids == words.sep_id).sum() == 1 + bool(
+            create_tokenizer(words).tokenize([other])[0].size
+        )
+        assert not (ids[:-1] == words.cls_id).any()
+
+
+@pytest.mark.slow  # traces, as do the next two
+def test_choices(tmp_path):
+    own, objective, hparams, words = model_of(tmp_path, "multiple_choice")
+    rows = [ChoiceExample(text, text, "what _ is", TEXTS[:3], None) for text in TEXTS]
+    _, _, expected = evaluated(objective, own, rows, words, hparams)
+    found = signatures(load(str(tmp_path)))["serving_default"].trace()(
+        context=tf.constant([row.context for row in rows]),
+        question=tf.constant([row.question for row in rows]),
+        options=padded([row.options for row in rows]),
+    )
+    np.testing.assert_array_equal(found["choice"], expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["softmax", "crf"])
+def test_tags(tmp_path, head):
+    own, objective, hparams, words = model_of(tmp_path, "tagging", hparams={"head": head})
+    rows = [TaggedExample(text, tuple(text.split()) or ("the",), None) for text in TEXTS]
+    _, _, expected = evaluated(objective, own, rows, words, hparams)
+    asked = signatures(load(str(tmp_path)))["words"].trace()
+    tags = asked(padded([row.words for row in rows]))["tags"].numpy()
+    for row, answer, found in zip(rows, expected, tags):
+        names = [own.labels[tag] for tag in answer]
+        assert [tag.decode() for tag in found[: len(row.words)]] == names
+
+
+@pytest.mark.slow
+def test_spans_are_slices_of_the_context(tmp_path):
+    own, objective, hparams, words = model_of(tmp_path, "span")
+    rows = [
+        QuestionExample(str(i), question, context, (), None, False)
+        for i, (question, context) in enumerate(zip(TEXTS, TEXTS[::-1]))
+    ]
+    _, _, expected = evaluated(objective, own, rows, words, hparams)
+    found = signatures(load(str(tmp_path)))["serving_default"].trace()(
+        question=tf.constant(TEXTS), context=tf.constant(TEXTS[::-1])
+    )
+    answers = [answer.decode() for answer in found["answer"].numpy()]
+    assert answers == [answer.text for answer in expected]
+    assert sum(map(bool, answers)) > 6
+    for row, answer, start, end in zip(rows, answers, found["start"], found["end"]):
+        assert answer == (row.context[start:end] if start >= 0 else "")
+
+
+def test_masked_tokens(tmp_path):
+    """<mask> is the mask; what stands around it is cut into pieces for itself."""
+    objective = pretrained(tmp_path, WORDS, objective="masked_lm", overrides=FIELDS)
+    asked = signatures(load(str(tmp_path)))
+    texts = ["the <mask> river", "<mask>,<mask>", "[MASK]"]
+    found = asked["masked_tokens"].trace()(tf.constant(texts))
+    assert found["num_masks"].numpy().tolist() == [1, 2, 0]
+    tokenizer = create_tokenizer(WORDS)
+    ids, mask = tokenizer.tokenize(["the "])[0].tolist(), WORDS.mask_id
+    ids += [mask, *tokenizer.tokenize([" river"])[0].tolist(), WORDS.sep_id, WORDS.cls_id]
+    features = {"input_ids": [ids], "input_mask": [[1] * len(ids)]}
+    features["segment_ids"] = [[0] * (len(ids) - 1) + [2]]
+    output = objective.encoder({name: tf.constant(value) for name, value in features.items()})
+    logits = objective.head(output.sequence, tf.constant([[ids.index(mask)]]))
+    best = tf.math.top_k(tf.nn.softmax(logits[0, 0]), 10)
+    names = [WORDS.tokens[number] for number in best.indices.numpy()]
+    assert [name.decode() for name in found["candidates"][0, 0].numpy()] == names
+    np.testing.assert_allclose(found["probabilities"][0, 0], best.values, 1e-4)
+    scores = asked["score"].trace()(tf.constant(texts))
+    assert np.isfinite(scores["score"]).all()
+
+
+def test_the_id_at_padding_does_not_matter():
+    """Batches are padded with 0, which is <unk> here; XLNet's original does so, too."""
+    encoder = build_encoder(TINY.replace(vocab_size=WORDS.size, **FIELDS))
+    randomize(encoder, 0)
+    features = TextLayout(create_tokenizer(WORDS), 32).single(tf.constant(TEXTS)).features
+    mask = features["input_mask"]
+    assert not tf.reduce_any((mask == 0) & (features["input_ids"] != 0))
+    expected = encoder(features)
+    features["input_ids"] = tf.where(mask > 0, features["input_ids"], WORDS.pad_id)
+    features["segment_ids"] = tf.where(mask > 0, features["segment_ids"], 1)
+    found = encoder(features)
+    np.testing.assert_array_equal(found.pooled, expected.pooled)
+    kept = mask.numpy() > 0
+    np.testing.assert_array_equal(found.sequence.numpy()[kept], expected.sequence.numpy()[kept])
+    # The vector of a text is that of its last token, <cls>.
+    last = mask.numpy().sum(1) - 1
+    own = expected.sequence.numpy()[np.arange(len(last)), last]
+    np.testing.assert_array_equal(expected.pooled, own)

@@ -1,0 +1,36 @@
+"""Pre-training that is killed and started again, objective by objective."""
+
+import time
+
+import pytest
+
+from tests.command_support import Command
+from tests.pretraining_support import HPARAMS, arguments, assert_same_run, build_data, metrics, run
+
+CAUSAL = {"model_hparam_overrides": {**HPARAMS["model_hparam_overrides"], "causal": True}}
+OBJECTIVES = {
+    "self_critic": ({}, {}),
+    "causal_lm": (CAUSAL, {"example_layout": "contiguous"}),
+}
+
+
+@pytest.mark.slow  # needs a minute each: three commands
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_it_ends_with_the_same_weights(objective, tmp_path):
+    """SIGKILL after step 12; the same command goes on."""
+    changes, options = OBJECTIVES[objective]
+    hparams = {"objective": objective, "num_train_steps": 40, "iterations_per_loop": 2, **changes}
+    data = build_data(tmp_path, **options)
+    run(data, tmp_path / "whole", hparams)
+    line = arguments(data, tmp_path / "killed", hparams)
+    killed, deadline = Command("run_pretraining.py", *line), time.monotonic() + 300
+    while not metrics(tmp_path / "killed") or metrics(tmp_path / "killed")[-1]["step"] < 12:
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    killed.kill()
+    killed.finish()
+    done = Command("run_pretraining.py", *line).finish()
+    assert done.returncode == 0, done.stderr
+    assert "resuming from step" in done.stderr
+    assert_same_run(tmp_path / "killed", tmp_path / "whole", 40)
