@@ -69,16 +69,14 @@ class XLNetConfig(BackboneConfig):
         return self.hidden_size // self.num_attention_heads
 
     def operations(self, length: int, dense_lookup: bool) -> count.Flops:
-        """See BackboneConfig.operations; of one sequence, in one stream.
+        """See BackboneConfig.operations; in one stream.
 
-        The 2 S encodings of distances are projected once for a batch. Here they count for each of
-        its sequences, as if it had one.
+        The encodings of distances, which are made and projected once for a batch, are not counted.
         """
         D = self.hidden_size
         lookup = count.Flops(2 * D * self.vocab_size if dense_lookup else 0, count.DROPOUT * D)
-        encodings = count.Flops(0, (2 + count.DROPOUT) * 2 * D)  # two of them for each token
-        projections = count.Flops(2 * D * D) * (4 + 2)  # q, k, v, output; the encodings
-        return lookup + encodings + self._layers(length, projections)
+        projections = count.Flops(2 * D * D) * 4  # q, k, v, output
+        return lookup + self._layers(length, projections)
 
     def query_operations(self, length: int) -> count.Flops:
         """Likewise of a token of the query stream, whose keys are those of the content stream."""
@@ -90,7 +88,7 @@ class XLNetConfig(BackboneConfig):
         D, N, S = self.hidden_size, self.num_attention_heads, length
         biases = count.Flops(0, 3 * D)
         scores = count.Flops(2 * D * S) + count.Flops(2 * D * 2 * S)  # contents; distances
-        segments = count.Flops(2 * 2 * D)
+        segments = count.Flops(2 * D + 2 * N * self.type_vocab_size * S)
         per_score = 2 + 1 + count.SOFTMAX + count.DROPOUT  # a sum of three, scaled
         probabilities = count.Flops(2 * D * S, per_score * N * S)
         inner = self.intermediate_size
