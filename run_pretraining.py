@@ -22,7 +22,7 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.manifest import check_length, folder_digest
+from data.manifest import folder_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from model import load_config
@@ -30,7 +30,9 @@ from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
+    PretrainingHParams,
     RunSettings,
+    check_data,
     encoder_config,
     fitted_to,
     parse_hparams,
@@ -143,7 +145,7 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
     if command.continue_from is None:
         hparams = resolve_hparams(values, vocabulary.size)
         fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
-        check_length(command.data_dir, hparams.max_seq_length)
+        check_data(command.data_dir, hparams)
     else:  # the others are the source's
         parse_hparams(values)
         if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins

@@ -50,8 +50,8 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
 
 def default_hparams(size: str) -> PretrainingHParams:
     """A named size with the objective it belongs to: masked LM for BERT, causal LM for causal
-    encoders, else detection."""
-    named = {"bert": "masked_lm", "causal": "causal_lm"}
+    encoders, permutation LM for XLNet, else detection."""
+    named = {"bert": "masked_lm", "causal": "causal_lm", "xlnet": "permutation_lm"}
     objective = named.get(size.split("-")[0], "replaced_token_detection")
     values = {"model_size": size, "objective": objective}
     return resolve_hparams(values, SIZES[size].vocab_size)

@@ -121,8 +121,9 @@ def mixer_block(
 def step_hparams(
     size: str, batch: int, length: int, precision: str = "float32", **hparams: Any
 ) -> PretrainingHParams:
-    """The resolved hyper-parameters of `pretraining_step`."""
+    """The resolved hyper-parameters of `pretraining_step`; `model_size` may say "xlnet-{size}"."""
     overrides = hparams.get("model_hparam_overrides", {})
+    size = hparams.pop("model_size", "{size}").format(size=size)
     values = {
         "model_size": size,
         "vocab_size": overrides.get("vocab_size", named_size(size).vocab_size),

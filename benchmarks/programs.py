@@ -25,6 +25,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "objective": "causal_lm",
         "model_hparam_overrides": {"causal": True},
     },
+    "XLNet": {"objective": "permutation_lm", "model_size": "xlnet-{size}"},
 }
 
 

@@ -40,8 +40,14 @@ flags.DEFINE_enum(
 flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
 flags.DEFINE_string("output", None, "Folder to make, which must not hold anything.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
-flags.DEFINE_string("vocab", None, "vocab.txt or its folder. Default: beside the checkpoint.")
-flags.DEFINE_string("config", None, "config.json of the source. Default: beside the checkpoint.")
+flags.DEFINE_string(
+    "vocab", None, "vocab.txt or spiece.model, or its folder. Default: beside the checkpoint."
+)
+flags.DEFINE_string(
+    "config",
+    None,
+    "config.json of the source, or xlnet_config.json. Default: beside the checkpoint.",
+)
 flags.DEFINE_bool("do_lower_case", None, "Casing of the vocabulary. Default: as beside it, or on.")
 flags.DEFINE_bool(
     "strip_accents", None, "Removal of accents. Default: as beside the vocabulary, or the casing."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 
 import storage
-from checkpoints import FORMATS, model_directory
+from checkpoints import FORMATS, model_directory, xlnet
 from checkpoints.model_directory import Options
 from files import new_folder
+from model.xlnet.config import XLNetConfig
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
@@ -21,7 +22,10 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
             something at `output`.
     """
     with new_folder(output) as folder:
-        conversion = importlib.import_module(FORMATS[source]).read(path, options)
+        of_xlnet = importlib.import_module(xlnet.FORMATS[source])
+        ours = not of_xlnet.recognizes(path, options)
+        module = importlib.import_module(FORMATS[source]) if ours else of_xlnet
+        conversion = module.read(path, options)
         about = {"source": source, "input": storage.abspath(path), "notes": conversion.notes}
         about["max_seq_length"] = conversion.trained_length
         model_directory.save(conversion, folder, about)
@@ -32,5 +36,7 @@ def to_elsewhere(target: str, path: str, output: str) -> list[str]:
     """Makes a foreign checkpoint of a model directory; the inverse of `from_elsewhere`."""
     with new_folder(output) as folder:
         conversion = model_directory.load(path)
-        notes = importlib.import_module(FORMATS[target]).write(conversion, folder)
+        is_xlnet = isinstance(conversion.config, XLNetConfig)
+        module = importlib.import_module((xlnet.FORMATS if is_xlnet else FORMATS)[target])
+        notes = module.write(conversion, folder)
     return [*conversion.notes, *notes]

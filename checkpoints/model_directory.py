@@ -12,7 +12,8 @@ import files
 import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
-from model import SIZES, Encoder, EncoderConfig
+from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
+from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import (
     PretrainingHParams,
@@ -50,7 +51,7 @@ class Options:
 class Networks(tf.Module):
     """As many of an objective's networks as a source holds, under the objective's names."""
 
-    def __init__(self, encoder: Encoder, head=None, generator=None, generator_head=None):
+    def __init__(self, encoder: Backbone, head=None, generator=None, generator_head=None):
         super().__init__(name="networks")
         self.encoder, self.head = encoder, head
         self.generator, self.generator_head = generator, generator_head
@@ -60,7 +61,7 @@ class Networks(tf.Module):
 class Conversion:
     """A model on its way from one format to another."""
 
-    config: EncoderConfig
+    config: BackboneConfig
     hparams: PretrainingHParams  # resolved
     vocabulary: Vocabulary  # of `config.vocab_size` tokens, or fewer: the embeddings are padded
     objective: Objective | Networks  # `Networks` where the source lacks some of an objective's
@@ -71,7 +72,7 @@ class Conversion:
 
 
 def describe_pretraining(
-    config: EncoderConfig, vocabulary: Vocabulary, **values: Any
+    config: BackboneConfig, vocabulary: Vocabulary, **values: Any
 ) -> PretrainingHParams:
     """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
 
@@ -179,12 +180,16 @@ def load(folder: str) -> Conversion:
         InputError: something is missing, or does not fit together.
     """
     path = latest_checkpoint(folder)
-    config, recorded = EncoderConfig.load(folder), os.path.join(folder, HPARAMS_FILE)
+    config, recorded = load_config(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
-    if vocabulary.tokenizer != "wordpiece":
+    is_xlnet = isinstance(config, XLNetConfig)
+    if not is_xlnet and not isinstance(config, EncoderConfig):
+        raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
+    expected = "sentencepiece" if is_xlnet else "wordpiece"
+    if vocabulary.tokenizer != expected:
         raise InputError(
-            f"{folder} should have a vocabulary of word pieces, as models of other formats have."
+            f"{folder} should have a vocabulary of {expected}, as models of other formats have."
             f" Received: {vocabulary.tokenizer}"
         )
     if is_fine_tuned(folder):
@@ -192,10 +197,13 @@ def load(folder: str) -> Conversion:
     else:
         hparams, settings = load_hparams(folder)
         objective = hparams.objective
-        alone = f"only the encoder: no format knows {objective.name}"
-        alone = None if objective.convertible else alone
+        alone = f"only the encoder: no format knows {objective.name} of {config.architecture}"
+        known = objective.convertible and (objective.name == "permutation_lm") == is_xlnet
+        alone = None if known else alone
     if alone:
-        hparams, networks = describe_pretraining(config, vocabulary), Networks(load_encoder(folder))
+        values = {"objective": "permutation_lm"} if is_xlnet else {}
+        hparams = describe_pretraining(config, vocabulary, **values)
+        networks = Networks(load_encoder(folder))
         return Conversion(config, hparams, vocabulary, networks, notes=[alone])
     stored = stored_parts(path)
     networks = build_objective(hparams, config, special_ids(vocabulary))
@@ -235,7 +243,7 @@ def only_networks(objective: Objective, names: list[str]) -> Networks:
     return Networks(**{name: getattr(objective, name, None) for name in names})
 
 
-def _nearest_size(config: EncoderConfig, bert: bool) -> tuple[str, dict[str, Any]]:
+def _nearest_size(config: BackboneConfig, bert: bool) -> tuple[str, dict[str, Any]]:
     """The named size that differs in the fewest fields, and the overrides that make `config`."""
 
     def changed(name: str) -> dict[str, Any]:
@@ -246,7 +254,7 @@ def _nearest_size(config: EncoderConfig, bert: bool) -> tuple[str, dict[str, Any
     ours = [name for name, named in SIZES.items() if type(named) is type(config)]
     name = min(ours, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
     overrides = changed(name)
-    if "hidden_size" in overrides:  # these would follow it
+    if "hidden_size" in overrides and isinstance(config, EncoderConfig):  # these would follow it
         follow = ("num_attention_heads", "intermediate_size", "embedding_size")
         overrides |= {field: getattr(config, field) for field in follow}
     return name, overrides

@@ -19,6 +19,7 @@ _OTHERS = (
     ("_CHECKPOINTABLE_OBJECT_GRAPH", "TensorFlow 2, as in our model directories"),
     ("bert/encoder/transformer/group_", "ALBERT"),
     ("bert/", "BERT"),
+    ("model/transformer/", "XLNet, which needs its xlnet_config.json beside it or as --config"),
 )
 _NOT_SHOWN = ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob")
 

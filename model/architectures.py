@@ -19,6 +19,7 @@ from model.config import (
     read_fields,
 )
 from model.sizes import SIZES
+from model.xlnet.config import XLNetConfig
 from plugins import Registry, lazily, source
 
 if TYPE_CHECKING:
@@ -89,3 +90,4 @@ def build_backbone(
 
 
 register_architecture(EncoderConfig, "model.encoder:build_encoder")
+register_architecture(XLNetConfig, "model.xlnet.network:build_xlnet")

@@ -40,6 +40,8 @@ class BackboneConfig:
     initializer_range = 0.02
     layer_norm_eps = 1e-12
     summary_token = 0  # place of the token that stands for the whole text; -1: the last one
+    summary_layer = False  # whether heads for whole texts begin with a dense layer and tanh
+    two_streams = False  # whether the network has `two_streams`, as `model.xlnet.network.XLNet`
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -48,6 +50,10 @@ class BackboneConfig:
     def embedding_size(self) -> int:
         """E, width of the embeddings."""
         return self.hidden_size
+
+    def query_operations(self, length: int) -> count.Flops | None:
+        """Like `operations`, of a token of the query stream; None: not counted."""
+        return None
 
     @property
     def visible_padding(self) -> int:

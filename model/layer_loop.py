@@ -203,7 +203,10 @@ def _read_by(gradients, forward) -> list[tf.Tensor]:
 
 def _is_cheap(operation):
     if operation.type.endswith("PartitionedCall"):
-        return re.search(r"_(fused_gelu|drop)_\d+$", operation.get_attr("f").name) is not None
+        return (
+            re.search(r"_(fused_gelu|fused_gelu_new|drop)_\d+$", operation.get_attr("f").name)
+            is not None
+        )
     return operation.type in CHEAP
 
 

@@ -138,6 +138,12 @@ def masked_lm_head(config: BackboneConfig) -> Flops:
     return transform + linear(E, V) + Flops(0, SOFTMAX * V)
 
 
+def tied_head(config: BackboneConfig) -> Flops:
+    """The prediction of one token by the word embeddings and a bias alone: V logits, softmax."""
+    V = config.vocab_size
+    return linear(config.hidden_size, V) + Flops(0, SOFTMAX * V)
+
+
 def causal_lm_head(config: BackboneConfig, cutoffs: Sequence[int] = (), divisor: int = 1) -> Flops:
     """The prediction of one token after each token; see `model.causal_head`.
 

@@ -6,6 +6,7 @@ import difflib
 
 from errors import InputError
 from model.config import BackboneConfig, EncoderConfig
+from model.xlnet.config import XLNetConfig
 
 _SMALL = EncoderConfig()  # ConvBERT-small, column "Small" of Table 1 of the ConvBERT supplement
 _BASE = EncoderConfig(
@@ -48,6 +49,19 @@ SIZES: dict[str, BackboneConfig] = {
     "convbert-tiny": _TINY,
     "causal-transformer-tiny": _TINY.replace(**_PLAIN, causal=True),
     "causal-mixed-tiny": _TINY.replace(intermediate_size=536, causal=True),
+    # README of zihangdai/xlnet: XLNet-Base and XLNet-Large, cased.
+    "xlnet-base": XLNetConfig(),
+    "xlnet-large": XLNetConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    ),
+    # Ours: as wide and deep as convbert-tiny.
+    "xlnet-tiny": XLNetConfig(
+        vocab_size=8192,
+        hidden_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=512,
+    ),
 }
 
 # Two configurations that differ in these alone are of one size.

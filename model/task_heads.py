@@ -9,9 +9,12 @@ is predicted. Spans have a file of their own, `model/span_head.py`.
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 import tf_keras
 
+from model.config import BackboneConfig
 from model.layers import dropout
 
 NO_OPTION = -1e9  # the logit of what cannot be chosen
@@ -19,15 +22,34 @@ HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encod
 
 
 class _PooledHead(tf_keras.layers.Layer):
-    """A dense layer on the vector of a text."""
+    """A dense layer on the vector of a text.
 
-    def __init__(self, units: int, name: str):
+    For a backbone whose `config` has a `summary_layer`, a dense layer D -> D with tanh comes first.
+    Both are then initialised as the backbone is: XLNet's `summarize_sequence`.
+    """
+
+    def __init__(self, units: int, name: str, config: BackboneConfig | None = None):
         super().__init__(name=name)
+        self.summary, kernel_initializer = None, tf_keras.initializers.GlorotUniform
+        if config is not None and config.summary_layer:
+            deviation = config.initializer_range
+            kernel_initializer = functools.partial(tf_keras.initializers.RandomNormal, 0, deviation)
+            self.summary = tf_keras.layers.Dense(
+                config.hidden_size,
+                "tanh",
+                kernel_initializer=kernel_initializer(),
+                name="summary",
+                dtype="float32",
+            )
         # In float32 whatever the policy: scores of half precision would be full of ties.
-        self.dense = tf_keras.layers.Dense(units, name="dense", dtype="float32")
+        self.dense = tf_keras.layers.Dense(
+            units, kernel_initializer=kernel_initializer(), name="dense", dtype="float32"
+        )
 
     def call(self, pooled, training=False, seed=None):
         """[B, D] -> float32 [B, units]; `seed`, int32 [2], is for dropout in training."""
+        if self.summary is not None:
+            pooled = self.summary(pooled)
         return self.dense(dropout(pooled, HEAD_DROPOUT if training else 0.0, seed))
 
     def loss_weights(self, batch):
@@ -38,8 +60,8 @@ class _PooledHead(tf_keras.layers.Layer):
 class ClassificationHead(_PooledHead):
     """One of L labels for the whole text, by softmax."""
 
-    def __init__(self, num_labels: int):
-        super().__init__(num_labels, "classification")
+    def __init__(self, num_labels: int, config: BackboneConfig | None = None):
+        super().__init__(num_labels, "classification", config)
 
     def loss(self, output, batch, *, training, seed=None):
         """Cross entropy [B] with `label` int32 [B]."""
@@ -54,8 +76,8 @@ class ClassificationHead(_PooledHead):
 class RegressionHead(_PooledHead):
     """A number for the whole text."""
 
-    def __init__(self):
-        super().__init__(1, "regression")
+    def __init__(self, config: BackboneConfig | None = None):
+        super().__init__(1, "regression", config)
 
     def loss(self, output, batch, *, training, seed=None):
         """Squared error [B] against `label` float32 [B]."""
@@ -74,8 +96,8 @@ class MultipleChoiceHead(_PooledHead):
         group_size: G. Of sequences that stand for no option `present` is 0.
     """
 
-    def __init__(self, group_size: int):
-        super().__init__(1, "multiple_choice")
+    def __init__(self, group_size: int, config: BackboneConfig | None = None):
+        super().__init__(1, "multiple_choice", config)
         self.group_size = group_size
 
     def loss_weights(self, batch):

@@ -10,6 +10,7 @@ import storage
 from data.input_pipeline import count_records, deal_files, pretraining_dataset, record_files
 from data.manifest import read_manifest
 from data.served_batches import ServedBatches
+from data.streams import batch_stream
 from errors import InputError, located
 from pretrain.hparams import PretrainingHParams
 from training import workers
@@ -28,6 +29,7 @@ class Batches:
 
     Attributes:
         files: the record files.
+        record_length: tokens of a record.
         micro_batches: how many micro-batches each device's share of a batch is cut into.
         per_host: see `training.feeding.feeding`.
 
@@ -58,6 +60,11 @@ class Batches:
         self._data_dir, self.files = data_dir, record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self._shards = hparams.data_shards if self._training else 1
+        self.record_length = hparams.objective.record_length(hparams.max_seq_length)
+        self._in_order = self._training and hparams.objective.in_order()
+        if self._in_order:
+            self._shards = batch_size  # each sequence of a batch reads files of its own
+            self._check_order(devices)
         self()
         if self._shards > 1 and workers.current().is_chief:
             _report_uneven(self.files, self._shards)
@@ -69,15 +76,26 @@ class Batches:
 
         Of each batch, the share of one of a TPU's hosts, or of this worker.
         """
+        shares = {"part": part, "parts": parts, "host": host, "hosts": hosts}
+        first = self._records(start_step, **shares)
+        if not self._in_order or self.record_length == self._hparams.max_seq_length:
+            return first
+        # The second half of a sequence is the first one of the next.
+        pairs = tf.data.Dataset.zip(first, self._records(start_step + 1, **shares))
+        return batch_stream(
+            pairs.map(lambda *halves: tf.nest.map_structure(lambda *x: tf.concat(x, 1), *halves))
+        )
+
+    def _records(self, start_step, part, parts, host, hosts):
         group = workers.current()
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
-            max_seq_length=self._hparams.max_seq_length,
+            max_seq_length=self.record_length,
             vocab_size=self._hparams.vocab_size,
             seed=self._hparams.seed if self._training else 0,
             start_step=start_step,
-            shuffle=self._training,
+            shuffle=self._training and not self._in_order,
             repeat=self._training,
             drop_remainder=self._training,
             part=part,
@@ -86,6 +104,20 @@ class Batches:
             worker=host if hosts > 1 else group.index,
             workers=max(hosts, group.count),
         )
+
+    def _check_order(self, devices: int) -> None:
+        """Raises InputError where batches cannot follow the text."""
+        if max(devices, workers.current().count) > 1:
+            raise InputError(
+                f"a memory of the text before is for one device. Received: {devices} devices of"
+                f" {workers.current().count} workers"
+            )
+        if self._batch_size > len(self.files):
+            raise InputError(
+                f"`train_batch_size` should be at most {len(self.files)}, the number of record"
+                " files, as each sequence reads files of its own; more files:"
+                f" build_pretraining_data.py --num_shards. Received: {self._batch_size}"
+            )
 
     def served(self, addresses: list[str], timeout: float) -> ServedBatches:
         """The same batches, made by tf.data services; see there."""

@@ -16,7 +16,7 @@ import tf_keras
 import stopping
 import storage
 from data.input_pipeline import clear_read_errors
-from data.manifest import check_length, read_manifest, reject_other_data, settings_digest
+from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.service_addresses import parse_addresses
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
@@ -31,6 +31,7 @@ from pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     RunSettings,
+    check_data,
     encoder_config,
     fitted_to,
     report_unused,
@@ -57,7 +58,7 @@ def pretrain(
     model_dir = command.model_dir
     hparam_values = continued_values(hparam_values, command)
     hparams = resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are sought
-    check_length(command.data_dir, hparams.max_seq_length)
+    check_data(command.data_dir, hparams)
     run = replace_checked(RunSettings(), run_values)
     strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
     fast = fast_values(model_dir, strategy, hparam_values | run_values)
@@ -79,6 +80,7 @@ def pretrain(
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = build_objective(hparams, config, special_ids(vocabulary))
+        objective.begin_training(hparams.train_batch_size)
         optimizer = build_optimizer(hparams, objective)
     if run.rematerialize:
         rematerialize(objective)
@@ -103,7 +105,7 @@ def pretrain(
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with (
         contextlib.closing(trainer),
-        clear_read_errors(files, hparams.max_seq_length, hparams.vocab_size),
+        clear_read_errors(files, train_batches.record_length, hparams.vocab_size),
         clear_service_errors(),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)

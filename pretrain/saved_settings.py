@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
 import storage
 from data.vocabulary import Vocabulary
+from data.word_starts import word_starts
 from errors import InputError
 from model import EncoderConfig
 from pretrain import objectives
@@ -15,9 +17,22 @@ from pretrain.original_names import translate
 from training.model_directory import TASK_FILE, read_record
 
 
-def special_ids(vocabulary: Vocabulary) -> dict[str, int]:
+class SpecialIds(dict[str, int]):
+    """`cls`, `sep` and `mask` of a vocabulary; and which of its tokens begin a word."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__(cls=vocabulary.cls_id, sep=vocabulary.sep_id, mask=vocabulary.mask_id)
+        self._vocabulary = vocabulary
+
+    @functools.cached_property
+    def word_starts(self) -> list[bool]:
+        """Of every token of the vocabulary."""
+        return word_starts(self._vocabulary)
+
+
+def special_ids(vocabulary: Vocabulary) -> SpecialIds:
     """The ids an objective must know: `cls`, `sep`, `mask`."""
-    return {"cls": vocabulary.cls_id, "sep": vocabulary.sep_id, "mask": vocabulary.mask_id}
+    return SpecialIds(vocabulary)
 
 
 def is_fine_tuned(model_dir: str) -> bool:

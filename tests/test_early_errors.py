@@ -82,6 +82,7 @@ RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
         ([*PRETRAIN, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
         ([*PRETRAIN, '--hparams={{"mask_prob": 2}}'], "`mask_prob`"),
         ([*PRETRAIN, '--hparams={{"objective": "masked"}}'], "masked_lm"),
+        ([*PRETRAIN, '--hparams={{"objective": "permutation_lm"}}'], "xlnet-base"),
         ([*PRETRAIN, "--plugins={}/none.py"], "none.py"),
         ([*PRETRAIN, '--hparams={{"train_batch_size": "many"}}'], "`train_batch_size`"),
         ([*PRETRAIN, "--recipe={}/none.json"], "none.json"),

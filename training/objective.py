@@ -28,6 +28,9 @@ class Objective(tf.Module, abc.ABC):
 
     encoder: tf.Module
 
+    def begin_training(self, batch_size: int) -> None:
+        """Makes what training alone needs, of a global batch of this size; usually nothing."""
+
     @abc.abstractmethod
     def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """Masks and draws noise: int32 [B, S] features to whatever `loss` needs, all [B, ...]."""

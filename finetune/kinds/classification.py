@@ -76,7 +76,7 @@ class Classification(TextKind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head(len(task.labels))
+        return _head(len(task.labels), config)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The labels of highest `logits` [n, L]."""

@@ -183,7 +183,7 @@ class MultipleChoice(Kind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: MultipleChoiceHParams) -> Any:
         """See Kind.head."""
-        return _head(self.group_size(task))
+        return _head(self.group_size(task), config)
 
     def answers(
         self,

@@ -70,7 +70,7 @@ class Regression(TextKind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head()
+        return _head(config)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """`score` [n], a share of the label range, in the unit of the labels."""

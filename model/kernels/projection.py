@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tf_keras
 
-from model.kernels.activations import fused_gelu, gelu, gelu_reference
+from model.kernels.activations import (
+    fused_gelu,
+    fused_gelu_new,
+    gelu,
+    gelu_new,
+    gelu_new_reference,
+    gelu_reference,
+)
 from model.kernels.fusion import compiles, fused, running_on_cpu_only, sizes, sum_to_last_axis
 
 
@@ -58,13 +65,16 @@ def _add_bias_apart(product, bias):
 
 
 @fused
-def _add_bias_and_gelu(product, bias):
+def _add_bias_and_gelu(product, bias, approximate):
     biased = tf.cast(product, tf.float32) + tf.cast(bias, tf.float32)
-    return tf.cast(fused_gelu.plain(biased), product.dtype)
+    function = fused_gelu_new if approximate else fused_gelu
+    return tf.cast(function.plain(biased), product.dtype)
 
 
-def affine_gelu(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """gelu(affine(inputs, weights, bias)), for inference.
+def affine_gelu(
+    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
+) -> tf.Tensor:
+    """gelu(affine(inputs, weights, bias)), or `gelu_new` of it, for inference.
 
     On a CPU TensorFlow's graph optimizer makes one operation of it, with lengths known only at run
     time too; it goes by the form below, in which nothing else may read what lies between. With
@@ -76,24 +86,29 @@ def affine_gelu(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Te
     product = tf.matmul(flat, weights)
     shape = [*sizes(inputs)[:-1], weights.shape[1]]
     if _bias_apart(inputs, weights):
-        outputs = _add_bias_and_gelu(product, bias)
+        outputs = _add_bias_and_gelu(product, bias, approximate)
+    elif approximate:
+        outputs = tf.nn.gelu(tf.nn.bias_add(product, bias), approximate=True)
     else:
         x = tf.nn.bias_add(product, bias)
         outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
     return tf.reshape(outputs, shape)
 
 
-def affine_gelu_reference(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def affine_gelu_reference(
+    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
+) -> tf.Tensor:
     """`affine_gelu`, readable."""
-    return gelu_reference(affine_reference(inputs, weights, bias))
+    function = gelu_new_reference if approximate else gelu_reference
+    return function(affine_reference(inputs, weights, bias))
 
 
 def dense_product(
     inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable, training: bool
 ) -> tf.Tensor:
     """activation(inputs [..., in] times weights [in, out] plus bias [out])."""
-    if activation is gelu and not training:
-        return affine_gelu(inputs, weights, bias)
+    if activation in (gelu, gelu_new) and not training:
+        return affine_gelu(inputs, weights, bias, activation is gelu_new)
     return activation(affine(inputs, weights, bias))
 
 

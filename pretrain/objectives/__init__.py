@@ -11,6 +11,7 @@ from plugins import Registry, source
 from pretrain.objectives.base import ObjectiveSettings
 from pretrain.objectives.causal_lm import CausalLMSettings
 from pretrain.objectives.masked_lm import MaskedLMSettings
+from pretrain.objectives.permutation_lm import PermutationLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.objectives.self_critic import SelfCriticSettings
 
@@ -33,8 +34,10 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
             f"{source(settings)}: the first of `networks` should be encoder."
             f" Received: {settings.networks!r}"
         )
-    if settings.convertible and not issubclass(settings, MaskedLMSettings):
-        raise InputError(f"{source(settings)}: `convertible` is for heirs of MaskedLMSettings")
+    known = (MaskedLMSettings, PermutationLMSettings)
+    if settings.convertible and not issubclass(settings, known):
+        heirs = " or ".join(cls.__name__ for cls in known)
+        raise InputError(f"{source(settings)}: `convertible` is for heirs of {heirs}")
     _REGISTRY.add(getattr(settings, "name", None), settings, settings)
     return settings
 
@@ -43,3 +46,4 @@ register(MaskedLMSettings)
 register(ReplacedTokenDetectionSettings)
 register(SelfCriticSettings)
 register(CausalLMSettings)
+register(PermutationLMSettings)

@@ -86,6 +86,18 @@ class ObjectiveSettings(abc.ABC):
         """
         return methods_of(self.critic(), self.causal_lm(), self.detector(), self.masked_lm())
 
+    def in_order(self) -> bool:
+        """Whether each sequence of a batch goes on where that of the batch before ended."""
+        return False
+
+    def record_length(self, max_seq_length: int) -> int:
+        """Tokens of a record, of which training makes sequences; usually each is one.
+
+        Raises:
+            InputError: sequences of this length cannot be made of records.
+        """
+        return max_seq_length
+
     def derived_metrics(self, values: dict[str, float], counts: dict[str, int]) -> dict[str, float]:
         """Metrics of an evaluation that follow from its others.
 
@@ -132,7 +144,8 @@ class ObjectiveSettings(abc.ABC):
         Args:
             hparams: the resolved PretrainingHParams; `hparams.objective` is this.
             config: the encoder that is pre-trained.
-            special_ids: the ids `cls`, `sep`, `mask`.
+            special_ids: the ids `cls`, `sep`, `mask`. The commands give
+                `pretrain.saved_settings.SpecialIds`, which knows of words, too.
         """
 
     def require(self, condition: bool, name: str, expectation: str) -> None:

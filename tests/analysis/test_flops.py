@@ -9,7 +9,7 @@ from analysis import flops
 from analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, reproduced
 from analysis.operations import ELECTRA, EXECUTED, Convention, pretraining, training_flops
 from analysis.recipes import hparams_of
-from model import SIZES, DiscriminatorHead, MaskedLMHead, build_encoder
+from model import SIZES, DiscriminatorHead, MaskedLMHead, build_backbone, build_encoder
 from model.kernels import lightweight_conv
 from model.operations import (
     discriminator_head,
@@ -20,6 +20,7 @@ from model.operations import (
     masked_lm_head,
     token_mixer,
 )
+from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, resolve_hparams
 from tests.model_support import TINY
@@ -84,6 +85,16 @@ def test_encoder_products_are_the_profilers(name):
     network = build_encoder(config)
     counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
     assert encoder(config, S, dense_lookup=False).matrix * B * S == products(counts) > 0
+
+
+def test_products_of_xlnet_are_the_profilers():
+    """But for the projection of the encodings of distances, which a batch has once."""
+    config = XLNetConfig(vocab_size=31, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
+    network = build_backbone(config)
+    counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
+    encodings = 2 * (2 * S) * 16 * 16 * config.num_hidden_layers
+    matrix = config.operations(S, dense_lookup=False).matrix
+    assert matrix * B * S + encodings == products(counts)
 
 
 def test_head_products_are_the_profilers():

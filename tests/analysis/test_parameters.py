@@ -23,6 +23,9 @@ GRAPHS = {
     "convbert-tiny": 1_983_117,
     "causal-transformer-tiny": 1_932_672,
     "causal-mixed-tiny": 1_933_608,
+    "xlnet-tiny": 1_916_032,
+    "xlnet-base": 116_750_336,
+    "xlnet-large": 360_300_800,
 }
 
 
@@ -30,7 +33,7 @@ GRAPHS = {
     "size",
     [
         # Of base sizes, draws up to a gigabyte of weights in ten seconds.
-        pytest.param(size, marks=[pytest.mark.slow] if size.endswith("-base") else [])
+        pytest.param(size, marks=[pytest.mark.slow] if size.endswith(("-base", "-large")) else [])
         for size in sorted({*SIZES, *GRAPHS})
     ],
 )
@@ -50,6 +53,7 @@ def test_every_size_is_counted_with_the_objective_it_belongs_to():
     others = {size: name for size, name in named.items() if name != "replaced_token_detection"}
     assert others == {
         **dict.fromkeys(["bert-small", "bert-base"], "masked_lm"),
+        **dict.fromkeys(["xlnet-tiny", "xlnet-base", "xlnet-large"], "permutation_lm"),
         **dict.fromkeys([size for size in SIZES if size.startswith("causal-")], "causal_lm"),
     }
 

@@ -105,10 +105,13 @@ def test_flops_of_a_training_step():
         ({}, {}),
         ({"conv_type": "noconv", "head_ratio": 1}, {}),
         ({"objective": "causal_lm"}, {"causal": True}),
+        ({"objective": "permutation_lm", "model_size": "xlnet-{size}"}, {}),
     ],
 )
 def test_the_training_step_runs(changes, overrides):
     overrides = {**STEP["model_hparam_overrides"], **overrides}
+    if "model_size" in changes:  # it has no such fields
+        del overrides["embedding_size"], overrides["conv_kernel_size"]
     run = ours.pretraining_step(**{**STEP, "model_hparam_overrides": overrides}, **changes, **SHAPE)
     run()
     assert run.facts["flops"] > 0

@@ -5,6 +5,12 @@ TINY = {
     "vocab_size": 1200,
     "model_hparam_overrides": {"num_hidden_layers": 1, "intermediate_size": 128, **_SIZES},
 }
+# Likewise of XLNet, which has fewer fields.
+_SHARED = {name: value for name, value in _SIZES.items() if name != "embedding_size"}
+TINY_XLNET = {
+    "vocab_size": 1200,
+    "model_hparam_overrides": {"num_hidden_layers": 1, "intermediate_size": 128, **_SHARED},
+}
 # As wide as kernels need to be compiled with what is around them, see `model.kernels.compiles`.
 TWO_LAYERS = {
     "vocab_size": 1200,

@@ -46,7 +46,7 @@ def of_size(number):
 def test_named_sizes_are_recognised(name):
     config = SIZES[name]
     bert = name.startswith("bert")
-    objective = "masked_lm" if bert else "replaced_token_detection"
+    objective = "masked_lm" if bert or name.startswith("xlnet") else "replaced_token_detection"
     hparams = describe_pretraining(config, of_size(config.vocab_size), objective=objective)
     assert SIZES[hparams.model_size] == config
     assert bert == hparams.model_size.startswith("bert")

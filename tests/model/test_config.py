@@ -52,7 +52,7 @@ def test_heads_after_the_bottleneck(head_ratio, heads, width):
 @pytest.mark.parametrize("config", [*SIZES.values(), TINY.replace(hidden_dropout_prob=0)])
 def test_round_trip(tmp_path, config):
     config.save(str(tmp_path))
-    assert EncoderConfig.load(str(tmp_path)) == config
+    assert type(config).load(str(tmp_path)) == config
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 

@@ -51,7 +51,8 @@ def arguments(name, dtype=tf.float32):
             return inputs, residual, gamma, beta, LAYER_NORM_EPSILON
         return upstream, inputs, residual, gamma, LAYER_NORM_EPSILON
     if name.startswith("_add_bias"):
-        return tensors(hidden, [D], dtype=dtype)
+        rest = [True] if name == "_add_bias_and_gelu" else []
+        return [*tensors(hidden, [D], dtype=dtype), *rest]
     (logits,) = tensors([B, S, 50])
     largest = tf.reduce_max(logits, -1, keepdims=True)
     if name == "_cross_entropy_gradient":
@@ -63,6 +64,8 @@ def arguments(name, dtype=tf.float32):
         "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
         "fused_gelu": (inputs,),
         "_gelu_gradient": (inputs, upstream),
+        "fused_gelu_new": (inputs,),
+        "_gelu_new_gradient": (inputs, upstream),
         "drop": (inputs, SEED, 0.1),
         "_drop_and_add": (inputs, upstream, SEED, 0.1),
         "_exponentials": (logits, largest),
@@ -109,6 +112,7 @@ def of_both(name, module, *given):
 HIDDEN, WEIGHTS, GROUPED = [B, S, D], [D, 2 * D], [2, D // 2, D]
 PATHS = {
     "gelu": (*of_both("gelu", activations), [HIDDEN]),
+    "gelu_new": (*of_both("gelu_new", activations), [HIDDEN]),
     "dropout": (*of_both("dropout", stateless_dropout, 0.3, SEED), [HIDDEN]),
     "attention": (
         *of_both("attention_probabilities", attention, 0.5, 0.3, SEED),
@@ -118,6 +122,11 @@ PATHS = {
     "join heads": (*of_both("join_heads", attention), [[B, N, S, D]]),
     "affine": (*of_both("affine", projection), [HIDDEN, WEIGHTS, [2 * D]]),
     "affine and gelu": (*of_both("affine_gelu", projection), [HIDDEN, WEIGHTS, [2 * D]]),
+    "affine and gelu_new": (
+        lambda *given: projection.affine_gelu(*given, approximate=True),
+        lambda *given: projection.affine_gelu_reference(*given, approximate=True),
+        [HIDDEN, WEIGHTS, [2 * D]],
+    ),
     "norm": (
         *of_both("add_and_norm", normalization, LAYER_NORM_EPSILON),
         [HIDDEN, HIDDEN, [D], [D]],
@@ -139,7 +148,7 @@ PATHS = {
     "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
 }
 for training in (True, False):  # the references are the same
-    for activation in (activations.gelu, tf.nn.silu):
+    for activation in (activations.gelu, activations.gelu_new, tf.nn.silu):
         PATHS[f"dense {activation.__name__} {training}"] = (
             lambda *given, rest=(activation, training): projection.dense_product(*given, *rest),
             lambda *given, f=activation: f(projection.affine_reference(*given)),

@@ -9,9 +9,10 @@ import math
 import pytest
 
 from errors import InputError
-from model import SIZES, EncoderConfig, build_encoder, named_size
+from model import SIZES, EncoderConfig, build_backbone, named_size
 from model.config import CONVOLUTIONS, TOKEN_MIXERS
 from model.sizes import ALIASES
+from model.xlnet.config import XLNetConfig
 from tests.model_support import TINY
 
 # Encoder without heads. The ConvBERT rows were counted in the original code's graph; the others
@@ -30,11 +31,17 @@ EXACT = {
     "convbert-tiny": 1_883_976,
     "causal-transformer-tiny": 1_907_712,
     "causal-mixed-tiny": 1_908_648,
+    # transformers counts 116,718,336 and 360,268,800 with the mask embedding, which is the head's.
+    "xlnet-tiny": 1_907_712,
+    "xlnet-base": 116_717_568,
+    "xlnet-large": 360_267_776,
 }
 
 
 def expected_parameters(config: EncoderConfig) -> int:
     """Counts from the description of the architecture, looking at no layer."""
+    if isinstance(config, XLNetConfig):
+        return expected_of_xlnet(config)
     D, E, F = config.hidden_size, config.embedding_size, config.intermediate_size
     K, G = config.conv_kernel_size, config.linear_groups
     heads = max(1, config.num_attention_heads // config.head_ratio)
@@ -72,9 +79,18 @@ def expected_parameters(config: EncoderConfig) -> int:
     return embeddings + layer * (1 if config.share_layers else config.num_hidden_layers)
 
 
+def expected_of_xlnet(config: XLNetConfig) -> int:
+    """Its biases are as many with `untie_biases` as the layers."""
+    D, F, L = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    attention = 5 * D * D + 2 * D  # q, k, v, distances, output; two vectors for segments
+    layer = attention + D * F + F + F * D + D + 2 * (2 * D)
+    biases = 3 * D * (L if config.untie_biases else 1)
+    return config.vocab_size * D + L * layer + biases
+
+
 @functools.cache
 def count(config: EncoderConfig) -> int:
-    variables = build_encoder(config).trainable_variables
+    variables = build_backbone(config).trainable_variables
     return sum(math.prod(variable.shape) for variable in variables)
 
 
@@ -84,7 +100,7 @@ def test_exact_parameters(name):
     assert expected_parameters(SIZES[name]) == EXACT[name]
 
 
-@pytest.mark.parametrize("name", ["convbert-tiny", "ale-small"])
+@pytest.mark.parametrize("name", ["convbert-tiny", "ale-small", "xlnet-tiny"])
 def test_exact_parameters_of_the_network(name):
     assert count(SIZES[name]) == EXACT[name]
 
@@ -121,6 +137,11 @@ def test_every_variable_is_trainable(
     assert count(config) == expected_parameters(config)
 
 
+def test_tied_biases_are_counted_once():
+    config = SIZES["xlnet-tiny"].replace(untie_biases=False)
+    assert count(config) == expected_parameters(config) == EXACT["xlnet-tiny"] - 3 * 3 * 128
+
+
 def test_published_rounding():
     """What the papers print, in millions."""
     assert round(EXACT["convbert-medium-small"] / 1e6) == 17
@@ -128,6 +149,7 @@ def test_published_rounding():
     assert round(EXACT["electra-small"] / 1e6, 2) == 13.48
     assert round(EXACT["bert-base"] / 1e6, 2) == 108.89
     assert round(EXACT["ale-small"] / 1e6, 1) == 4.8  # Table V of the ALE report
+    assert round(EXACT["xlnet-base"] / 1e6) == 117
 
 
 def test_heads_after_the_bottleneck():
@@ -142,7 +164,7 @@ def test_causal_sizes_are_equal():
     for size in ("small", "tiny"):
         transformer, mixed = (EXACT[f"causal-{kind}-{size}"] for kind in ("transformer", "mixed"))
         assert abs(mixed / transformer - 1) < 0.001
-    assert all(SIZES[name].causal == name.startswith("causal") for name in SIZES)
+    assert all(getattr(SIZES[name], "causal", False) == name.startswith("causal") for name in SIZES)
 
 
 def test_aliases():

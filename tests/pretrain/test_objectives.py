@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from model import SIZES, DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from model.xlnet.config import XLNetConfig
 from pretrain import objectives
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams
@@ -24,7 +25,20 @@ CONFIG = EncoderConfig(
     intermediate_size=64,
     max_position_embeddings=40,
 )
+XLNET = XLNetConfig(
+    vocab_size=97,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=40,
+)
 SEED = tf.constant([3, 4])
+
+
+def config_of(name):
+    """What an objective trains."""
+    return XLNET if name == "permutation_lm" else CONFIG
 
 
 def make_hparams(**changes):
@@ -84,6 +98,8 @@ def test_losses_of_the_original(name):
 
 def test_generator_of_every_size():
     for name, config in SIZES.items():
+        if not isinstance(config, EncoderConfig):  # only ours is scaled
+            continue
         hparams = resolve_hparams({"model_size": name}, config.vocab_size)
         scaled = hparams.objective.generator_config(config)
         multiplier = 3 if config.hidden_size == 768 else 4
@@ -192,7 +208,7 @@ def test_masked_lm_starts_at_log_v(features):
 @pytest.mark.parametrize("name", objectives.names())
 def test_what_an_objective_says_of_its_networks_is_so(name, changes):
     hparams = make_hparams(objective=name, **changes)
-    settings, objective = hparams.objective, build_objective(hparams, CONFIG, SPECIAL)
+    settings, objective = hparams.objective, build_objective(hparams, config_of(name), SPECIAL)
     own = [getattr(objective, network) for network in settings.own_networks()]
     variables = [{v.ref() for v in network.trainable_variables} for network in own]
     assert set().union(*variables) == {v.ref() for v in objective.trainable_variables}
@@ -214,11 +230,12 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
         # These compile for half a minute.
         pytest.param("replaced_token_detection", marks=pytest.mark.slow),
         pytest.param("self_critic", marks=pytest.mark.slow),
+        pytest.param("permutation_lm", marks=pytest.mark.slow),
     ],
 )
 def test_the_step_compiles_to_the_same_numbers(features, name):
     hparams = make_hparams(objective=name)
-    objective = build_objective(hparams, CONFIG.replace(num_hidden_layers=1), SPECIAL)
+    objective = build_objective(hparams, config_of(name).replace(num_hidden_layers=1), SPECIAL)
 
     def step(features, seed):
         batch = objective.prepare(features, seed)
@@ -226,7 +243,8 @@ def test_the_step_compiles_to_the_same_numbers(features, name):
             normalizers = objective.normalizers(batch)
             loss, sums = objective.loss(batch, normalizers, training=True, seed=seed)
         found = tape.gradient(loss, objective.trainable_variables)
-        return loss, sums, tf.linalg.global_norm(found), batch["masked_lm_positions"]
+        drawn = "target_positions" if name == "permutation_lm" else "masked_lm_positions"
+        return loss, sums, tf.linalg.global_norm(found), batch[drawn]
 
     plain = tf.function(step)(features, SEED)
     compiled = tf.function(step, jit_compile=True)(features, SEED)

@@ -26,7 +26,7 @@ from tests.pretraining_support import build_data, metrics
 
 FILE = pathlib.Path(__file__).parents[1] / "outside" / "shuffled_token_detection.py"
 NAME = "shuffled_token_detection"
-PROJECTS = ("causal_lm", "masked_lm", "replaced_token_detection", "self_critic")
+PROJECTS = ("causal_lm", "masked_lm", "permutation_lm", "replaced_token_detection", "self_critic")
 HPARAMS = {
     **{name: SMALL[name] for name in ("model_size", "model_hparam_overrides")},
     **{"objective": NAME, "shuffle_prob": 0.3, "train_batch_size": 8, "max_seq_length": 32},

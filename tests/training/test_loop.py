@@ -7,6 +7,7 @@ import tf_keras
 
 from errors import TrainingStopped
 from model import EncoderConfig
+from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
 from training.distribution import create_strategy
@@ -19,6 +20,15 @@ V, B, S = 120, 8, 32
 CONFIG = EncoderConfig(
     vocab_size=V,
     embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=S,
+)
+
+XLNET = XLNetConfig(
+    vocab_size=V,
     hidden_size=32,
     num_hidden_layers=1,
     num_attention_heads=4,
@@ -47,7 +57,8 @@ def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, **cha
     options = {name: changes.pop(name) for name in ("xla", "micro_batches") if name in changes}
     sizes = {"vocab_size": V, "max_seq_length": S, "train_batch_size": B}
     hparams = parse_hparams({**sizes, "generator_hidden_size": 0.5, **changes})
-    config = CONFIG.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    config = XLNET if hparams.objective.name == "permutation_lm" else CONFIG
+    config = config.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     with strategy.scope():
         objective = build_objective(hparams, config, SPECIAL)
         optimizer = create_optimizer(optimizer, lr, 0.01, objective.trainable_variables)

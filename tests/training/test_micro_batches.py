@@ -64,6 +64,14 @@ def evaluate(objective, strategy, micro_batches):
             *("self_critic", "mirrored:2", 2, {"xla": True}),
             marks=pytest.mark.slow,  # needs half a minute to compile
         ),
+        pytest.param(
+            *("permutation_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
+            marks=pytest.mark.slow,  # needs half a minute to compile
+        ),
+        pytest.param(
+            *("permutation_lm", "mirrored:2", 2, {}),
+            marks=pytest.mark.slow,  # needs a trace of two replicas
+        ),
         ("masked_lm", "mirrored:2", 1, {}),
     ],
 )

@@ -71,6 +71,7 @@ def test_a_step_of_pre_training_has_operations_of_a_tpu_alone(strategy):
         {"untied_generator": False},
         {"disallow_correct": True},
         {"temperature": 0.5},
+        {"objective": "permutation_lm"},
     ],
     ids=str,
 )

@@ -1,0 +1,146 @@
+"""What both formats of XLNet have in common: networks, vocabulary, and filling the one by names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+import storage
+from checkpoints.model_directory import (
+    INCOMPLETE,
+    Conversion,
+    Networks,
+    Options,
+    describe_pretraining,
+)
+from checkpoints.xlnet.names import Slot
+from data.sentencepiece_model import MODEL_FILE
+from data.vocabulary import Vocabulary
+from errors import InputError
+from model import build_backbone
+from model.xlnet.config import XLNetConfig
+from model.xlnet.head import XLNetLMHead
+from pretrain.build import build_objective
+from pretrain.saved_settings import special_ids
+
+OBJECTIVE = "permutation_lm"
+
+
+def load_vocabulary(options: Options, folder: str, rows: int) -> tuple[Vocabulary, list[str]]:
+    """The SentencePiece model that the options name, or that of a folder; and notes.
+
+    Raises:
+        InputError: no such file, another kind of vocabulary, or more pieces than `rows`.
+    """
+    path = options.vocab or os.path.join(folder, MODEL_FILE)
+    if not storage.exists(path):
+        hint = "" if options.vocab else "; say with --vocab where it is"
+        raise InputError(f"{path}: there is no such vocabulary{hint}")
+    vocabulary = Vocabulary.load(
+        path, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
+    )
+    check_kind(vocabulary, path)
+    if vocabulary.size > rows:
+        raise InputError(
+            f"{path} should hold at most {rows} pieces, as the embeddings have rows."
+            f" Received: {vocabulary.size}"
+        )
+    cased = "lower-cased" if vocabulary.do_lower_case else "cased"
+    accents = "stripped" if vocabulary.strip_accents else "kept"
+    notes = [
+        f"vocabulary: {vocabulary.size} pieces, {cased}, accents {accents}"
+        " (--do_lower_case and --strip_accents say otherwise)"
+    ]
+    if vocabulary.size < rows:
+        notes.append(
+            f"padded vocabulary: the embeddings have {rows} rows for {vocabulary.size} pieces; the"
+            f" ids from {vocabulary.size} on are never predicted, drawn or accepted as input"
+        )
+    return vocabulary, notes
+
+
+def check_kind(vocabulary: Vocabulary, where: str) -> None:
+    """Raises InputError unless a vocabulary is of the kind that other XLNets have."""
+    if vocabulary.tokenizer != "sentencepiece":
+        raise InputError(
+            f"{where} should be a vocabulary of SentencePiece, as XLNets of other formats have."
+            f" Received: {vocabulary.tokenizer}"
+        )
+
+
+def build(
+    config: XLNetConfig, vocabulary: Vocabulary, complete: bool
+) -> tuple[Conversion, XLNetLMHead | None]:
+    """A conversion whose networks are to be filled, and the head, or None.
+
+    Without what only its head has (`complete` False) it is an encoder alone.
+    """
+    hparams = describe_pretraining(config, vocabulary, objective=OBJECTIVE)
+    if complete:
+        objective = build_objective(hparams, config, special_ids(vocabulary))
+        return Conversion(config, hparams, vocabulary, objective), objective.head
+    conversion = Conversion(config, hparams, vocabulary, Networks(build_backbone(config)))
+    conversion.notes.append(f"there is no head of permutation language modelling; {INCOMPLETE}")
+    return conversion, None
+
+
+def fill(
+    slots: dict[str, Slot],
+    shapes: dict[str, tuple[int, ...]],
+    read: Callable[[str], np.ndarray],
+    left_out: Callable[[str], str | None],
+    where: str,
+) -> list[str]:
+    """Assigns tensors to variables: every variable is filled, every tensor accounted for.
+
+    Args:
+        slots: by the name of the tensor.
+        shapes: of all tensors that there are.
+        read: a tensor, checked, by its name.
+        left_out: why a tensor that no variable takes may be left out; None: it may not.
+        where: the source's path.
+
+    Returns:
+        Notes on what was left out.
+
+    Raises:
+        InputError: a tensor is missing, of another shape, not finite, or nothing takes it.
+    """
+    if missing := sorted(set(slots) - set(shapes)):
+        raise InputError(f"{where}: tensors are missing: {_listed(missing)}")
+    for name, slot in slots.items():
+        if tuple(shapes[name]) != slot.shape:
+            raise InputError(
+                f"{where}: {name} should have shape {list(slot.shape)}."
+                f" Received: {list(shapes[name])}"
+            )
+    reasons: dict[str | None, list[str]] = {}
+    for name in sorted(set(shapes) - set(slots)):
+        reasons.setdefault(left_out(name), []).append(name)
+    if unknown := reasons.pop(None, []):
+        raise InputError(f"{where}: tensors that no variable takes: {_listed(unknown)}")
+    for name, slot in slots.items():
+        slot.assign(read(name))
+    return [f"left out, {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+
+
+def unwritten(conversion: Conversion) -> list[str]:
+    """What both formats have no place for."""
+    moments = ", the optimizer's moments" if conversion.optimizer else ""
+    notes = [f"left out, as the format has no place for it: the settings of pre-training{moments}"]
+    config = conversion.config
+    if conversion.objective.head is None:
+        notes.append("left out, as the model has no such head: mask_emb and the output layer")
+    if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
+        notes.append(
+            f"`dropout` there is {config.hidden_dropout_prob}, also of attention probabilities,"
+            f" where it is {config.attention_probs_dropout_prob} here; it matters in training only"
+        )
+    return notes
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

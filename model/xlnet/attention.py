@@ -1,0 +1,229 @@
+"""Relative attention, equation by equation.
+
+The score of query i and key j, with the distance i - j and segments s (Yang et al. 2019, section
+2.6, and Transformer-XL, section 3.3):
+
+    score_ij = [(q_i + r_w) · k_j + (q_i + r_r) · R_(i-j) + (q_i + r_s) · e_(s_i ≠ s_j)] / √H
+
+q, k, v are projections of the hidden states, R of the encodings of distances; r_w, r_r, r_s and the
+two vectors e_same and e_other are learned for every head. Softmax does not see what all keys of a
+query have in common, so the last term is computed as (q_i + r_s) · (e_same - e_other) for keys of
+the same segment, 0 for others: C columns more in the product of queries and keys, for C segments.
+
+Axis letters: B batch, S tokens, M tokens of memory, T = M + S keys, P queries of the query stream,
+D hidden, N heads, H head width, A = N · H = D, L = T + S distances, from T down to 1 - S.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+import tf_keras
+
+from model.kernels import (
+    affine,
+    attention_probabilities,
+    join_heads,
+    scores_by_key,
+    scores_by_key_at,
+    sizes,
+    split_heads,
+)
+from model.xlnet.config import XLNetConfig
+
+# Added to the scores of keys that are not seen; the original's value. Scores vanish in it, so the
+# probability of such a key is 0 exactly, wherever there is one that is seen.
+UNSEEN_SCORE = -1e30
+
+
+def distance_encodings(length: int, memory: int, config: XLNetConfig) -> tf.Tensor:
+    """Encodings of the distances from T = memory + length down to 1 - length, float32 [2, L, D].
+
+    The first is for text that runs forwards: sines, then cosines, of D / 2 frequencies. The second
+    is for reversed text, whose distances have the other sign.
+    """
+    half = tf.range(0, config.hidden_size, 2, tf.float32) / config.hidden_size
+    frequencies = 10000.0**-half  # [D / 2]
+    distances = tf.cast(tf.range(memory + length, -length, -1), tf.float32)
+    if config.clamp_length > 0:
+        distances = tf.clip_by_value(distances, -config.clamp_length, config.clamp_length)
+    angles = distances[:, None] * frequencies  # [L, D / 2]
+    sines, cosines = tf.sin(angles), tf.cos(angles)
+    return tf.stack([tf.concat([sines, cosines], -1), tf.concat([-sines, cosines], -1)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What all layers know of a batch beside its hidden states; nothing in it is learned.
+
+    Attributes:
+        encodings: of distances, [1 or 2, L, D], see `distance_encodings`.
+        backwards: None, or int32 [B], 1 for reversed text; then there are two encodings.
+        segments: one-hot [B, S, C].
+        key_segments: one-hot [B, T, C].
+        bias: what is added to scores, [B, 1, 1 or S, T].
+        targets: None, or int32 [B, P], the places of the query stream's tokens.
+        target_segments: one-hot [B, P, C].
+        target_bias: [B, 1, P, T].
+        target_sees: None, or [B, P, 1], 0 for targets that see no key, whose context is 0.
+    """
+
+    encodings: tf.Tensor
+    backwards: tf.Tensor | None
+    segments: tf.Tensor
+    key_segments: tf.Tensor
+    bias: tf.Tensor
+    targets: tf.Tensor | None = None
+    target_segments: tf.Tensor | None = None
+    target_bias: tf.Tensor | None = None
+    target_sees: tf.Tensor | None = None
+
+
+class AttentionBiases(tf_keras.layers.Layer):
+    """r_w, r_r and r_s, [N, H]: a layer's own or, tied, of all layers."""
+
+    def __init__(self, config: XLNetConfig, name: str = "biases"):
+        super().__init__(name=name)
+        self.config = config
+
+    def make(self):
+        """Makes the variables, in the present name scope, unless they are there."""
+        if self.built:
+            return
+        shape = [self.config.num_attention_heads, self.config.head_size]
+        with tf.name_scope(self.name):
+            self.content, self.position, self.segment = (
+                self.add_weight(f"{which}_bias", shape, initializer=normal_initializer(self.config))
+                for which in ("content", "position", "segment")
+            )
+        self.built = True
+
+
+def normal_initializer(config: XLNetConfig) -> tf_keras.initializers.Initializer:
+    """XLNet's, which is not truncated as BERT's is."""
+    return tf_keras.initializers.RandomNormal(stddev=config.initializer_range)
+
+
+class RelativeAttention(tf_keras.layers.Layer):
+    """Multi-head attention by contents, distances and segments, of one stream or two.
+
+    Weights: `query_kernel`, `key_kernel`, `value_kernel`, `encoding_kernel` [D, A], `output_kernel`
+    [A, D], `segment_embeddings` [2, N, H] (e_same, e_other), and the biases. None has a bias of the
+    usual kind.
+    """
+
+    def __init__(self, config: XLNetConfig, biases: AttentionBiases | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.config, self.biases = config, biases or AttentionBiases(config)
+
+    def build(self, input_shape):
+        D, N, H = self.config.hidden_size, self.config.num_attention_heads, self.config.head_size
+
+        def weight(name: str, *shape: int) -> tf.Variable:
+            return self.add_weight(name, shape, initializer=normal_initializer(self.config))
+
+        self.query_kernel = weight("query_kernel", D, N * H)
+        self.key_kernel = weight("key_kernel", D, N * H)
+        self.value_kernel = weight("value_kernel", D, N * H)
+        self.encoding_kernel = weight("encoding_kernel", D, N * H)
+        self.output_kernel = weight("output_kernel", N * H, D)
+        self.segment_embeddings = weight("segment_embeddings", 2, N, H)
+        self.biases.make()
+
+    def call(self, hidden, query=None, *, around, memory=None, training=False, seeds=(None, None)):
+        """Attends in the content stream and, where there is one, in the query stream.
+
+        Args:
+            hidden: content stream, [B, S, D].
+            query: query stream [B, P, D], or None.
+            around: `Surroundings`.
+            memory: what this layer saw of the text before, [B, M, D], or None.
+            training: whether dropout of the probabilities is on.
+            seeds: int32 [2] for dropout in training, one for either stream.
+
+        Returns:
+            Of the content stream [B, S, D]; of the query stream [B, P, D], or None; the content
+            stream's probabilities [B, N, S, T].
+        """
+        q, k, v = self._projected(hidden, memory, training)
+        segments = _for_heads(around.key_segments, self.config)
+        k = tf.concat([split_heads(k, self.config.num_attention_heads), segments], -1)
+        v = split_heads(v, self.config.num_attention_heads)  # [B, N, T, H]
+        r = self._encoded(around)
+
+        scores, by_distance = self._scores(q, k, r, around.segments)
+        scores += scores_by_key(by_distance)  # [B, N, S, T]
+        context, probabilities = self._attend(scores, v, around.bias, training, seeds[0])
+        output = _product(context, self.output_kernel)
+        if query is None:
+            return output, None, probabilities
+
+        q = affine(query, self.query_kernel, self._flat(self.biases.content))
+        scores, by_distance = self._scores(q, k, r, around.target_segments)
+        scores += scores_by_key_at(by_distance, around.targets, sizes(hidden)[1])  # [B, N, P, T]
+        context, _ = self._attend(scores, v, around.target_bias, training, seeds[1])
+        if around.target_sees is not None:
+            context *= around.target_sees
+        return output, _product(context, self.output_kernel), probabilities
+
+    def _projected(self, hidden, memory, training):
+        """q + r_w [B, S, A]; k and v of memory and tokens, [B, T, A]."""
+        bias = self._flat(self.biases.content)
+        if training and memory is None:  # by one product, as its gradient is one
+            kernels = tf.concat([self.query_kernel, self.key_kernel, self.value_kernel], 1)
+            none = tf.zeros_like(bias)
+            joined = affine(hidden, kernels, tf.concat([bias, none, none], 0))
+            return tf.split(joined, 3, -1)
+        keys = hidden if memory is None else tf.concat([memory, hidden], 1)  # [B, T, D]
+        q = affine(hidden, self.query_kernel, bias)
+        return q, _product(keys, self.key_kernel), _product(keys, self.value_kernel)
+
+    def _encoded(self, around):
+        """R by head, [1, N, L, H]; [B, N, L, H] where some texts run backwards."""
+        r = split_heads(
+            _product(around.encodings, self.encoding_kernel), self.config.num_attention_heads
+        )
+        return r if around.backwards is None else tf.gather(r, around.backwards)
+
+    def _scores(self, q, k, r, segments):
+        """Scores by key without the part of distances, [B, N, Q, T], and that part, [B, N, Q, L].
+
+        `q`, with r_w, is [B, Q, A]; `k`, with its segments, [B, N, T, H + C]; `segments` [B, Q, C].
+        """
+        N, H = self.config.num_attention_heads, self.config.head_size
+        content, position, segment = (
+            tf.convert_to_tensor(bias) * H**-0.5
+            for bias in (self.biases.content, self.biases.position, self.biases.segment)
+        )
+        same, other = tf.unstack(tf.convert_to_tensor(self.segment_embeddings))
+        q = split_heads(q * H**-0.5, N)  # [B, N, Q, H]
+        by_distance = tf.matmul(q + (position - content)[:, None], r, transpose_b=True)
+        towards_same = (q + (segment - content)[:, None]) @ (same - other)[
+            :, :, None
+        ]  # [B, N, Q, 1]
+        q = tf.concat([q, towards_same * segments[:, None]], -1)  # [B, N, Q, H + C]
+        return tf.matmul(q, k, transpose_b=True), by_distance
+
+    def _attend(self, scores, v, bias, training, seed):
+        """The context [B, Q, A] and the probabilities [B, N, Q, T]."""
+        rate = self.config.attention_probs_dropout_prob if training else 0.0
+        probabilities = attention_probabilities(scores, bias, rate, seed)
+        return join_heads(tf.matmul(probabilities, v)), probabilities
+
+    def _flat(self, bias):
+        """[N, H] -> [A]"""
+        return tf.reshape(bias, [-1])
+
+
+def _for_heads(segments, config):
+    """[B, T, C] -> [B, N, T, C]"""
+    B, T, C = sizes(segments)
+    return tf.broadcast_to(segments[:, None], [B, config.num_attention_heads, T, C])
+
+
+def _product(inputs, kernel):
+    """inputs [..., in] times kernel [in, out], as one product over all tokens."""
+    kernel = tf.convert_to_tensor(kernel)
+    flat = tf.matmul(tf.reshape(inputs, [-1, kernel.shape[0]]), kernel)
+    return tf.reshape(flat, [*sizes(inputs)[:-1], kernel.shape[1]])

@@ -1,0 +1,332 @@
+"""XLNet: embeddings, then layers of relative attention and feed-forward, in one stream or two.
+
+The content stream sees a token itself. The query stream, which exists in pre-training, at the
+predicted tokens, sees the place of a token and the tokens before it in the factorisation order. It
+has the same weights. Axis letters: see `model.xlnet.attention`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from model.backbone import EncoderOutput
+from model.kernels import dropout, sizes, split_seeds
+from model.layers import LayerNorm, dense
+from model.xlnet.attention import (
+    UNSEEN_SCORE,
+    AttentionBiases,
+    RelativeAttention,
+    Surroundings,
+    distance_encodings,
+    normal_initializer,
+)
+from model.xlnet.config import XLNetConfig
+
+_LAYER_SEEDS, _OTHER_SEEDS = 8, 5  # dropouts of a layer in two streams; of embeddings and outputs
+
+
+class TwoStreams(NamedTuple):
+    """What `XLNet.two_streams` returns.
+
+    Attributes:
+        queries: the query stream's last states at the targets, [B, P, D].
+        content: the content stream.
+        memory: what went into each layer, [B, S, D], without a gradient; see `next_memory`.
+    """
+
+    queries: tf.Tensor
+    content: EncoderOutput
+    memory: tuple[tf.Tensor, ...]
+
+
+class WordEmbeddings(tf_keras.layers.Layer):
+    """`word_embeddings` [V, D]; nothing is added to them, and they are not normalised."""
+
+    def __init__(self, config: XLNetConfig, name: str = "embeddings"):
+        super().__init__(name=name)
+        shape = [config.vocab_size, config.hidden_size]
+        with tf.name_scope(self.name):
+            self.word_embeddings = self.add_weight(
+                "word_embeddings", shape, initializer=normal_initializer(config)
+            )
+
+    def call(self, input_ids):
+        """int32 [B, S] -> [B, S, D]"""
+        return tf.gather(tf.convert_to_tensor(self.word_embeddings), input_ids)
+
+
+class XLNetLayer(tf_keras.layers.Layer):
+    """One post-norm layer of one stream or two."""
+
+    def __init__(self, config: XLNetConfig, biases: AttentionBiases | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = config.hidden_dropout_prob
+        self.attention = RelativeAttention(config, biases, name="attention")
+        self.attention_norm = LayerNorm("attention_norm", config.layer_norm_eps)
+        self.intermediate, self.output_dense = (
+            dense(config, units, name, activation, kernel_initializer=normal_initializer(config))
+            for units, name, activation in (
+                (config.intermediate_size, "intermediate", config.hidden_act),
+                (config.hidden_size, "output_dense", None),
+            )
+        )
+        self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
+
+    def call(self, hidden, query=None, *, around, memory=None, training=False, seeds):
+        """[B, S, D] and, or None, [B, P, D] -> the same, and the attention probabilities."""
+        attended, query_attended, probabilities = self.attention(
+            hidden, query, around=around, memory=memory, training=training, seeds=seeds[:2]
+        )
+        hidden = self._after_attention(hidden, attended, training, seeds[2:5])
+        if query is not None:
+            query = self._after_attention(query, query_attended, training, seeds[5:8])
+        return hidden, query, probabilities
+
+    def _after_attention(self, hidden, attended, training, seeds):
+        attended = self.attention_norm(
+            attended, hidden, self.rate, training=training, seed=seeds[0]
+        )
+        inner = self.intermediate(attended, training=training)
+        inner = dropout(inner, self.rate if training else 0.0, seeds[1])
+        output = self.output_dense(inner, training=training)
+        return self.output_norm(output, attended, self.rate, training=training, seed=seeds[2])
+
+
+class XLNet(tf_keras.layers.Layer):
+    """See `model.backbone.Backbone`.
+
+    Example:
+        encoder = build_backbone(named_size("xlnet-base"))
+        output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
+        output.pooled  # [B, 768], the last token of each text
+
+    Outputs do not depend on the amount of padding, nor on its side. The encodings of distances are
+    projected once for a batch, not once for a text, as the original does; therefore all texts of a
+    batch share the dropout mask of the encodings.
+
+    Args:
+        embeddings: `WordEmbeddings` to share.
+
+    Attributes:
+        rematerialize: as of `model.encoder.Encoder`.
+    """
+
+    def __init__(
+        self, config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
+    ):
+        super().__init__(name=name)
+        self.config, self.rematerialize = config, False
+        self.embeddings = embeddings or WordEmbeddings(config)
+        self.tied_biases = None if config.untie_biases else AttentionBiases(config, "tied_biases")
+        if self.tied_biases is not None:
+            self.tied_biases.make()
+        self.encoder_layers = [
+            XLNetLayer(config, self.tied_biases, name=f"layer_{i}")
+            for i in range(config.num_hidden_layers)
+        ]
+
+    @property
+    def hidden_size(self) -> int:
+        """D."""
+        return self.config.hidden_size
+
+    def layer_groups(self) -> list[list[tf.Variable]]:
+        """See Backbone.layer_groups. Tied biases count as the top layer's."""
+        tied = [] if self.tied_biases is None else self.tied_biases.trainable_variables
+        shared = {variable.ref() for variable in tied}
+        layers = [
+            [variable for variable in layer.trainable_variables if variable.ref() not in shared]
+            for layer in self.encoder_layers
+        ]
+        return [self.embeddings.trainable_variables, *layers[:-1], [*layers[-1], *tied]]
+
+    def two_streams(
+        self,
+        features: dict[str, tf.Tensor],
+        permitted: tf.Tensor,
+        targets: tf.Tensor,
+        mask_embedding: tf.Tensor,
+        training: bool = False,
+        seed: tf.Tensor | None = None,
+        memory: Sequence[tf.Tensor] | None = None,
+    ) -> TwoStreams:
+        """Encodes a batch for permutation language modelling.
+
+        Args:
+            features: as of `__call__`.
+            permitted: bool or float [B, S, S], 1 where the query stream at row i may see column j.
+                The content stream sees its own token besides. Padding is not seen, by `input_mask`.
+            targets: int32 [B, P], places of the predicted tokens.
+            mask_embedding: what every query begins as, [1, D]; `XLNetLMHead` has it.
+            training: whether dropout is on.
+            seed: as of `__call__`.
+            memory: None, or one [B, M, D] for each layer, of the text before the batch's: every
+                token sees all of it. It has segment 0.
+
+        Returns:
+            `TwoStreams`. A query that sees nothing has attended to nothing.
+        """
+        streams = (permitted, targets, mask_embedding)
+        return self(features, training=training, seed=seed, streams=streams, memory=memory)
+
+    def call(
+        self,
+        features,
+        training: bool = False,
+        seed=None,
+        output_attentions: bool = False,
+        streams=None,
+        memory=None,
+    ) -> EncoderOutput | TwoStreams:
+        """Encodes a batch.
+
+        Args:
+            features: `input_ids` int32 [B, S]; optionally `input_mask` (1 for tokens, 0 for
+                padding; default all 1) and `segment_ids` (default all 0) of the same shape, and
+                `backwards` int32 [B], 1 for texts that are reversed, whose distances then have the
+                other sign (default all 0; the original's `bi_data`). B and S may be dynamic.
+            training: whether dropout is on.
+            seed: int32 [2], or [3] for a part of a batch (see `kernels.dropout`); in training,
+                dropout is a function of it.
+            output_attentions: whether to return the attention probabilities, [B, N, S, M + S] each.
+            streams, memory: see `two_streams`.
+
+        Returns:
+            An EncoderOutput, with `streams` `TwoStreams`.
+        """
+        config, ids = self.config, features["input_ids"]
+        rate = config.hidden_dropout_prob if training else 0.0
+        count = _LAYER_SEEDS * config.num_hidden_layers + _OTHER_SEEDS
+        seeds = split_seeds(seed, count) if training else [None] * count
+        *layer_seeds, of_words, of_encodings, of_output, of_queries, of_predictions = seeds
+
+        embedded = dropout(self.embeddings(ids), rate, of_words)  # [B, S, D]
+        around = self._surroundings(features, streams, memory, rate, of_encodings)
+        query = None
+        if streams is not None:
+            query = _repeated(tf.cast(streams[2], embedded.dtype), streams[1])  # [B, P, D]
+            query = dropout(query, rate, of_queries)
+        hidden, inputs, hidden_states, attention_probs = embedded, [], [], []
+        for i, layer in enumerate(self.encoder_layers):
+            if training and self.rematerialize and not output_attentions:
+                layer = _rematerialized(layer)
+            inputs.append(tf.stop_gradient(hidden))
+            hidden, query, probabilities = layer(
+                hidden,
+                query,
+                around=around,
+                memory=None if memory is None else tf.cast(memory[i], embedded.dtype),
+                training=training,
+                seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],
+            )
+            hidden_states.append(hidden)
+            if output_attentions:
+                attention_probs.append(probabilities)
+        hidden_states[-1] = hidden = dropout(hidden, rate, of_output)
+        pooled = self._pooled(hidden, features)
+        output = EncoderOutput(
+            hidden, pooled, embedded, tuple(hidden_states), tuple(attention_probs)
+        )
+        if streams is None:
+            return output
+        return TwoStreams(dropout(query, rate, of_predictions), output, tuple(inputs))
+
+    def _surroundings(self, features, streams, memory, rate, seed) -> Surroundings:
+        """What all layers need; the encodings with dropout of the given rate and seed."""
+        config, ids, dtype = self.config, features["input_ids"], self.compute_dtype
+        B, S = sizes(ids)
+        M = 0 if memory is None else sizes(memory[0])[1]
+        backwards = features.get("backwards")
+        encodings = distance_encodings(S, M, config)[: 1 if backwards is None else 2]
+        # Parts of a batch share them, and so have the seed of the whole.
+        encodings = tf.cast(dropout(encodings, rate, None if seed is None else seed[:2]), dtype)
+
+        ids = features.get("segment_ids", tf.zeros_like(ids))
+        segments = tf.one_hot(ids, config.type_vocab_size, dtype=dtype)
+        first = tf.one_hot(tf.zeros([B, M], tf.int32), config.type_vocab_size, dtype=dtype)
+        key_segments = segments if memory is None else tf.concat([first, segments], 1)
+        mask = features.get("input_mask", tf.ones_like(ids))
+
+        def bias(visible):
+            """[B, Q, S], 1 for keys that are seen -> [B, 1, Q, T]"""
+            unseen = (1.0 - tf.cast(visible, tf.float32)) * UNSEEN_SCORE
+            return tf.cast(tf.pad(unseen, [[0, 0], [0, 0], [M, 0]])[:, None], dtype)
+
+        if streams is None:
+            return Surroundings(encodings, backwards, segments, key_segments, bias(mask[:, None]))
+        permitted, targets, _ = streams
+        visible = tf.cast(permitted, tf.float32) * tf.cast(mask, tf.float32)[:, None]  # [B, S, S]
+        of_targets = tf.gather(visible, targets, batch_dims=1)  # [B, P, S]
+        sees = tf.reduce_max(of_targets, -1, keepdims=True) if memory is None else None
+        return Surroundings(
+            encodings,
+            backwards,
+            segments,
+            key_segments,
+            bias(tf.maximum(visible, tf.eye(S))),
+            targets,
+            tf.gather(segments, targets, batch_dims=1),
+            bias(of_targets),
+            None if sees is None else tf.cast(sees, dtype),
+        )
+
+    def _pooled(self, hidden: tf.Tensor, features) -> tf.Tensor:
+        """The states of the last tokens that are no padding, [B, D]."""
+        ids = features["input_ids"]
+        mask = features.get("input_mask", tf.ones_like(ids))
+        last = tf.reduce_max(tf.range(sizes(ids)[1]) * mask, 1)
+        return tf.gather(hidden, last, batch_dims=1)
+
+
+def next_memory(
+    inputs: Sequence[tf.Tensor],
+    previous: Sequence[tf.Tensor] | None,
+    *,
+    memory_length: int,
+    reuse_length: int | None = None,
+) -> tuple[tf.Tensor, ...]:
+    """The memory for the text that follows: of every layer the last states, [B, M, D].
+
+    Args:
+        inputs: `TwoStreams.memory`, [B, S, D].
+        previous: the memory that the text had, or None.
+        memory_length: the largest M.
+        reuse_length: how many of the text's first tokens are kept; by default all.
+    """
+    kept = [states[:, :reuse_length] for states in inputs]
+    if previous is not None:
+        pairs = zip(previous, kept, strict=True)
+        kept = [tf.concat([tf.cast(old, new.dtype), new], 1) for old, new in pairs]
+    return tuple(tf.stop_gradient(states[:, -memory_length:]) for states in kept)
+
+
+def _repeated(mask_embedding, targets):
+    """[1, D] for every target [B, P] -> [B, P, D]"""
+    B, P = sizes(targets)
+    return tf.tile(mask_embedding[None], [B, P, 1])
+
+
+def _rematerialized(layer: XLNetLayer):
+    """A layer whose gradient computes it again; the probabilities are left out."""
+
+    def call(hidden, query, **others):
+        if query is None:
+            output = tf.recompute_grad(lambda hidden: layer(hidden, **others)[0])
+            return output(hidden), None, None
+        output = tf.recompute_grad(lambda hidden, query: layer(hidden, query, **others)[:2])
+        return *output(hidden, query), None
+
+    return call
+
+
+def build_xlnet(
+    config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
+) -> XLNet:
+    """An XLNet whose variables exist already."""
+    encoder = XLNet(config, embeddings, name)
+    encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
+    return encoder

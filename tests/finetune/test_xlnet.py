@@ -1,0 +1,119 @@
+"""XLNet is fine-tuned, exported and asked as any other; its heads are those of the original."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from finetune.hparams import resolve_hparams
+from model.xlnet.config import XLNetConfig
+from tests import command_support
+from tests.model_support import TINY, normal, random_features
+from tests.pretraining_support import build_data
+from tests.serving.support import task
+
+XLNET = XLNetConfig(vocab_size=31, hidden_size=16, num_attention_heads=2)
+TEXTS = [("w1 w2 w3", "low"), ("w4 w2 w1", "low"), ("w50 w51", "high"), ("w52 w50 w53", "high")]
+SIZE = {
+    "vocab_size": 137,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
+
+
+def head_of(kind, config):
+    own, hparams = task(kind), {"max_seq_length": 24}
+    if kind == "span":
+        hparams |= {"max_query_length": 8, "doc_stride": 6}
+    return own.plugin.head(own, config, resolve_hparams(hparams, own, config))
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "multiple_choice"])
+def test_heads_for_texts_begin_with_a_dense_layer(kind):
+    """Of XLNet alone; dropout comes after it."""
+    head, pooled = head_of(kind, XLNET), normal(500, 16)
+    found = head(pooled)
+    assert {tuple(w.shape) for w in head.weights} == {
+        (16, 16),
+        (16,),
+        (16, found.shape[1]),
+        found.shape[1:],
+    }
+    head.summary.kernel.assign(normal(16, 16, seed=3) / 4)
+    head.summary.bias.assign(normal(16, seed=4))
+    summary = np.tanh(pooled @ head.summary.kernel.numpy() + head.summary.bias.numpy())
+    kernel, bias = head.dense.kernel.numpy(), head.dense.bias.numpy()
+    np.testing.assert_allclose(head(pooled), summary @ kernel + bias, atol=1e-5)
+    dropped = head(pooled, training=True, seed=tf.constant([1, 2])) - bias
+    np.testing.assert_allclose(dropped, summary @ kernel, atol=0.5)
+    assert np.abs(dropped - summary @ kernel).max() > 1e-4
+    plain = head_of(kind, TINY)
+    plain(pooled)
+    assert len(plain.weights) == 2
+
+
+def test_the_answer_is_in_the_second_text():
+    """The tokens of XLNet's last segment, and the summary token in it, are no answers."""
+    head = head_of("span", XLNET)
+    features = random_features(1, 6)
+    features["segment_ids"] = np.array([[0, 0, 1, 1, 1, 2]], np.int32)
+    nowhere, outside = head._places(features)
+    assert nowhere.numpy().tolist() == [5]
+    assert (outside.numpy() == 0).tolist() == [[False, False, True, True, True, True]]
+    assert outside.numpy().max() == 0
+
+
+@pytest.mark.slow  # needs a minute of two cores: five commands
+def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
+    build_data(tmp_path, count=40, num_shards=1)
+    lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    declaration = {
+        "kind": "classification",
+        "files": {"train": "train.tsv", "dev": "dev.tsv"},
+        "columns": {"text_a": "text", "label": "label"},
+    }
+    (tmp_path / "task.json").write_text(json.dumps(declaration))
+    size = {name: value for name, value in SIZE.items() if name != "vocab_size"}
+    hparams = {
+        "model_size": "xlnet-tiny",
+        "model_hparam_overrides": size,
+        "objective": "permutation_lm",
+        "max_seq_length": 32,
+        "train_batch_size": 4,
+        "num_warmup_steps": 2,
+        "num_train_steps": 10,
+    }
+    model_dir, runs = tmp_path / "model", tmp_path / "runs"
+    run(
+        "run_pretraining.py",
+        data_dir=tmp_path / "data",
+        model_dir=model_dir,
+        hparams=json.dumps(hparams),
+    )
+    tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 5e-3}
+    tuning |= {"max_seq_length": 16, "layerwise_lr_decay": 0.9}
+    flags = {"model_dir": model_dir, "task": tmp_path / "task.json", "output_dir": runs}
+    run("run_finetuning.py", **flags, hparams=json.dumps(tuning))
+    (result,) = runs.glob("*/*/trial_0/result.json")
+    assert json.loads(result.read_text())["scores"]["dev"]["accuracy"] == 100.0
+    run("export_savedmodel.py", model_dir=result.parent, output_dir=tmp_path / "saved")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in TEXTS))
+    answers = tmp_path / "answers.jsonl"
+    run("serving/predict.py", model=tmp_path / "saved", input=rows, output=answers)
+    answers = map(json.loads, answers.read_text().splitlines())
+    assert [answer["prediction"] for answer in answers] == [gold for _, gold in TEXTS]
+
+
+def run(script, **flags):
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    done = command_support.run(script, *arguments)
+    assert done.returncode == 0, done.stderr

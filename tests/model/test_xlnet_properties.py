@@ -1,0 +1,379 @@
+"""Properties of XLNet: the equation by a plain loop, padding, segments, dropout, streams."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from errors import InputError
+from model import build_backbone
+from model.backbone import rematerialize
+from model.kernels.relative import (
+    scores_by_key,
+    scores_by_key_at,
+    scores_by_key_at_reference,
+    scores_by_key_reference,
+)
+from model.xlnet import network
+from model.xlnet.attention import Surroundings, distance_encodings
+from model.xlnet.head import XLNetLMHead
+from model.xlnet.network import next_memory
+from tests.model.test_xlnet import LENGTHS, B, M, P, S, batch, memory_of, order
+from tests.model.xlnet_support import NO_DROPOUT, TINY, build
+from tests.model_support import normal
+
+D, C = TINY.hidden_size, TINY.type_vocab_size
+SEED = tf.constant([3, 4])
+
+
+def tensors(features):
+    return {name: tf.constant(value) for name, value in features.items()}
+
+
+def test_scores_are_brought_to_their_keys():
+    """With their gradients; of all places and of some."""
+    scores, places = (
+        tf.constant(normal(2, 3, S, M + 2 * S)),
+        tf.constant([[6, 0, 3, 3], [1, 2, 5, 4]]),
+    )
+    some = tf.gather(scores, [0, 2, 4, 6], axis=2)
+    for found, reference, given in (
+        (scores_by_key, scores_by_key_reference, scores),
+        (
+            lambda scores: scores_by_key_at(scores, places, S),
+            lambda scores: scores_by_key_at_reference(scores, places, S),
+            some,
+        ),
+    ):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(given)
+            outputs, expected = found(given), reference(given)
+            sums = [tf.reduce_sum(value * normal(*value.shape)) for value in (outputs, expected)]
+        np.testing.assert_array_equal(outputs, expected)
+        gradients = [tape.gradient(value, given) for value in sums]
+        np.testing.assert_allclose(*gradients, atol=1e-6)
+
+
+def attention_by_loop(attention, hidden, memory, segments, visible):
+    """The equation of `model.xlnet.attention`, for one text and number by number."""
+    N, H = TINY.num_attention_heads, TINY.head_size
+
+    def heads(inputs, kernel):
+        return (inputs @ kernel.numpy()).reshape(-1, N, H)
+
+    def encoding(distance):
+        angles = [distance / 10000 ** (2 * i / D) for i in range(D // 2)]
+        return np.array([*map(math.sin, angles), *map(math.cos, angles)], np.float32)
+
+    seen, (r_w, r_r, r_s) = (
+        np.concatenate([memory, hidden]),
+        (getattr(attention.biases, name).numpy() for name in ("content", "position", "segment")),
+    )
+    of_keys = [0] * M + list(segments)
+    q, k = heads(hidden, attention.query_kernel), heads(seen, attention.key_kernel)
+    v, e = heads(seen, attention.value_kernel), attention.segment_embeddings.numpy()
+    outputs = np.zeros_like(hidden)
+    for i in range(S):
+        context = np.zeros([N, H], np.float32)
+        for n in range(N):
+            scores = []
+            for j in range(M + S):
+                r = heads(encoding(M + i - j)[None], attention.encoding_kernel)[0, n]
+                s = e[0 if segments[i] == of_keys[j] else 1, n]
+                parts = (q[i, n] + r_w[n]) @ k[j, n], (q[i, n] + r_r[n]) @ r, (q[i, n] + r_s[n]) @ s
+                scores.append(sum(parts) / math.sqrt(H) if j < M or visible[j - M] else -math.inf)
+            weights = np.exp(np.array(scores) - max(scores))
+            context[n] = weights / weights.sum() @ v[:, n]
+        outputs[i] = context.reshape(-1) @ attention.output_kernel.numpy()
+    return outputs
+
+
+def test_attention_is_the_equation():
+    attention = build().encoder_layers[0].attention
+    hidden, memory, features = normal(B, S, D), memory_of()[0], batch()
+    segments = tf.one_hot(features["segment_ids"], C)
+    before = tf.tile(tf.one_hot([[0] * M], C), [B, 1, 1])
+    bias = np.pad((1 - features["input_mask"]) * -1e30, [[0, 0], [M, 0]])[:, None, None]
+    around = Surroundings(
+        distance_encodings(S, M, TINY)[:1],
+        None,
+        segments,
+        tf.concat([before, segments], 1),
+        tf.constant(bias, tf.float32),
+    )
+    found, _, _ = attention(hidden, around=around, memory=memory)
+    for b in range(B):
+        about = features["segment_ids"][b], features["input_mask"][b]
+        expected = attention_by_loop(attention, hidden[b], memory[b], *about)
+        np.testing.assert_allclose(found[b], expected, atol=2e-5)
+
+
+def test_padding_on_either_side_changes_nothing():
+    """Here it is on the right; the original has it on the left."""
+    encoder, right = build(), batch()
+    longer = {name: np.pad(value, [[0, 0], [0, 3]]) for name, value in right.items()}
+    moved = [[np.roll(row, S - n) for row, n in zip(v, LENGTHS)] for v in right.values()]
+    left = dict(zip(right, map(np.stack, moved), strict=True))
+    expected = encoder(right)
+    for features, begins in ((longer, [0] * B), (left, S - np.array(LENGTHS))):
+        found = encoder(features)
+        np.testing.assert_allclose(found.pooled, expected.pooled, atol=1e-6, rtol=1e-6)
+        for b, (begin, length) in enumerate(zip(begins, LENGTHS, strict=True)):
+            states = found.sequence[b, begin : begin + length]
+            np.testing.assert_allclose(states, expected.sequence[b, :length], atol=1e-6, rtol=1e-6)
+    nothing = {**right, "input_mask": np.zeros_like(right["input_mask"])}
+    assert np.isfinite(encoder(nothing).sequence).all()
+
+
+def test_segments_are_compared_by_equality():
+    encoder, features = build(), batch()
+    expected = encoder(features).sequence
+    other = {**features, "segment_ids": np.array([2, 3, 1])[features["segment_ids"]]}
+    np.testing.assert_allclose(encoder(other).sequence, expected, atol=1e-5)
+    one = {**features, "segment_ids": np.zeros([B, S], np.int32)}
+    absent = {name: features[name] for name in ("input_ids", "input_mask")}
+    np.testing.assert_array_equal(encoder(one).sequence, encoder(absent).sequence)
+    assert np.abs(encoder(one).sequence - expected).max() > 0.01
+
+
+def test_what_is_returned():
+    encoder, features = build(), batch()
+    output = encoder(features, output_attentions=True)
+    assert output.sequence.shape == output.embedding_output.shape == (B, S, D)
+    assert [states.shape for states in output.hidden_states] == [(B, S, D)] * 2
+    np.testing.assert_array_equal(output.hidden_states[-1], output.sequence)
+    assert [each.shape for each in output.attention_probs] == [(B, 4, S, S)] * 2
+    np.testing.assert_allclose(tf.reduce_sum(output.attention_probs[1], -1), 1.0, atol=1e-5)
+    assert encoder(features).attention_probs == ()
+    assert encoder.config.summary_token == -1
+
+
+@pytest.mark.parametrize("untie", [True, False])
+def test_groups_of_variables_are_all_of_them(untie):
+    encoder = build(untie_biases=untie)
+    groups = encoder.layer_groups()
+    assert len(groups) == 3
+    found = [variable.name for group in groups for variable in group]
+    assert sorted(found) == sorted(variable.name for variable in encoder.trainable_variables)
+    assert len(set(found)) == len(found) == (1 + 2 * 17 if untie else 1 + 2 * 14 + 3)
+
+
+def test_kernels_begin_normally_distributed():
+    """Not truncated at two deviations, as BERT's are."""
+    encoder = build_backbone(TINY.replace(initializer_range=0.1))
+    head = XLNetLMHead(encoder.config, encoder.embeddings)
+    variables = {v.name.split(":")[0]: v.numpy() for v in head.weights + encoder.weights}
+    drawn = [v for name, v in variables.items() if v.ndim > 1]
+    assert len(drawn) == 2 + 2 * (6 + 3 + 2)
+    values = np.concatenate([value.ravel() for value in drawn])
+    assert values.std() == pytest.approx(0.1, rel=0.05)
+    assert np.mean(np.abs(values) > 0.2) == pytest.approx(0.0455, abs=0.01)
+    for name, value in variables.items():
+        if value.ndim == 1:
+            np.testing.assert_array_equal(value, 1.0 if "gamma" in name else 0.0)
+
+
+def test_dropout_is_where_the_original_has_it(monkeypatch):
+    """Also of the encodings, whose mask all texts share, and of the last output."""
+    dropped = []
+
+    def noted(inputs, rate, seed=None):
+        if rate:
+            dropped.append((*inputs.shape, len(seed)))
+        return dropout(inputs, rate, seed)
+
+    dropout = network.dropout
+    monkeypatch.setattr(network, "dropout", noted)
+    encoder = build(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0)
+    features, (permitted, targets) = tensors(batch()), order()
+    seed = tf.constant([3, 4, 0])
+    outputs = encoder.two_streams(features, permitted, targets, normal(1, D), True, seed)
+    inner = [(B, S, 24, 3), (B, P, 24, 3)]
+    expected = [
+        (B, S, D, 3),
+        (1, 2 * S, D, 2),
+        (B, P, D, 3),
+        *inner * 2,
+        (B, S, D, 3),
+        (B, P, D, 3),
+    ]
+    assert dropped == expected
+    for output in (outputs.content.sequence, outputs.queries):
+        assert np.mean(output.numpy() == 0.0) == pytest.approx(0.5, abs=0.15)
+    assert encoder.encoder_layers[0].rate == 0.5  # of what enters a norm
+
+
+def test_dropout_is_a_function_of_the_seed():
+    encoder, features = build(), tensors(batch())
+    once, again = (encoder(features, training=True, seed=SEED).sequence for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+    assert np.abs(encoder(features, training=True, seed=SEED + 1).sequence - once).max() > 0.01
+    halves = [
+        encoder(
+            {name: value[half * 2 :][:2] for name, value in features.items()},
+            training=True,
+            seed=tf.concat([SEED, [half]], 0),
+        ).sequence
+        for half in (0, 1)
+    ]
+    np.testing.assert_allclose(tf.concat(halves, 0), once, atol=1e-5)
+
+
+def test_what_the_streams_see():
+    """A query does not see what is not permitted, and the content of its own token never."""
+    encoder, features = build(), batch(lengths=[S] * B)
+    mask_embedding = normal(1, D)
+    targets = np.tile(np.arange(S, dtype=np.int32), [B, 1])
+    permitted = np.tile(np.tril(np.ones([S, S], np.float32), -1), [B, 1, 1])  # left to right
+    changed, j = features["input_ids"].copy(), 3
+    changed[:, j] = (changed[:, j] + 1) % TINY.vocab_size
+    before, after = (
+        encoder.two_streams({**features, "input_ids": ids}, permitted, targets, mask_embedding)
+        for ids in (features["input_ids"], changed)
+    )
+    moved = np.abs(before.queries - after.queries).max((0, 2)) > 1e-3
+    assert moved.tolist() == [False] * (j + 1) + [True] * (S - j - 1)
+    moved = np.abs(before.content.sequence - after.content.sequence).max((0, 2)) > 1e-3
+    assert moved.tolist() == [False] * j + [True] * (S - j)
+    np.testing.assert_array_equal(before.queries[:, : j + 1], after.queries[:, : j + 1])
+    blind = before.queries[:, 0]  # the first of the order sees nothing, whatever the text is
+    np.testing.assert_allclose(blind, tf.tile(blind[:1], [B, 1]), atol=1e-6)
+
+
+def test_memory_is_the_text_before():
+    """The second half of a text, with the first as memory, is as within the whole text."""
+    encoder, features = build(), batch(lengths=[S] * B)
+    features["segment_ids"] = np.zeros([B, S], np.int32)
+    causal = np.tile(np.tril(np.ones([S, S], np.float32), -1), [B, 1, 1])
+    targets, mask_embedding = np.tile([[5, 6, 4]], [B, 1]).astype(np.int32), normal(1, D)
+    whole = encoder.two_streams(features, causal, targets, mask_embedding)
+    parts = [{k: v[:, a:b] for k, v in features.items()} for a, b in ((0, 2), (2, 4), (4, S))]
+    memory = None
+    for begin, part in zip((0, 2, 4), parts, strict=True):
+        length = part["input_ids"].shape[1]
+        permitted, places = causal[:, :length, :length], np.maximum(targets - begin, 0) % length
+        found = encoder.two_streams(part, permitted, places, mask_embedding, memory=memory)
+        memory = next_memory(found.memory, memory, memory_length=6)
+    assert [states.shape for states in memory] == [(B, 6, D)] * 2
+    np.testing.assert_allclose(found.queries, whole.queries, atol=1e-5)
+    kept = next_memory(found.memory, None, memory_length=2, reuse_length=1)
+    np.testing.assert_array_equal(kept[0], found.memory[0][:, :1])
+
+
+def test_the_head_is_the_embeddings_and_a_bias():
+    encoder = build()
+    head = XLNetLMHead(encoder.config, encoder.embeddings, pieces=29)
+    head.output_bias.assign(normal(31))
+    queries = normal(B, P, D)
+    expected = queries @ encoder.embeddings.word_embeddings.numpy().T + head.output_bias.numpy()
+    np.testing.assert_allclose(head(queries), expected[..., :29], atol=1e-5)
+    own = {variable.name: tuple(variable.shape) for variable in head.trainable_variables}
+    assert own.pop(encoder.embeddings.word_embeddings.name) == (31, D)
+    assert own == {"lm_head/output_bias:0": (31,), "lm_head/mask_embedding:0": (1, D)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hidden_size", 18), ("clamp_length", 0), ("num_hidden_layers", 0), ("hidden_act", "swish")],
+)
+def test_wrong_fields_are_named(field, value):
+    with pytest.raises(InputError, match=f"`{field}`"):
+        TINY.replace(**{field: value})
+
+
+def step(encoder, head):
+    """A training step's loss and gradients; everything has one."""
+    variables = encoder.trainable_variables + head.trainable_variables[:2]
+
+    def run(features, permitted, targets, memory):
+        with tf.GradientTape() as tape:
+            found = encoder.two_streams(
+                features, permitted, targets, head.mask_embedding, True, SEED, memory
+            )
+            texts = tf.cast(found.content.sequence, tf.float32)
+            loss = tf.reduce_mean(head(found.queries) ** 2) + tf.reduce_mean(texts**2)
+        gradients = tape.gradient(loss, variables)
+        return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    return run
+
+
+def one_layer():
+    encoder = build(num_hidden_layers=1, untie_biases=False)
+    head = XLNetLMHead(encoder.config, encoder.embeddings)
+    return (
+        encoder,
+        head,
+        (tensors(batch()), *map(tf.constant, order()), [tf.constant(memory_of()[0])]),
+    )
+
+
+def assert_same_step(found, expected):
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    for one, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def with_any_length(function, given):
+    """A graph of a function whose lengths are known only when it runs."""
+    dynamic = tf.nest.map_structure(lambda t: tf.TensorSpec([None] * len(t.shape), t.dtype), given)
+    dynamic[3][0] = tf.TensorSpec([None, None, D])
+    return tf.function(function, input_signature=dynamic)
+
+
+def test_a_step_is_the_same_rematerialized():
+    """When layers are computed again for their gradients."""
+    encoder, head, given = one_layer()
+    run = step(encoder, head)
+    expected = run(*given)
+    rematerialize(encoder)
+    assert_same_step(run(*given), expected)
+
+
+@pytest.mark.slow  # builds and compiles graphs for twenty seconds
+def test_a_step_is_the_same_compiled_and_of_any_length():
+    encoder, head, given = one_layer()
+    run = step(encoder, head)
+    expected = run(*given)
+    assert_same_step(tf.function(run, jit_compile=True)(*given), expected)
+    assert_same_step(with_any_length(run, given)(*given), expected)
+
+
+def test_what_is_computed_is_the_same_compiled_and_of_any_length():
+    encoder, head, given = one_layer()
+
+    def run(features, permitted, targets, memory):
+        streams = permitted, targets, head.mask_embedding
+        return encoder.two_streams(features, *streams, memory=memory).queries
+
+    expected = run(*given)
+    np.testing.assert_allclose(with_any_length(run, given)(*given), expected, atol=1e-5)
+    features = given[0]
+    compiled = tf.function(lambda features: encoder(features).pooled, jit_compile=True)
+    np.testing.assert_allclose(compiled(features), encoder(features).pooled, atol=1e-5)
+
+
+def test_mixed_precision_is_close():
+    encoder, head, given = one_layer()
+    expected = step(encoder, head)(*given)
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        mixed, other_head, _ = one_layer()
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    other_head.set_weights(head.get_weights())
+    found = mixed.two_streams(*given[:3], other_head.mask_embedding)
+    assert found.queries.dtype == found.content.pooled.dtype == tf.bfloat16
+    loss, gradients = step(mixed, other_head)(*given)
+    assert float(loss) == pytest.approx(float(expected[0]), rel=0.03)
+    assert {gradient.dtype for gradient in gradients} == {tf.float32}
+
+
+def test_dropout_of_nothing_is_inference():
+    encoder, features = build(**NO_DROPOUT), tensors(batch())
+    trained = encoder(features, training=True, seed=SEED).sequence
+    np.testing.assert_allclose(trained, encoder(features).sequence, atol=1e-5)

@@ -1,0 +1,299 @@
+"""Permutation language modelling: who sees whom, the loss, and a run of the command."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from analysis.operations import EXECUTED, pretraining
+from errors import InputError
+from model.xlnet.config import XLNetConfig
+from pretrain.build import build_objective
+from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
+from pretrain.permutation import permitted
+from tests.analysis.test_flops import products, profiled
+from tests.pretraining_support import assert_same_run, build_data, metrics, run
+from training.metrics import summarize
+
+V, B, S = 97, 4, 24
+SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
+CONFIG = XLNetConfig(
+    vocab_size=V,
+    hidden_size=16,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+)
+SEED = tf.constant([3, 4])
+
+
+def build(config=CONFIG, **changes):
+    values = {"objective": "permutation_lm", "vocab_size": V, "max_seq_length": S, **changes}
+    return build_objective(parse_hparams(values), config, SPECIAL)
+
+
+def make_features(lengths=(S, S, 20, 13)):
+    draw = np.random.default_rng(0)
+    ids = draw.integers(5, V, [B, S])
+    lengths = np.array(lengths)
+    ids[:, 0] = SPECIAL["cls"]
+    ids[np.arange(B), lengths // 2] = ids[np.arange(B), lengths - 1] = SPECIAL["sep"]
+    mask = (np.arange(S) < lengths[:, None]).astype(int)
+    segments = (np.arange(S) > lengths[:, None] // 2) * mask
+    arrays = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": segments}
+    return {name: tf.constant(value, tf.int32) for name, value in arrays.items()}
+
+
+@pytest.fixture(scope="module")
+def objective():
+    """With weights that are large enough for everything to show in the outputs."""
+    built = build(mask_prob=0.3)
+    draw = np.random.default_rng(1)
+    for variable in built.trainable_variables:
+        variable.assign(draw.normal(0, 0.4, variable.shape) + (variable.name.endswith("gamma:0")))
+    return built
+
+
+@pytest.fixture(scope="module")
+def streams(objective):
+    """Of a prepared batch: queries [B, P, D] and contents [B, S, D]."""
+
+    @tf.function(autograph=False)
+    def run(batch):
+        found = objective.encoder.two_streams(
+            batch,
+            permitted(batch["order"], batch["limit"]),
+            batch["target_positions"],
+            objective.head.mask_embedding,
+        )
+        return found.queries, found.content.sequence
+
+    return lambda batch: [value.numpy() for value in run(batch)]
+
+
+def loss_of(objective, batch, **options):
+    loss, sums = objective.loss(batch, objective.normalizers(batch), training=False, **options)
+    return float(loss), summarize(sums)
+
+
+def test_who_sees_a_target(objective, streams):
+    """Its own prediction and those before it do not change with it, to the bit; others do."""
+    batch = objective.prepare(make_features(), SEED)
+    queries, contents = streams(batch)
+    used, positions = batch["target_weights"].numpy() > 0, batch["target_positions"].numpy()
+    ids, order = batch["input_ids"].numpy(), batch["order"].numpy()
+    seen_by = {"before": 0, "after": 0, "special": 0}
+    for slot in range(used.shape[1]):
+        rows = np.flatnonzero(used[:, slot])
+        changed_ids = ids.copy()
+        places = positions[rows, slot]
+        changed_ids[rows, places] = (ids[rows, places] - 5 + 1) % (V - 5) + 5
+        other_queries, other_contents = streams({**batch, "input_ids": tf.constant(changed_ids)})
+        for row, place in zip(rows, places):
+            same_query = (other_queries[row] == queries[row]).all(-1)
+            same_content = (other_contents[row] == contents[row]).all(-1)
+            later = order[row] > order[row, place]
+            for number in np.flatnonzero(used[row]):
+                after = later[positions[row, number]]
+                assert same_query[number] == (not after), (row, slot, number)
+                seen_by["after" if after else "before"] += 1
+            real = batch["input_mask"][row].numpy() > 0
+            sees = (later | (np.arange(S) == place)) & (order[row] >= 0)
+            np.testing.assert_array_equal(same_content[real], ~sees[real])
+            seen_by["special"] += (sees & ~np.isin(np.arange(S), positions[row])).sum()
+    assert min(seen_by.values()) > 10
+
+
+def test_all_see_what_is_not_predicted(objective, streams):
+    batch = objective.prepare(make_features(), SEED)
+    queries, contents = streams(batch)
+    used, ids = batch["target_weights"].numpy() > 0, batch["input_ids"].numpy().copy()
+    place = np.argmin(np.where(batch["order"] < 0, np.arange(S), S), -1)
+    ids[np.arange(B), place] = 5 + (ids[np.arange(B), place] - 5 + 1) % (V - 5)
+    other_queries, other_contents = streams({**batch, "input_ids": tf.constant(ids)})
+    assert (other_queries != queries).any(-1)[used].all()
+    assert (other_contents != contents).any(-1)[batch["input_mask"].numpy() > 0].all()
+
+
+def test_partial_prediction_is_a_part_of_the_whole(objective, streams):
+    batch = objective.prepare(make_features(), SEED)
+    some, contents = streams(batch)
+    everywhere = tf.tile(tf.range(S)[None], [B, 1])
+    every, same_contents = streams({**batch, "target_positions": everywhere})
+    gathered = tf.gather(every, batch["target_positions"], batch_dims=1)
+    np.testing.assert_allclose(some, gathered, atol=2e-6)
+    np.testing.assert_allclose(contents, same_contents, atol=2e-6)
+
+
+def test_padding_changes_nothing(objective, streams):
+    batch = objective.prepare(make_features(), SEED)
+    expected = loss_of(objective, batch)
+    more = dict(batch)
+    for name in ("input_ids", "input_mask", "segment_ids", "order", "limit"):
+        more[name] = tf.pad(batch[name], [[0, 0], [0, 9]], constant_values=int(name == "limit"))
+    found = loss_of(objective, more)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert found[1] == pytest.approx(expected[1], rel=1e-5)
+    _, contents = streams(more)
+    np.testing.assert_allclose(contents[:, :S][batch["input_mask"] > 0],
+                               streams(batch)[1][batch["input_mask"] > 0], atol=2e-6)  # fmt: skip
+
+
+def test_the_loss_is_the_mean_of_the_tied_softmax(objective, streams):
+    batch = objective.prepare(make_features(), SEED)
+    queries, _ = streams(batch)
+    table = objective.encoder.embeddings.word_embeddings.numpy().astype(np.float64)
+    logits = queries @ table.T + objective.head.output_bias.numpy()
+    total = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
+    ids, weights = batch["target_ids"].numpy(), batch["target_weights"].numpy()
+    nll = total - np.take_along_axis(logits, ids[..., None], -1)[..., 0]
+    right = logits.argmax(-1) == ids
+    loss, found = loss_of(objective, batch)
+    assert loss == pytest.approx((nll * weights).sum() / weights.sum(), rel=1e-5)
+    assert found == pytest.approx(
+        {
+            "permutation_lm_loss": loss,
+            "permutation_lm_accuracy": (right * weights).sum() / weights.sum(),
+        }
+    )
+
+
+def test_untrained_and_its_gradients():
+    """The loss starts at log V. Gradients are slopes, and reach every variable."""
+    objective = build(CONFIG.replace(num_hidden_layers=1), mask_prob=0.3)
+    batch = objective.prepare(make_features(), SEED)
+    assert loss_of(objective, batch)[0] == pytest.approx(np.log(V), rel=0.02)
+    draw = np.random.default_rng(2)
+    for variable in objective.trainable_variables:
+        variable.assign_add(draw.normal(0, 0.3, variable.shape))
+
+    @tf.function(autograph=False)
+    def compute():
+        with tf.GradientTape() as tape:
+            loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
+        return loss, [
+            tf.convert_to_tensor(g) for g in tape.gradient(loss, objective.trainable_variables)
+        ]
+
+    _, gradients = compute()
+    step = 2e-3
+    for variable, gradient in zip(objective.trainable_variables, gradients, strict=True):
+        direction = gradient / (tf.norm(gradient) + 1e-12)
+        slope = float(tf.reduce_sum(gradient * direction))
+        assert slope > 1e-6, variable.name
+        variable.assign_add(step * direction)
+        above = float(compute()[0])
+        variable.assign_sub(2 * step * direction)
+        below = float(compute()[0])
+        variable.assign_add(step * direction)
+        assert (above - below) / (2 * step) == pytest.approx(slope, rel=0.02, abs=3e-4)
+
+
+def test_both_streams_have_the_encoders_weights(objective):
+    """Nothing but the head is added: what queries begin as, and the bias."""
+    own = {variable.ref() for variable in objective.encoder.trainable_variables}
+    others = [v for v in objective.trainable_variables if v.ref() not in own]
+    assert {tuple(v.shape) for v in others} == {(V,), (1, CONFIG.hidden_size)}
+
+
+def test_a_sequence_of_padding_alone(objective):
+    """As the last held-out batch may have it."""
+    features = make_features()
+    empty = {name: tf.concat([x[:2], tf.zeros_like(x[2:])], 0) for name, x in features.items()}
+    batch = objective.prepare(empty, SEED)
+    assert not batch["target_weights"][2:].numpy().any()
+    assert np.isfinite(loss_of(objective, batch)[0])
+
+
+def test_bfloat16_loss_is_close():
+    losses = []
+    for policy in ("float32", "mixed_bfloat16"):
+        tf_keras.mixed_precision.set_global_policy(policy)
+        tf_keras.utils.set_random_seed(3)
+        objective = build(mask_prob=0.3, memory_length=6)
+        objective.begin_training(B)
+        batch = objective.prepare(make_features(), SEED)
+        for _ in range(2):  # the second time with what the first one has remembered
+            loss, _ = objective.loss(
+                batch, objective.normalizers(batch), training=True, seed=tf.constant([1, 2])
+            )
+        assert loss.dtype == tf.float32
+        losses.append(float(loss))
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"mask_prob": 0.0}, "mask_prob"),
+        ({"max_span_words": 0}, "max_span_words"),
+        ({"span_context": 0}, "span_context"),
+        ({"perm_size": 0}, "perm_size"),
+        ({"spans_in_pieces": "yes"}, "spans_in_pieces"),
+        ({"model_size": "convbert-tiny"}, "model_size"),
+    ],
+)
+def test_rejected(values, field):
+    defaults = {"objective": "permutation_lm", "model_size": "xlnet-tiny"}
+    resolve_hparams(defaults, 8192)
+    with pytest.raises(InputError, match=f"`{field}`"):
+        resolve_hparams({**defaults, **values}, 8192)
+
+
+@pytest.mark.slow  # traces a loss and profiles it
+def test_operations():
+    """Those of both streams and of the head; encodings of distances are not counted."""
+    overrides = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
+    values = {"objective": "permutation_lm", "model_size": "xlnet-tiny", "max_seq_length": S}
+    hparams = resolve_hparams({**values, "model_hparam_overrides": overrides}, V)
+    objective = build_objective(hparams, encoder_config(hparams, V), SPECIAL)
+
+    def step(ids):
+        features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
+        batch = objective.prepare(features, SEED)
+        return objective.loss(batch, objective.normalizers(batch), training=False)[0]
+
+    counted = products(profiled(step, tf.TensorSpec([1, S], tf.int32)))
+    encodings = 2 * (2 * S) * 2 * 32 * 32  # 2 S of them in two layers
+    assert pretraining(hparams, EXECUTED).matrix * S + encodings == pytest.approx(counted, abs=1)
+
+
+HPARAMS = {
+    "objective": "permutation_lm",
+    "model_size": "xlnet-tiny",
+    "model_hparam_overrides": {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    },
+    "train_batch_size": 4,
+    "max_seq_length": 32,
+    "num_train_steps": 6,
+    "num_warmup_steps": 2,
+    "learning_rate": 1e-3,
+    "iterations_per_loop": 3,
+    "save_checkpoints_steps": 3,
+    "num_eval_steps": 2,
+}
+
+
+@pytest.mark.slow  # needs two runs
+def test_it_trains_and_resumes_to_the_bit(tmp_path, capsys):
+    data_dir = build_data(tmp_path)
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    run(data_dir, whole, defaults=HPARAMS, do_eval=True)
+    row = metrics(whole)[-1]
+    assert (row["split"], row["step"]) == ("heldout", 6)
+    assert {"permutation_lm_loss", "permutation_lm_accuracy"} <= set(row)
+    shutil.copytree(whole, resumed)
+    for path in (resumed / "checkpoints").glob("model.ckpt-6.*"):
+        path.unlink()
+    run(data_dir, resumed, defaults=HPARAMS, do_eval=True)
+    assert "resuming from step 3 of 6" in capsys.readouterr().err
+    assert_same_run(resumed, whole, 6)

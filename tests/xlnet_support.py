@@ -1,0 +1,162 @@
+"""XLNets in the formats of others, for tests: tiny, with a SentencePiece model made by hand."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+
+import numpy as np
+from sentencepiece import sentencepiece_model_pb2 as messages
+
+from checkpoints.model_directory import Conversion, describe_pretraining
+from checkpoints.tf1_file import write_checkpoint
+from data.vocabulary import Vocabulary
+from model.xlnet.config import XLNetConfig
+from pretrain.build import build_objective
+from pretrain.saved_settings import special_ids
+from tests.model_support import randomize
+
+V = 48
+TINY = XLNetConfig(
+    vocab_size=V,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=64,
+)
+_SPECIAL = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+
+
+@functools.cache
+def spiece_model() -> bytes:
+    """A SentencePiece model of V pieces: XLNet's special ones, letters, and two words."""
+    kinds = messages.ModelProto.SentencePiece
+    model = messages.ModelProto()
+    letters = [chr(ord("a") + i) for i in range(26)]
+    for piece in (*_SPECIAL, "\u2581", *letters, "\u2581the", "\u2581of"):
+        model.pieces.add(piece=piece, score=-1.0 if len(piece) > 2 else -3.0)
+    while len(model.pieces) < V:
+        model.pieces.add(piece=str(len(model.pieces)), score=-4.0)
+    for piece in model.pieces[1:8]:
+        piece.type = kinds.CONTROL
+    model.pieces[0].type, model.pieces[8].type = kinds.UNKNOWN, kinds.USER_DEFINED
+    model.trainer_spec.model_type = messages.TrainerSpec.UNIGRAM
+    model.trainer_spec.vocab_size = V
+    model.normalizer_spec.name = "identity"
+    return model.SerializeToString()
+
+
+def vocabulary() -> Vocabulary:
+    """Of that model."""
+    return Vocabulary.of_model(spiece_model())
+
+
+def conversion(config: XLNetConfig = TINY, seed: int = 0) -> Conversion:
+    """A model of ours with random weights, as if it were loaded from its directory."""
+    words = vocabulary()
+    hparams = describe_pretraining(config, words, objective="permutation_lm")
+    objective = build_objective(hparams, config, special_ids(words))
+    randomize(objective.encoder, seed)
+    for i, variable in enumerate((objective.head.output_bias, objective.head.mask_embedding)):
+        draw = np.random.default_rng(seed + i + 1)
+        variable.assign(draw.normal(size=variable.shape))
+    return Conversion(config, hparams, words, objective, step=7)
+
+
+def original_tensors(config: XLNetConfig = TINY, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random tensors under the original's names, as its code makes them (modeling.py)."""
+    D, N, L = config.hidden_size, config.num_attention_heads, config.num_hidden_layers
+    H, inner, draw = D // N, config.intermediate_size, np.random.default_rng(seed)
+    biases = (L, N, H) if config.untie_biases else (N, H)
+    scope = "model/transformer"
+    shapes = {
+        f"{scope}/word_embedding/lookup_table": (config.vocab_size, D),
+        f"{scope}/mask_emb/mask_emb": (1, 1, D),
+        **{f"{scope}/r_{which}_bias": biases for which in "wrs"},
+        f"{scope}/seg_embed": (L, 2, N, H),
+        "model/lm_loss/bias": (config.vocab_size,),
+    }
+    for i in range(L):
+        layer = f"{scope}/layer_{i}"
+        shapes |= {f"{layer}/rel_attn/{which}/kernel": (D, N, H) for which in "qkvro"}
+        for norm in ("rel_attn", "ff"):
+            shapes |= {f"{layer}/{norm}/LayerNorm/{part}": (D,) for part in ("gamma", "beta")}
+        for name, (inputs, outputs) in (("layer_1", (D, inner)), ("layer_2", (inner, D))):
+            shapes[f"{layer}/ff/{name}/kernel"] = (inputs, outputs)
+            shapes[f"{layer}/ff/{name}/bias"] = (outputs,)
+    return {
+        name: draw.normal(1.0 if name.endswith("gamma") else 0.0, 0.4, shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+
+
+def original_fields(config: XLNetConfig = TINY) -> dict:
+    """Its `xlnet_config.json`."""
+    return {
+        "d_head": config.hidden_size // config.num_attention_heads,
+        "d_inner": config.intermediate_size,
+        "d_model": config.hidden_size,
+        "ff_activation": "gelu",
+        "n_head": config.num_attention_heads,
+        "n_layer": config.num_hidden_layers,
+        "n_token": config.vocab_size,
+        "untie_r": config.untie_biases,
+    }
+
+
+def write_original(folder: pathlib.Path, tensors: dict[str, np.ndarray], **changes) -> str:
+    """A folder as XLNet's releases are; `changes` are of the fields."""
+    folder.mkdir(parents=True)
+    write_checkpoint(str(folder / "xlnet_model.ckpt"), tensors)
+    fields = {**original_fields(), **changes}
+    (folder / "xlnet_config.json").write_text(json.dumps(fields))
+    (folder / "spiece.model").write_bytes(spiece_model())
+    return str(folder)
+
+
+def original_output(
+    tensors: dict[str, np.ndarray], config: XLNetConfig, ids: np.ndarray, segments: np.ndarray
+) -> np.ndarray:
+    """The last states [S, D] of one text [S], by the original's names and equations."""
+    D, scope = config.hidden_size, "model/transformer"
+    S, H = len(ids), D // config.num_attention_heads
+    places = S - np.arange(S)[:, None] + np.arange(S)  # [S, S], of i and j
+    frequencies = 10000.0 ** -(np.arange(0, D, 2) / D)
+    angles = np.arange(S, -S, -1)[:, None] * frequencies
+    distances = np.concatenate([np.sin(angles), np.cos(angles)], -1)  # [2 S, D]
+    other = (segments[:, None] != segments).astype(int)
+    hidden = tensors[f"{scope}/word_embedding/lookup_table"][ids]
+    for i in range(config.num_hidden_layers):
+        layer = f"{scope}/layer_{i}"
+        r_w, r_r, r_s = (
+            tensors[f"{scope}/r_{which}_bias"][i]
+            if config.untie_biases
+            else tensors[f"{scope}/r_{which}_bias"]
+            for which in "wrs"
+        )
+        q, k, v, r = (
+            np.einsum("sd,dnh->snh", inputs, tensors[f"{layer}/rel_attn/{name}/kernel"])
+            for name, inputs in (("q", hidden), ("k", hidden), ("v", hidden), ("r", distances))
+        )
+        scores = np.einsum("inh,jnh->nij", q + r_w, k)
+        scores += np.einsum("inh,ijnh->nij", q + r_r, r[places])
+        of_segments = np.einsum("inh,snh->nis", q + r_s, tensors[f"{scope}/seg_embed"][i])
+        scores += np.where(other, of_segments[..., 1:], of_segments[..., :1])
+        weights = np.exp((scores - scores.max(-1, keepdims=True)) / H**0.5)
+        weights /= weights.sum(-1, keepdims=True)
+        context = np.einsum("nij,jnh->inh", weights, v)
+        output = np.einsum("inh,dnh->id", context, tensors[f"{layer}/rel_attn/o/kernel"])
+        hidden = _norm(hidden + output, tensors, f"{layer}/rel_attn/LayerNorm")
+        x = hidden @ tensors[f"{layer}/ff/layer_1/kernel"] + tensors[f"{layer}/ff/layer_1/bias"]
+        x = 0.5 * x * (1.0 + np.tanh((2.0 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+        x = x @ tensors[f"{layer}/ff/layer_2/kernel"] + tensors[f"{layer}/ff/layer_2/bias"]
+        hidden = _norm(hidden + x, tensors, f"{layer}/ff/LayerNorm")
+    return hidden
+
+
+def _norm(x, tensors, name):
+    centered = x - x.mean(-1, keepdims=True)
+    deviation = np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-12)
+    return centered / deviation * tensors[f"{name}/gamma"] + tensors[f"{name}/beta"]
