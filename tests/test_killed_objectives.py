@@ -8,9 +8,19 @@ from tests.command_support import Command
 from tests.pretraining_support import HPARAMS, arguments, assert_same_run, build_data, metrics, run
 
 CAUSAL = {"model_hparam_overrides": {**HPARAMS["model_hparam_overrides"], "causal": True}}
+XLNET = {
+    **{"model_size": "xlnet-tiny", "memory_length": 40},
+    "model_hparam_overrides": {
+        name: value
+        for name, value in HPARAMS["model_hparam_overrides"].items()
+        if name != "embedding_size"
+    },
+}
+STREAMS = {"example_layout": "contiguous", "parts": 4, "num_shards": 4}
 OBJECTIVES = {
     "self_critic": ({}, {}),
     "causal_lm": (CAUSAL, {"example_layout": "contiguous"}),
+    "permutation_lm": (XLNET, STREAMS),
 }
 
 

@@ -146,10 +146,10 @@ def test_what_is_kept(reuse, parts):
             np.testing.assert_allclose(variable, states, atol=1e-5)
 
 
-@pytest.mark.slow  # needs four runs
+@pytest.mark.slow  # needs four runs, one of them compiled
 @pytest.mark.parametrize("reuse", [0, 16])
 def test_it_resumes_to_the_bit(tmp_path, data_dir, reuse):
-    """Memories are of the checkpoint; with smaller parts of a batch they are the same."""
+    """Memories are of the checkpoint; compiled and by parts of a batch they are the same."""
     whole, resumed, parts = (tmp_path / name for name in ("whole", "resumed", "parts"))
     changes = {"max_seq_length": 16 + reuse, "reuse_length": reuse}
     arguments = {"defaults": MEMORY, "do_eval": True}
@@ -159,7 +159,8 @@ def test_it_resumes_to_the_bit(tmp_path, data_dir, reuse):
         path.unlink()
     run(data_dir, resumed, changes, **arguments)
     assert_same_run(resumed, whole, 6)
-    run(data_dir, parts, changes, micro_batch_size=2, **arguments)
+    run(data_dir, resumed, changes, defaults=MEMORY, do_eval=True, do_train=False)
+    run(data_dir, parts, changes, micro_batch_size=2, xla=True, **arguments)
     expected, found = checkpoint_tensors(whole, 6), checkpoint_tensors(parts, 6)
     memories = [name for name in expected if "memory" in name]
     assert len(memories) == 1
