@@ -22,7 +22,7 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.manifest import folder_digest, read_manifest
+from data.manifest import check_length, folder_digest, read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from model import load_config
@@ -153,15 +153,9 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
 
 def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
     """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
-    manifest, length = read_manifest(data_dir) or {}, hparams.max_seq_length
-    of_record = hparams.objective.record_length(length)
-    built = manifest.get("settings", {}).get("max_seq_length", of_record)
-    if built != of_record:
-        raise InputError(
-            f"`max_seq_length` should be {built * (length // of_record)}, as {data_dir} was built"
-            f" with {built}. Received: {length}"
-        )
-    layout = manifest.get("example_layout")
+    length = hparams.max_seq_length
+    check_length(data_dir, length, hparams.objective.record_length(length))
+    layout = (read_manifest(data_dir) or {}).get("example_layout")
     if hparams.objective.in_order() and layout != "contiguous":
         raise InputError(
             f"--data_dir {data_dir} should be built with --example_layout contiguous for a memory"

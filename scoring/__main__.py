@@ -4,8 +4,8 @@
     python -m scoring --model my_savedmodel --input sentences.txt --output scores.jsonl
 
 Writes one JSON object per line, in their order: the sentence, its log score, which is a sum over
-word pieces and higher for what the model takes for more natural, the numbers of word pieces and of
-words, and the method. Methods are self_critic, causal, pseudo_log_likelihood, and
+word pieces and higher where the model takes the sentence for more natural, the numbers of word
+pieces and of words, and the method. Methods are self_critic, causal, pseudo_log_likelihood, and
 discriminator_heuristic, which is no log-probability; docs/scoring.md says which model offers which.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
@@ -92,7 +92,7 @@ def main(argv: list[str]) -> None:
                 flush()
         flush()
     print(
-        f"{number} sentences, {pieces} word pieces, {scorer.num_unknown} of them unknown; by"
+        f"{number} sentences, {pieces} pieces, {scorer.num_unknown} of them unknown; by"
         f" {scorer.method}",
         file=sys.stderr,
     )

@@ -50,7 +50,7 @@ def read_lists(path: str, references: str | None = None) -> list[Utterance]:
         references: a file of references, for lists in columns that have none.
 
     Raises:
-        InputError: the file cannot be read; an utterance is there twice, or has no reference or no
+        InputError: the file cannot be read; an utterance is a duplicate, or has no reference or no
             hypothesis; a score is not a finite number. Names file and utterance.
     """
     if not path.endswith(".json"):
@@ -65,7 +65,10 @@ def read_lists(path: str, references: str | None = None) -> list[Utterance]:
         raise InputError(f"{path}: should hold at least one utterance")
     for utterance in utterances:
         if utterance.reference is None:
-            raise InputError(f"{path}: utterance {utterance.name!r} has no reference")
+            raise InputError(
+                f"{path}: utterance {utterance.name!r} has no reference; a table without references"
+                " takes them from --dev_references or --test_references"
+            )
         if not utterance.hypotheses:
             raise InputError(f"{path}: utterance {utterance.name!r} has no hypotheses")
     if not any(utterance.reference.split() for utterance in utterances):
@@ -94,7 +97,7 @@ def _from_json(path: str) -> list[Utterance]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: should be a JSON object of utterances")
     if content.repeated:
-        raise InputError(f"{path}: utterance {content.repeated[0]!r} is there twice")
+        raise InputError(f"{path}: utterance {content.repeated[0]!r} is a duplicate")
     return [_json_utterance(f"{path}: utterance {n!r}", n, v) for n, v in content.items()]
 
 
@@ -138,7 +141,7 @@ def _from_columns(path: str) -> list[Utterance]:
         where = f"{path}, line {line}: utterance {name!r}"
         if current is None or name != current.name:
             if name in utterances:
-                raise InputError(f"{where} is there twice: its rows should follow each other")
+                raise InputError(f"{where} is a duplicate: its rows should follow each other")
             current = utterances[name] = Utterance(name, *reference)
         elif reference != [current.reference] * len(reference):
             raise InputError(
@@ -155,7 +158,7 @@ def _add_references(utterances: list[Utterance], path: str, references: str) -> 
     found: dict[str, str] = {}
     for line, (name, reference) in _rows(references, (2,)):
         if name in found:
-            raise InputError(f"{references}, line {line}: utterance {name!r} is there twice")
+            raise InputError(f"{references}, line {line}: utterance {name!r} is a duplicate")
         found[name] = reference
     for utterance in utterances:
         if utterance.reference is not None:

@@ -78,6 +78,8 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     needed = {name: f"a file of n-best lists for {name}" for name in _SPLITS}
     require_flags(FLAGS, needed | {"output_dir": "a folder for the report"})
+    if storage.abspath(FLAGS.dev) == storage.abspath(FLAGS.test):
+        warn("--dev and --test are one file: lambda is chosen on the lists it is reported for")
     plugins.load(FLAGS.plugins)
     logging.set_verbosity(logging.WARNING)
     lambdas = parse_lambdas(FLAGS.lambdas or DEFAULT_LAMBDAS[FLAGS.normalize])
@@ -118,7 +120,10 @@ def system_names() -> list[str]:
     names = [name.removesuffix(rescore_scores.SUFFIX) for name in names]
     for name, path in zip(names, paths):
         if names.count(name) > 1:
-            raise InputError(f"{path}: the last part, {name!r}, should be of one system alone")
+            raise InputError(
+                f"two systems are called {name!r}, the last part of their paths, such as {path}:"
+                " rename one of them"
+            )
     return names
 
 

@@ -46,7 +46,7 @@ class Scorer:
     def scores(
         self,
         sentences: Sequence[str],
-        where: Callable[[int], str] = "sentence {}".format,
+        where: Callable[[int], str] = "sentences[{}]".format,
         *,
         allow_no_pieces: bool = False,
     ) -> list[SentenceScore]:

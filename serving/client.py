@@ -89,7 +89,9 @@ class Client:
         for name, (value, dtype) in self._options.items():
             inputs[name] = tf.fill([len(batch)], tf.constant(value, dtype))
         try:
-            outputs = {name: value.numpy() for name, value in self._ask(**inputs).items()}
+            found = self._ask(**inputs)
+            # As described: the order of a SavedModel's outputs differs from run to run.
+            outputs = {name: found[name].numpy() for name in self._outputs if name in found}
         except tf.errors.OpError as error:
             places = " to ".join(dict.fromkeys((batch[0].where, batch[-1].where)))
             raise InputError(f"{places}: the model cannot answer ({reason(error)})") from error

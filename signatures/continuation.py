@@ -25,6 +25,9 @@ def continue_text(network: Network) -> Signature:
         sampling = Sampling(*options)
         with tf.control_dependencies(_checks(sampling, limit)):
             sampling = Sampling(*map(tf.identity, options))
+        # Texts of one seed draw by different numbers, or their continuations would be alike.
+        of_text = tf.cast(tf.strings.to_hash_bucket_fast(text, 2**31 - 1), tf.int32)
+        sampling = sampling._replace(seed=tf.bitwise.bitwise_xor(sampling.seed, of_text))
         ids, lengths, truncated = prompts(network, text, limit - sampling.num_tokens)
         return {**_in_parts(generate, ids, lengths, sampling, answer), "truncated": truncated}
 
@@ -46,12 +49,12 @@ def continue_text(network: Network) -> Signature:
 
     outputs = {
         "continuation": Tensor("string", ("B",), "what the model writes, its pieces as words"),
-        "pieces": Tensor("string", ("B", "S"), 'its word pieces; "" after the last'),
+        "pieces": Tensor("string", ("B", "S"), 'its tokens; "" after the last'),
         "log_probs": Tensor("float32", ("B", "S"), "theirs, of all pieces; 0 after the last"),
         "num_pieces": Tensor("int32", ("B",), "the number of `pieces`; less than asked at an end"),
         "truncated": Tensor("bool", ("B",), "whether the text was too long and lost its beginning"),
     }
-    about = "what may follow a text, word piece by word piece"
+    about = "what may follow a text, token by token"
     return Signature(about, function, {"text": TEXT, **_options(limit)}, outputs)
 
 

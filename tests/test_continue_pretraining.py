@@ -262,6 +262,7 @@ def test_another_objective_keeps_the_encoder_only(folder, data_dir, tmp_path, ca
             {"continue_from": None},
             "`schedule_from_step` should be 0 without --continue_from",
         ),
+        ({"max_seq_length": 16}, {"additional_steps": 5}, "`max_seq_length` should be 32, with"),
         ({"model_size": "convbert-small"}, {"additional_steps": 5}, "another encoder:\n"),
         ({"conv_kernel_size": 5}, {"additional_steps": 5}, "conv_kernel_size: 9 there, 5 now"),
         ({"generator_hidden_size": 0.25}, {"additional_steps": 5}, "another generator:\n"),

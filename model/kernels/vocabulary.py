@@ -224,7 +224,9 @@ def _division(positions, V):
     largest = max(1, LARGEST_BLOCK // V)
     count = (positions + largest - 1) // largest
     count = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)
-    return count, (positions + count - 1) // count
+    # At least one, which a batch of no texts divides by, too.
+    size = (positions + count - 1) // count
+    return count, tf.maximum(size, 1) if tf.is_tensor(size) else max(size, 1)
 
 
 def _softmax(scores):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
+from model.generation import Generator
 from serving.client import Client
 from serving.description import options_of
 from serving.export import export
@@ -85,6 +86,36 @@ def test_an_answer_does_not_depend_on_the_others(asked):
     many = ask(graphs, TEXTS * 100)  # more than a part
     assert many["continuation"].tolist() == together["continuation"].tolist() * 100
     assert ask(graphs, [])["pieces"].shape[0] == 0
+
+
+def test_texts_of_one_seed_draw_by_different_numbers(asked, monkeypatch):
+    """By equal ones, continuations of any two texts would be alike."""
+    model, _ = asked
+    seeds = []
+    given = Generator.__call__
+
+    def generate(self, ids, lengths, sampling):
+        seeds.append(sampling.seed)
+        return given(self, ids, lengths, sampling)
+
+    monkeypatch.setattr(Generator, "__call__", generate)
+    tf.config.run_functions_eagerly(True)
+    try:
+        texts = tf.constant(["the city", "was born", "the city"])
+        options = {
+            name: tf.fill([3], tf.cast(value, DTYPES.get(name, tf.float32)))
+            for name, value in {**OPTIONS, "num_tokens": 1}.items()
+        }
+        signatures(model)["continue_text"].function(texts, *options.values())
+    finally:
+        tf.config.run_functions_eagerly(False)
+    one, other, again = seeds[0].numpy().tolist()
+    assert one == again != other
+
+
+def test_no_texts_have_no_scores(asked):
+    _, graphs = asked
+    assert graphs["score"](text=tf.constant([], tf.string))["score"].shape == [0]
 
 
 @pytest.mark.parametrize(
