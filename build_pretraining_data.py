@@ -31,7 +31,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import storage
 from data import corpus
 from data.build_options import LAYOUTS, BuildOptions
-from data.vocabulary import TOKENIZERS
+from data.vocabulary import TOKENIZERS, Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 
 _CORPUS = flags.DEFINE_string(
@@ -145,6 +145,8 @@ def main(argv: list[str]) -> None:
         tokenizer=_TOKENIZER.value,
         heldout_corpus=_HELDOUT_CORPUS.value,
     )
+    if options.vocab is not None:  # which is said before seconds have gone by
+        Vocabulary.load(options.vocab)
     from data import build  # TensorFlow: it takes seconds
 
     if _RUNNER.value == "local":

@@ -22,7 +22,7 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.manifest import check_length, folder_digest, read_manifest
+from data.manifest import folder_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from model import load_config
@@ -32,6 +32,7 @@ from pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     RunSettings,
+    check_data,
     encoder_config,
     fitted_to,
     parse_hparams,
@@ -149,18 +150,6 @@ def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -
         parse_hparams(values)
         if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
             load_config(command.continue_from)
-
-
-def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
-    """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
-    length = hparams.max_seq_length
-    check_length(data_dir, length, hparams.objective.record_length(length))
-    layout = (read_manifest(data_dir) or {}).get("example_layout")
-    if hparams.objective.in_order() and layout != "contiguous":
-        raise InputError(
-            f"--data_dir {data_dir} should be built with --example_layout contiguous for a memory"
-            f" of the text before. Received: {layout}"
-        )
 
 
 def read_settings() -> tuple[dict, dict]:

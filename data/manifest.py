@@ -27,16 +27,6 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
     return files.read_json(path) if storage.exists(path) else None
 
 
-def check_length(data_dir: str, max_seq_length: int, record_length: int) -> None:
-    """Raises InputError where sequences cannot be made of a folder's records of another length."""
-    built = (read_manifest(data_dir) or {}).get("settings", {}).get("max_seq_length")
-    if built not in (None, record_length):
-        raise InputError(
-            f"`max_seq_length` should be {built * (max_seq_length // record_length)}, as {data_dir}"
-            f" was built with {built}. Received: {max_seq_length}"
-        )
-
-
 def listed_records(path: str, manifest: dict[str, Any] | None) -> int | None:
     """Record count of a file in its folder's manifest; None if not listed with its present size."""
     name = "/".join(storage.abspath(path).split(os.sep)[-2:])

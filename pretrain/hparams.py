@@ -7,6 +7,7 @@ import sys
 from dataclasses import field
 from typing import Any
 
+from data.manifest import read_manifest
 from data.service_addresses import parse_addresses
 from data.vocabulary import Vocabulary
 from errors import InputError
@@ -240,6 +241,24 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     one = hparams.data_shards == 1 or not objective.in_order()
     check_setting(hparams, one, "data_shards", "1 for batches that follow the text")
     return hparams
+
+
+def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
+    """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
+    manifest, length = read_manifest(data_dir) or {}, hparams.max_seq_length
+    of_record = hparams.objective.record_length(length)
+    built = manifest.get("settings", {}).get("max_seq_length", of_record)
+    if built != of_record:
+        raise InputError(
+            f"`max_seq_length` should be {built * (length // of_record)}, as {data_dir} was built"
+            f" with {built}. Received: {length}"
+        )
+    layout = manifest.get("example_layout")
+    if hparams.objective.in_order() and layout != "contiguous":
+        raise InputError(
+            f"--data_dir {data_dir} should be built with --example_layout contiguous for a memory"
+            f" of the text before. Received: {layout}"
+        )
 
 
 def fitted_to(vocabulary: Vocabulary, config: BackboneConfig) -> BackboneConfig:

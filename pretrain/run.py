@@ -16,7 +16,7 @@ import tf_keras
 import stopping
 import storage
 from data.input_pipeline import clear_read_errors
-from data.manifest import check_length, read_manifest, reject_other_data, settings_digest
+from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.service_addresses import parse_addresses
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
@@ -31,6 +31,7 @@ from pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     RunSettings,
+    check_data,
     encoder_config,
     fitted_to,
     report_unused,
@@ -57,8 +58,7 @@ def pretrain(
     model_dir = command.model_dir
     hparam_values = continued_values(hparam_values, command)
     hparams = resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are sought
-    length = hparams.max_seq_length
-    check_length(command.data_dir, length, hparams.objective.record_length(length))
+    check_data(command.data_dir, hparams)
     run = replace_checked(RunSettings(), run_values)
     strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
     fast = fast_values(model_dir, strategy, hparam_values | run_values)

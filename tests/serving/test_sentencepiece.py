@@ -67,7 +67,7 @@ def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
         assert not (ids[:-1] == words.cls_id).any()
 
 
-@pytest.mark.slow  # traces, as do the next two
+@pytest.mark.slow  # traces, as do the next ones
 def test_choices(tmp_path):
     own, objective, hparams, words = model_of(tmp_path, "multiple_choice")
     rows = [ChoiceExample(text, text, "what _ is", TEXTS[:3], None) for text in TEXTS]
@@ -111,6 +111,7 @@ def test_spans_are_slices_of_the_context(tmp_path):
         assert answer == (row.context[start:end] if start >= 0 else "")
 
 
+@pytest.mark.slow
 def test_masked_tokens(tmp_path):
     """<mask> is the mask; what stands around it is cut into pieces for itself."""
     objective = pretrained(tmp_path, WORDS, objective="masked_lm", overrides=FIELDS)
