@@ -30,7 +30,6 @@ from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
-    PretrainingHParams,
     RunSettings,
     check_data,
     encoder_config,
