@@ -227,10 +227,8 @@ class XLNet(tf_keras.layers.Layer):
             if output_attentions:
                 attention_probs.append(probabilities)
         hidden_states[-1] = hidden = dropout(hidden, rate, of_output)
-        pooled = self._pooled(hidden, features)
-        output = EncoderOutput(
-            hidden, pooled, embedded, tuple(hidden_states), tuple(attention_probs)
-        )
+        about = embedded, tuple(hidden_states), tuple(attention_probs)
+        output = EncoderOutput(hidden, self._pooled(hidden, features), *about)
         if streams is None:
             return output
         return TwoStreams(dropout(query, rate, of_predictions), output, tuple(inputs))

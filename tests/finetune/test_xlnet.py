@@ -14,11 +14,10 @@ from tests import command_support
 from tests.model_support import TINY, normal, random_features
 from tests.pretraining_support import build_data
 from tests.serving.support import task
+from tests.xlnet_support import original_tensors, write_original
 
 XLNET = XLNetConfig(vocab_size=31, hidden_size=16, num_attention_heads=2)
-TEXTS = [("w1 w2 w3", "low"), ("w4 w2 w1", "low"), ("w50 w51", "high"), ("w52 w50 w53", "high")]
 SIZE = {
-    "vocab_size": 137,
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
@@ -71,46 +70,59 @@ def test_the_answer_is_in_the_second_text():
 
 @pytest.mark.slow  # needs a minute of two cores: five commands
 def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
+    """With a vocabulary of word pieces."""
     build_data(tmp_path, count=40, num_shards=1)
-    lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
-    for name in ("train", "dev"):
-        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    declaration = {
-        "kind": "classification",
-        "files": {"train": "train.tsv", "dev": "dev.tsv"},
-        "columns": {"text_a": "text", "label": "label"},
-    }
-    (tmp_path / "task.json").write_text(json.dumps(declaration))
-    size = {name: value for name, value in SIZE.items() if name != "vocab_size"}
     hparams = {
         "model_size": "xlnet-tiny",
-        "model_hparam_overrides": size,
+        "model_hparam_overrides": SIZE,
         "objective": "permutation_lm",
         "max_seq_length": 32,
         "train_batch_size": 4,
         "num_warmup_steps": 2,
         "num_train_steps": 10,
     }
-    model_dir, runs = tmp_path / "model", tmp_path / "runs"
-    run(
-        "run_pretraining.py",
-        data_dir=tmp_path / "data",
-        model_dir=model_dir,
-        hparams=json.dumps(hparams),
+    flags = {"data_dir": tmp_path / "data", "model_dir": tmp_path / "model"}
+    run("run_pretraining.py", **flags, hparams=json.dumps(hparams))
+    assert_learns_and_answers(tmp_path, [("w1 w2 w3", "w50 w51"), ("w4 w2 w1", "w52 w50 w53")])
+
+
+@pytest.mark.slow  # needs a minute of two cores: four commands
+def test_an_original_is_converted_finetuned_exported_and_asked(tmp_path):
+    """With its SentencePiece model."""
+    source = write_original(tmp_path / "original", original_tensors())
+    model_dir = tmp_path / "model"
+    done = command_support.run(
+        *("-m", "checkpoints.convert", "--source=tf1", f"--input={source}", f"--output={model_dir}")
     )
+    assert done.returncode == 0, done.stderr
+    assert_learns_and_answers(tmp_path, [("the a b", "x y z"), ("d of the", "zz yy xx")])
+
+
+def assert_learns_and_answers(folder, pairs):
+    """Fine-tunes the `model` of a folder to tell first from second texts; asks the SavedModel."""
+    texts = [(text, label) for pair in pairs for text, label in zip(pair, ("low", "high"))]
+    lines = ["text\tlabel", *("\t".join(row) for row in texts * 4)]
+    for name in ("train", "dev"):
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    declaration = {
+        "kind": "classification",
+        "files": {"train": "train.tsv", "dev": "dev.tsv"},
+        "columns": {"text_a": "text", "label": "label"},
+    }
+    (folder / "task.json").write_text(json.dumps(declaration))
     tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 5e-3}
     tuning |= {"max_seq_length": 16, "layerwise_lr_decay": 0.9}
-    flags = {"model_dir": model_dir, "task": tmp_path / "task.json", "output_dir": runs}
+    runs, answers = folder / "runs", folder / "answers.jsonl"
+    flags = {"model_dir": folder / "model", "task": folder / "task.json", "output_dir": runs}
     run("run_finetuning.py", **flags, hparams=json.dumps(tuning))
     (result,) = runs.glob("*/*/trial_0/result.json")
     assert json.loads(result.read_text())["scores"]["dev"]["accuracy"] == 100.0
-    run("export_savedmodel.py", model_dir=result.parent, output_dir=tmp_path / "saved")
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in TEXTS))
-    answers = tmp_path / "answers.jsonl"
-    run("serving/predict.py", model=tmp_path / "saved", input=rows, output=answers)
-    answers = map(json.loads, answers.read_text().splitlines())
-    assert [answer["prediction"] for answer in answers] == [gold for _, gold in TEXTS]
+    run("export_savedmodel.py", model_dir=result.parent, output_dir=folder / "saved")
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in texts))
+    run("serving/predict.py", model=folder / "saved", input=rows, output=answers)
+    found = map(json.loads, answers.read_text().splitlines())
+    assert [answer["prediction"] for answer in found] == [gold for _, gold in texts]
 
 
 def run(script, **flags):
