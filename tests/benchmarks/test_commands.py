@@ -17,6 +17,7 @@ from benchmarks import (
     ours_generation,
     ours_scoring,
     ours_vocabulary,
+    ours_xlnet,
     random_model,
 )
 from benchmarks.interleaved import Result
@@ -24,6 +25,7 @@ from benchmarks.texts import texts
 from errors import InputError
 from model import EncoderConfig, named_size
 from model.kernels import vocabulary
+from model.xlnet.config import XLNetConfig
 from tests import command_support
 from tests.build_support import VOCABULARY
 from tests.command_flags import import_command
@@ -42,7 +44,6 @@ STEP = {
     "model_hparam_overrides": {name: FIELDS[name] for name in OVERRIDES},
 }
 WAYS = ("micro-batches of 4", "rematerialized")
-HUGGING_FACE = pathlib.Path(ours.__file__).with_name("huggingface.py")
 
 
 @pytest.fixture(scope="module")
@@ -175,17 +176,19 @@ def check_arguments(system):
     """A system's function exists and takes its arguments, which go through JSON."""
     module, function = system.target.split(":")
     arguments = json.loads(json.dumps(system.arguments))
-    if module != "benchmarks.huggingface":
+    if not module.startswith("benchmarks.huggingface"):
         found = importlib.import_module(module)
         inspect.signature(getattr(found, function)).bind(**arguments)
         return
-    functions = ast.parse(HUGGING_FACE.read_text()).body  # not imported: it needs torch
+    path = pathlib.Path(ours.__file__).with_name(f"{module.removeprefix('benchmarks.')}.py")
+    functions = ast.parse(path.read_text()).body  # not imported: it needs torch
     (found,) = (node for node in functions if getattr(node, "name", None) == function)
     names = [argument.arg for argument in found.args.args]
     assert set(arguments) <= set(names)
     assert set(names[: len(names) - len(found.args.defaults)]) <= set(arguments)
     for name in ("fields", "generator_fields"):
-        EncoderConfig(**arguments.get(name, FIELDS))
+        config = XLNetConfig if module.endswith("xlnet") else EncoderConfig
+        config(**arguments.get(name, {}))
 
 
 def test_mixed_attention_block(command):
@@ -201,6 +204,25 @@ def test_inference(command):
     rows = command("inference", "--lengths=128", "--sizes=small,base", seconds=seconds)
     assert [row[:2] for row in rows] == [[s, b] for s in ("small", "base") for b in ("1", "32")]
     assert rows[0][2:] == ["128", "500.0", "600.0", "700.0", "1000.0", "1.20", "1.40", "2.00"]
+
+
+def test_xlnet(command):
+    rows = command("xlnet", "--shapes=4x64", seconds={"HF": 1.3})
+    assert rows == [
+        ["base", phase, "4", "64", "1000.0", "1300.0", "1.30"]
+        for phase in ("inference", "training")
+    ]
+    for wrong in ("--shapes=4", "--shapes=0x8", "--phases=both"):
+        with pytest.raises(InputError, match=wrong[:8]):
+            command("xlnet", wrong)
+
+
+@pytest.mark.slow  # traces two networks
+def test_xlnets_systems_run():
+    config = named_size("xlnet-tiny").replace(num_hidden_layers=1)
+    fields = dataclasses.asdict(config)
+    assert ours_xlnet.inference(fields, **SHAPE)().shape == (2, 16, 128)
+    assert 0.3 < ours_xlnet.classification_step(fields, **SHAPE)() < 2.0
 
 
 def test_export_latency(command):
