@@ -351,6 +351,7 @@ def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path)
     assert results(output)[folder] == first
 
 
+@pytest.mark.slow  # trains for eight seconds
 def test_the_originals_hparams(model_dir, tmp_path):
     """A JSON for the original's --hparams, with official files in their folder."""
     data = tmp_path / "glue" / "CoLA"

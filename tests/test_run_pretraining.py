@@ -147,6 +147,7 @@ def test_without_its_list_of_checkpoints_a_run_is_known(copies, capsys):
     }
 
 
+@pytest.mark.slow  # trains; tests/training/test_checkpointing.py has the rest of it
 def test_of_a_damaged_checkpoint_the_one_before_is_trained_on(copies, trained, capsys):
     """To the same weights, bit for bit, and the same measurements."""
     path = copies / "m" / "checkpoints" / "model.ckpt-12.data-00000-of-00001"
@@ -225,6 +226,7 @@ def test_a_signal_at_any_moment(data_dir, tmp_path):
     assert len([status for status in statuses if status]) > len(statuses) // 2
 
 
+@pytest.mark.slow  # trains
 def test_continue_at_another_length(data_dir, trained, tmp_path):
     """The paper's further updates on longer sequences: weights, optimizer and step go along."""
     longer = data_dir.replace("data32", "data64")
@@ -243,7 +245,7 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
     [
         pytest.param({"precision": "mixed_bfloat16"}, marks=pytest.mark.bfloat16),
         pytest.param({"xla": True}, marks=pytest.mark.slow),  # compiles for a quarter of a minute
-        {"strategy": "mirrored:2"},
+        pytest.param({"strategy": "mirrored:2"}, marks=pytest.mark.slow),
         pytest.param({"hparams": {"optimizer": "lamb"}}, marks=pytest.mark.slow),  # ten seconds
     ],
     ids=lambda options: next(iter(options)),

@@ -127,7 +127,9 @@ def test_what_is_hardly_text_is_rejected_unless_told(given, tmp_path):
     assert build.build(mixed)["problems"] == {"undecodable_bytes": 100}
 
 
-@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
+@pytest.mark.parametrize(
+    "corpus_format", [pytest.param("text", marks=pytest.mark.slow), "text_per_file"]
+)
 def test_a_file_that_is_hardly_text_is_rejected_among_good_ones(
     given, tmp_path, capsys, corpus_format
 ):

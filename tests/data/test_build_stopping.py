@@ -74,7 +74,7 @@ def test_a_complete_folder_is_left_alone(built, given, capsys):
     assert content(built) == before
 
 
-@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("learned", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_unfinished_build_can_be_removed_to_start_over(given, tmp_path, monkeypatch, learned):
     options = replace(given, output_dir=str(tmp_path / "data"))
     if learned:

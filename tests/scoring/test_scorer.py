@@ -27,7 +27,10 @@ ROOM = 22  # of sequences of 24 tokens
 # Objective, method, and the networks by which the objective computes it.
 METHODS = [
     ("self_critic", "self_critic", ("encoder", "head")),
-    ("self_critic", "pseudo_log_likelihood", ("encoder", "head")),
+    pytest.param(
+        *("self_critic", "pseudo_log_likelihood", ("encoder", "head")),
+        marks=pytest.mark.slow,  # another pass per piece
+    ),
     ("causal_lm", "causal", ("encoder", "head")),
     ("replaced_token_detection", "discriminator_heuristic", ("encoder", "head")),
     pytest.param(

@@ -80,6 +80,7 @@ def test_runs_that_do_not_compare_are_named(tmp_path, other):
         choose_run(str(tmp_path))
 
 
+@pytest.mark.slow  # exports a model
 def test_an_export_names_its_run(tmp_path):
     for trial, (score, init) in enumerate([(71.9, "pretrained"), (74.2, "random")]):
         folder = tmp_path / f"runs/own/x/trial_{trial}"

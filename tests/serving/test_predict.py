@@ -81,7 +81,8 @@ def test_the_forms_of_answers(saved, tmp_path):
         ("tagging", b'{"words": ["a"]}', "words"),
         ("tagging", b'{"text": "a"}', "serving_default"),
         ("tagging", b"a word", "serving_default"),
-        ("span", b'{"words": ["a"]}', "serving_default"),
+        # Another export.
+        pytest.param("span", b'{"words": ["a"]}', "serving_default", marks=pytest.mark.slow),
     ],
 )
 def test_lists_of_words_are_meant_for_their_signature(saved, kind, line, signature):

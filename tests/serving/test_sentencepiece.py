@@ -38,6 +38,7 @@ def padded(rows):
     return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
+@pytest.mark.slow  # exports a model
 def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
     """The SavedModel holds its model: no file of the run is left, nor is it where it was."""
     own, objective, hparams, words = model_of(tmp_path / "run", "classification", True)

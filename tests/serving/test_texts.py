@@ -1,5 +1,7 @@
 """Classification, regression, embeddings and token ids: as run_finetuning.py answers them."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,22 +26,29 @@ TEXTS = (
     "who? what! (the city) [MASK] [SEP]",
     "ΑΣ İzmir, ﬁne 한국: straße −5\u00a0% \ufffdthe\tend",
 )
-KINDS = [("classification", False), ("classification", True), ("regression", False)]
-KINDS += [("regression", True)]
+KINDS = [
+    ("classification", False),
+    ("regression", True),
+    # Another export each.
+    pytest.param("classification", True, marks=pytest.mark.slow),
+    pytest.param("regression", False, marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """(kind, pair) -> (the network, the SavedModel's signatures, task, hparams, vocabulary)."""
-    found = {}
-    for kind, pair in KINDS:
+
+    @functools.cache
+    def model(kind, pair):
         own = task(kind, pair, **({"label_range": (1.0, 5.0)} if kind == "regression" else {}))
         folder = tmp_path_factory.mktemp("texts")
         objective, hparams, words = fine_tuned(folder / "run", own)
         export(load(str(folder / "run")), str(folder / "saved"), "run")
         loaded = tf.saved_model.load(str(folder / "saved"))
-        found[kind, pair] = (objective, loaded, own, hparams, words)
-    return found
+        return objective, loaded, own, hparams, words
+
+    return model
 
 
 def examples(pair: bool) -> list[TextExample]:
@@ -59,7 +68,7 @@ def asked(signature, rows):
 
 @pytest.mark.parametrize(("kind", "pair"), KINDS)
 def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
-    objective, loaded, own, hparams, words = models[kind, pair]
+    objective, loaded, own, hparams, words = models(kind, pair)
     rows = examples(pair)
     encoded, outputs, expected = evaluated(objective, own, rows, words, hparams)
     found = asked(loaded.signatures["serving_default"], rows)
@@ -78,7 +87,7 @@ def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
 
 @pytest.mark.parametrize(("kind", "pair"), KINDS)
 def test_no_input_is_too_bad(models, kind, pair):
-    _, loaded, own, *_ = models[kind, pair]
+    _, loaded, own, *_ = models(kind, pair)
     texts = [b"", b"word " * 20_000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\xc2\xad"]
     inputs = {"text": tf.constant(texts)}
     if pair:
@@ -104,7 +113,7 @@ def test_no_input_is_too_bad(models, kind, pair):
 
 
 def test_token_ids_answer_as_text_does(models):
-    _, loaded, own, hparams, words = models["classification", True]
+    _, loaded, own, hparams, words = models("classification", True)
     rows = examples(True)
     encoded = own.plugin.encode(own, rows, words, hparams)
     expected = asked(loaded.signatures["serving_default"], rows)
@@ -116,7 +125,7 @@ def test_token_ids_answer_as_text_does(models):
 
 
 def test_token_ids_that_cannot_be(models):
-    _, loaded, *_ = models["classification", False]
+    _, loaded, *_ = models("classification", False)
     signature = loaded.signatures["token_ids"]
     good = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
     for wrong, message in (
@@ -134,7 +143,7 @@ def test_token_ids_that_cannot_be(models):
 
 
 def test_batches_of_different_size(models):
-    _, loaded, *_ = models["classification", True]
+    _, loaded, *_ = models("classification", True)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`text_pair` should be of one batch"):
         loaded.signatures["serving_default"](
             text=tf.constant(["a"]), text_pair=tf.constant(["a", "b"])
@@ -142,7 +151,7 @@ def test_batches_of_different_size(models):
 
 
 def test_embeddings(models):
-    objective, loaded, own, hparams, words = models["classification", False]
+    objective, loaded, own, hparams, words = models("classification", False)
     rows = examples(False)
     found = asked(loaded.signatures["embeddings"], rows)
     encoded = own.plugin.encode(own, rows, words, hparams)

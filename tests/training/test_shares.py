@@ -72,7 +72,9 @@ def equal_files(tmp_path):
     return [write_file(tmp_path / f"part-{i}", 5 * i, 5) for i in range(8)]
 
 
-@pytest.mark.parametrize(("count", "start_step"), [(2, 0), (4, 7)])
+@pytest.mark.parametrize(
+    ("count", "start_step"), [pytest.param(2, 0, marks=pytest.mark.slow), (4, 7)]
+)
 def test_workers_read_shards_of_their_own(equal_files, count, start_step):
     """Four shards in batches of eight: each epoch of 40 records ends with a batch."""
     options = {"batch_size": 8, "shards": 4}
