@@ -78,7 +78,8 @@ _EXAMPLE_LAYOUT = flags.DEFINE_enum(
     "example_layout",
     None,
     LAYOUTS,
-    "Examples: segments of one document, or contiguous blocks of a stream of documents. Default: "
+    "Examples: segments of one document, contiguous blocks of a stream of documents, or such blocks"
+    " in the order of the text for training, too, which a memory needs. Default: "
     "segments; contiguous for words and for corpora of language models.",
 )
 _HELDOUT_CORPUS = flags.DEFINE_string(

@@ -48,7 +48,11 @@ flags.DEFINE_string(
     None,
     "config.json of the source, or xlnet_config.json. Default: beside the checkpoint.",
 )
-flags.DEFINE_bool("do_lower_case", None, "Casing of the vocabulary. Default: as beside it, or on.")
+flags.DEFINE_bool(
+    "do_lower_case",
+    None,
+    "Casing of the vocabulary. Default: as beside it, or on for word pieces alone.",
+)
 flags.DEFINE_bool(
     "strip_accents", None, "Removal of accents. Default: as beside the vocabulary, or the casing."
 )

@@ -9,7 +9,7 @@ from data.vocabulary import TOKENIZERS
 from errors import InputError
 from settings import at_least, check_fields, one_of, within
 
-LAYOUTS = ("segments", "contiguous")
+LAYOUTS = ("segments", "contiguous", "ordered")
 LANGUAGE_MODEL_FORMATS = ("language_model", "tfds_language_model")  # have lines, not documents
 DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None}  # None: all
 

@@ -136,7 +136,7 @@ class Contiguous(Layout):
         S, last = self.settings.max_seq_length, len(stream) - 1
         starts = np.arange(0, last, S - 1)  # [N]
         if split == "train":
-            starts = starts[permutation(len(starts), order_key)]
+            starts = self._training_order(starts, last, order_key)
         for i in range(0, len(starts), _ENCODE_EXAMPLES):
             source = starts[i : i + _ENCODE_EXAMPLES, None] + np.arange(S)  # [N, S]
             mask = source <= last
@@ -149,6 +149,21 @@ class Contiguous(Layout):
             )
             arrays = ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)
             yield with_cls_last(*arrays) if self.vocabulary.cls_is_last else arrays
+
+    def _training_order(self, starts: np.ndarray, last: int, order_key: list[int]) -> np.ndarray:
+        return starts[permutation(len(starts), order_key)]
+
+
+class Ordered(Contiguous):
+    """Blocks of a stream whose training examples keep the order of the text, too.
+
+    They are for a memory of the text before, which must not hold padding: the last block of a
+    shard, which is not full, is left out of training.
+    """
+
+    def _training_order(self, starts: np.ndarray, last: int, order_key: list[int]) -> np.ndarray:
+        del order_key
+        return starts[starts + self.settings.max_seq_length - 1 <= last]
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:
@@ -192,4 +207,8 @@ def permutation(size: int, key: list[int]) -> np.ndarray:
     return np.argsort(np.random.Philox(key=key).random_raw(size), kind="stable")
 
 
-CLASSES: dict[str, type[Layout]] = {"segments": Segments, "contiguous": Contiguous}
+CLASSES: dict[str, type[Layout]] = {
+    "segments": Segments,
+    "contiguous": Contiguous,
+    "ordered": Ordered,
+}

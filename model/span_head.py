@@ -138,7 +138,8 @@ class SpanHead(tf_keras.layers.Layer):
         """The place of no answer int32 [B], and what is added to logits float32 [B, S]."""
         mask, S = batch["input_mask"], tf.shape(batch["input_mask"])[1]
         place = self.summary_token
-        nowhere = 0 * mask[:, 0] + place if place >= 0 else tf.reduce_sum(mask, 1) + place
+        last = tf.reduce_max(tf.range(S) * mask, 1)  # wherever padding is
+        nowhere = 0 * last + place if place >= 0 else last + 1 + place
         context = tf.cast(mask, tf.float32) * tf.cast(batch["segment_ids"] == 1, tf.float32)
         allowed = tf.maximum(context, tf.one_hot(nowhere, S))  # [B, S]
         return nowhere, _OUTSIDE * (1.0 - allowed)

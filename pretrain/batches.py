@@ -115,8 +115,9 @@ class Batches:
         if self._batch_size > len(self.files):
             raise InputError(
                 f"`train_batch_size` should be at most {len(self.files)}, the number of record"
-                " files, as each sequence reads files of its own; more files:"
-                f" build_pretraining_data.py --num_shards. Received: {self._batch_size}"
+                " files, as each sequence reads files of its own; build_pretraining_data.py writes"
+                " up to --num_shards of them, no more than the corpus has files or parts."
+                f" Received: {self._batch_size}"
             )
 
     def served(self, addresses: list[str], timeout: float) -> ServedBatches:

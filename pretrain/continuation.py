@@ -103,11 +103,13 @@ class Start:
         networks = {name: getattr(objective, name) for name in self.networks}
         parts = {"objective": tf.train.Checkpoint(**networks)}
         if self.carries_optimizer:
-            parts = {"objective": objective, "optimizer": optimizer}
+            parts["optimizer"] = optimizer
         try:
             status = tf.train.Checkpoint(**parts).restore(self.path)
-            if self.carries_optimizer:
+            if self.carries_optimizer and stored_parts(self.path) <= {*self.networks, "optimizer"}:
                 status.assert_consumed()
+            elif self.carries_optimizer:  # a memory of another run's text is left there
+                status.assert_existing_objects_matched().expect_partial()
             else:
                 status.assert_existing_objects_matched().expect_partial()
                 optimizer.iterations.assign(self.step)

@@ -254,9 +254,9 @@ def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
             f" with {built}. Received: {length}"
         )
     layout = manifest.get("example_layout")
-    if hparams.objective.in_order() and layout != "contiguous":
+    if hparams.objective.in_order() and layout != "ordered":
         raise InputError(
-            f"--data_dir {data_dir} should be built with --example_layout contiguous for a memory"
+            f"--data_dir {data_dir} should be built with --example_layout ordered for a memory"
             f" of the text before. Received: {layout}"
         )
 

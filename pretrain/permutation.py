@@ -56,7 +56,8 @@ def permute_tokens(
     parts = []
     for start, slots, part_seed in zip((0, half), (P - P // 2, P // 2), split_seed(seed, 2)):
         part = {name: value[:, start : start + half] for name, value in features.items()}
-        parts.append(_draw(part, slots, settings, special_ids, word_starts, part_seed))
+        share = slots / half  # so that a half of full length fills its slots
+        parts.append(_draw(part, slots, settings, special_ids, word_starts, part_seed, share))
     second = parts[1]
     used = tf.cast(second["target_weights"], tf.int32)
     second["target_positions"] += half * used
@@ -72,16 +73,20 @@ def _draw(
     special_ids: dict[str, int],
     word_starts: tf.Tensor,
     seed: tf.Tensor,
+    share: float | None = None,
 ) -> dict[str, tf.Tensor]:
-    """What `permute_tokens` draws for features [B, S] that have P slots and one order."""
+    """What `permute_tokens` draws for features [B, S] that have P slots and one order.
+
+    `share` of the tokens is predicted, by default `mask_prob`.
+    """
     ids, mask = features["input_ids"], features["input_mask"]
     B, S = tf.shape(ids)[0], ids.shape[1]
     span_seed, token_seed, order_seed = split_seed(seed, 3)
     real = mask > 0
     special = (ids == special_ids["cls"]) | (ids == special_ids["sep"])  # [B, S]
     lengths = tf.reduce_sum(mask, -1)
-    wanted = tf.round(tf.cast(lengths, tf.float32) * settings.mask_prob)
-    wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
+    wanted = tf.cast(lengths, tf.float32) * (share or settings.mask_prob)
+    wanted = tf.clip_by_value(tf.cast(tf.round(wanted), tf.int32), 1, P)  # [B]
 
     spans = sample_spans(
         real & tf.gather(word_starts, ids),

@@ -16,7 +16,7 @@ XLNET = {
         if name != "embedding_size"
     },
 }
-STREAMS = {"example_layout": "contiguous", "parts": 4, "num_shards": 4}
+STREAMS = {"example_layout": "ordered", "parts": 4, "num_shards": 4}
 OBJECTIVES = {
     "self_critic": ({}, {}),
     "causal_lm": (CAUSAL, {"example_layout": "contiguous"}),

@@ -90,6 +90,24 @@ def test_training_blocks_are_permuted_and_those_held_out_are_not(contiguous, tmp
     assert sorted(in_order) == sorted(again)
 
 
+def test_ordered_blocks_follow_the_text(contiguous, given, tmp_path):
+    """Documents go on from block to block in training, too; a last block with padding is out."""
+    options, _ = contiguous
+    settings = {"heldout_fraction": 0.0, "output_dir": str(tmp_path / "data")}
+    build.build(replace(options, example_layout="ordered", **settings))
+    found = blocks(tmp_path / "data", "train")
+    assert {len(block) for block in found} == {S}
+    stream = np.array([token for block in found for token in block[1:]])
+    tokenizer = create_tokenizer(VOCABULARY)
+    texts = [text for p in Path(given.corpus).iterdir() for text in p.read_text().split("\n\n")]
+    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
+    parts = np.split(stream, np.flatnonzero(stream == VOCABULARY.sep_id) + 1)
+    assert len(parts) > 3
+    assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= wanted
+    counts = read_manifest(str(tmp_path / "data"))["splits"]["train"]
+    assert 0 <= counts["tokens"] - len(stream) < S - 1
+
+
 def test_the_manifest_records_the_layout(contiguous, built):
     _, folder = contiguous
     content = read_manifest(str(folder))
