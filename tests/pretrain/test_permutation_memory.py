@@ -173,7 +173,8 @@ def test_it_resumes_to_the_bit(tmp_path, data_dir, reuse):
     load_objective(str(whole))  # which needs no memory
     more = {"additional_steps": 2, "continue_from": whole, "defaults": {}}
     without = {"max_seq_length": 16, "memory_length": 0, "reuse_length": 0, "train_batch_size": 2}
-    for name, values in (("without", without), ("with", {"memory_length": 14, "train_batch_size": 3})):
+    other = {"memory_length": 14, "train_batch_size": 3}
+    for name, values in (("without", without), ("with", other)):
         run(data_dir, tmp_path / name, values, **more)
         assert checkpoint_tensors(tmp_path / name, 8)
 
