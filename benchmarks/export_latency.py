@@ -3,7 +3,7 @@
     python -m benchmarks.export_latency --sizes small,base
 
 All systems have the same weights: a model directory of random ones is exported as SavedModels and
-converted to Hugging Face's format, so that both commands are run, too. Both sides tokenise: the
+converted to Hugging Face's format, so that both commands are run, too. Both sides tokenize: the
 SavedModel in its graph, Hugging Face with its fast tokenizer. The vocabulary is made up, a word
 being one piece, so that texts have the wanted number of tokens.
 """

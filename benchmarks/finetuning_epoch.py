@@ -4,7 +4,7 @@
 
 Both train a network of random weights on as many sequences of the same lengths: ours in batches of
 similar length, Hugging Face's in batches in random order and, as a third system, grouped by length;
-both pad a batch to its longest sequence. Reading and tokenisation come before and are not timed.
+both pad a batch to its longest sequence. Reading and tokenization come before and are not timed.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def networks(declared: Task, config: EncoderConfig, hparams: FinetuningHParams):
 def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
     """As many steps of fine-tuning random weights as there are full batches in an epoch.
 
-    Reading and tokenising come before; batches are of similar length (see `TrainingBatches`).
+    Reading and tokenizing come before; batches are of similar length (see `TrainingBatches`).
     """
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(precision)

@@ -131,7 +131,7 @@ class _Shard:
         self.counts = self.layout.counts
 
     def add(self, documents: list[Document], side: str | None) -> None:
-        """Tokenises documents in one call; all are on one side, or each is where it falls."""
+        """Tokenizes documents in one call; all are on one side, or each is where it falls."""
         if side is not None:
             sides = [(side, document) for document in documents]
         else:

@@ -22,8 +22,6 @@ from data.added_tokens import (
 )
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from data.sentencepiece_model import (
-    END_OF_DOCUMENT,
-    END_OF_PARAGRAPH,
     MODEL_FILE,
     MODEL_SUFFIX,
     SPECIAL_PIECES,
@@ -102,16 +100,6 @@ class Vocabulary:
         return len(self.tokens)
 
     pad_id, unk_id, cls_id, sep_id, mask_id = map(_special_id, range(len(SPECIAL_TOKENS)))
-
-    @property
-    def eod_id(self) -> int | None:
-        """Id of <eod>, which ends a document of XLNet's; None where there is no such piece."""
-        return self.ids.get(END_OF_DOCUMENT)
-
-    @property
-    def eop_id(self) -> int | None:
-        """Id of <eop>, which ends a paragraph; likewise."""
-        return self.ids.get(END_OF_PARAGRAPH)
 
     @property
     def cls_is_last(self) -> bool:

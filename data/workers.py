@@ -33,7 +33,7 @@ class Job:
 
     Attributes:
         corpus: where the text comes from.
-        vocabulary: to tokenise with.
+        vocabulary: to tokenize with.
         settings: of the shards.
         work: folder of the unfinished build; its split folders exist.
         heldout_corpus: where the held-out text comes from, if not from `corpus`.
@@ -72,7 +72,7 @@ def _file_size(work: str, name: str) -> int | None:
 
 
 class ShardBuilder:
-    """Builds shards of one job; the tokeniser is made once.
+    """Builds shards of one job; the tokenizer is made once.
 
     Args:
         job: what to build.

@@ -88,7 +88,7 @@ class RunSettings:
     keep_all_models: bool = True  # False: of a task's runs only the best keeps its weights
     write_test_outputs: bool = True  # predict the test splits that are there
     n_writes_test: int = field(default=5, metadata=at_least(0))  # for the first trials of a setting
-    use_tfrecords_if_existing: bool = True  # the tokenised cache; False: tokenise anew
+    use_tfrecords_if_existing: bool = True  # the tokenized cache; False: tokenize anew
 
     def __post_init__(self) -> None:
         check_fields(self)

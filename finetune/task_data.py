@@ -1,4 +1,4 @@
-"""A task's splits as the network sees them: read, tokenised, kept."""
+"""A task's splits as the network sees them: read, tokenized, kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load_task_data(
     train: bool = True,
     test: bool = True,
 ) -> TaskData:
-    """Reads and tokenises a task's splits; says how many examples had to be cut.
+    """Reads and tokenizes a task's splits; says how many examples had to be cut.
 
     `cache_dir` is where encoded splits are kept; None encodes anew. `train` and `test` say whether
     those splits are wanted.

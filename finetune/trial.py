@@ -148,9 +148,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         workers.current().exchange("what to resume from")
         started = time.monotonic()
         _train(trial, context, objective, bar)
-        seconds = time.monotonic() - started
-        result = {"steps": trial.num_steps, "train_rows": len(data.train)}
-        result["seconds"] = round(seconds, 1)  # of this process, if the run was interrupted
+        seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
+        result = {"steps": trial.num_steps, "train_rows": len(data.train), "seconds": seconds}
     else:
         result = finished_result(trial, context) or {}
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)

@@ -87,10 +87,8 @@ def pretrain(
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
     workers.agree_on_weights([*objective.variables, optimizer.iterations])
-    step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
     if resumed:
-        resuming = f"resuming from step {step} of {total}"
-        workers.say(resuming if step < total else f"training is finished: step {step}")
+        say_step(int(optimizer.iterations.numpy()), hparams.num_train_steps)
     command = dataclasses.replace(command, model_dir=workers.current().written(model_dir))
     write_model_directory(command, described, run, config, vocabulary)
     settings = {"seed": hparams.seed, "strategy": strategy}
@@ -109,6 +107,12 @@ def pretrain(
         clear_service_errors(),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)
+
+
+def say_step(step: int, total: int) -> None:
+    """Where a run goes on."""
+    resuming = f"resuming from step {step} of {total}"
+    workers.say(resuming if step < total else f"training is finished: step {step}")
 
 
 def heldout(

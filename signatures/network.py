@@ -80,7 +80,7 @@ class Network:
 def token_ids(
     network: Network, about: str, answer: Callable[[Tensors], Tensors], outputs: dict[str, Tensor]
 ) -> Signature:
-    """The signature for those who tokenise themselves.
+    """The signature for those who tokenize themselves.
 
     `answer` leads from `FEATURES`, int32 [B, S] each, to the `outputs`.
     """

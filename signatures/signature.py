@@ -82,7 +82,7 @@ class Signature:
 def valid_utf8(text: tf.Tensor) -> tf.Tensor:
     """The text with U+FFFD in place of bytes that are not UTF-8, as Python's "replace" has it.
 
-    The ops that follow are undefined on such bytes. U+FFFD is removed before tokenisation.
+    The ops that follow are undefined on such bytes. U+FFFD is removed before tokenization.
     """
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 

@@ -172,7 +172,7 @@ def _check_fixed(path: str, received: dict[str, Any], expected: dict[str, Any]) 
     for name, value in expected.items():
         if received[name] != value:
             raise InputError(
-                f"{path}: `{name}` should be {value!r}, the only tokenisation there is here."
+                f"{path}: `{name}` should be {value!r}, the only tokenization there is here."
                 f" Received: {received[name]!r}"
             )
 

@@ -54,7 +54,7 @@ def distance_encodings(length: int, memory: int, config: XLNetConfig) -> tf.Tens
 
 
 @dataclasses.dataclass(frozen=True)
-class Surroundings:
+class AttentionInputs:
     """What all layers know of a batch beside its hidden states; nothing in it is learned.
 
     Attributes:
@@ -131,13 +131,13 @@ class RelativeAttention(tf_keras.layers.Layer):
         self.segment_embeddings = weight("segment_embeddings", 2, N, H)
         self.biases.make()
 
-    def call(self, hidden, query=None, *, around, memory=None, training=False, seeds=(None, None)):
+    def call(self, hidden, query=None, *, given, memory=None, training=False, seeds=(None, None)):
         """Attends in the content stream and, where there is one, in the query stream.
 
         Args:
             hidden: content stream, [B, S, D].
             query: query stream [B, P, D], or None.
-            around: `Surroundings`.
+            given: `AttentionInputs`.
             memory: what this layer saw of the text before, [B, M, D], or None.
             training: whether dropout of the probabilities is on.
             seeds: int32 [2] for dropout in training, one for either stream.
@@ -147,24 +147,24 @@ class RelativeAttention(tf_keras.layers.Layer):
             stream's probabilities [B, N, S, T].
         """
         q, k, v = self._projected(hidden, memory, training)
-        segments = _for_heads(around.key_segments, self.config)
+        segments = _for_heads(given.key_segments, self.config)
         k = tf.concat([split_heads(k, self.config.num_attention_heads), segments], -1)
         v = split_heads(v, self.config.num_attention_heads)  # [B, N, T, H]
-        r = self._encoded(around)
+        r = self._encoded(given)
 
-        scores, by_distance = self._scores(q, k, r, around.segments)
+        scores, by_distance = self._scores(q, k, r, given.segments)
         scores += scores_by_key(by_distance)  # [B, N, S, T]
-        context, probabilities = self._attend(scores, v, around.bias, training, seeds[0])
+        context, probabilities = self._attend(scores, v, given.bias, training, seeds[0])
         output = _product(context, self.output_kernel)
         if query is None:
             return output, None, probabilities
 
         q = affine(query, self.query_kernel, self._flat(self.biases.content))
-        scores, by_distance = self._scores(q, k, r, around.target_segments)
-        scores += scores_by_key_at(by_distance, around.targets, sizes(hidden)[1])  # [B, N, P, T]
-        context, _ = self._attend(scores, v, around.target_bias, training, seeds[1])
-        if around.target_sees is not None:
-            context *= around.target_sees
+        scores, by_distance = self._scores(q, k, r, given.target_segments)
+        scores += scores_by_key_at(by_distance, given.targets, sizes(hidden)[1])  # [B, N, P, T]
+        context, _ = self._attend(scores, v, given.target_bias, training, seeds[1])
+        if given.target_sees is not None:
+            context *= given.target_sees
         return output, _product(context, self.output_kernel), probabilities
 
     def _projected(self, hidden, memory, training):
@@ -179,12 +179,12 @@ class RelativeAttention(tf_keras.layers.Layer):
         q = affine(hidden, self.query_kernel, bias)
         return q, _product(keys, self.key_kernel), _product(keys, self.value_kernel)
 
-    def _encoded(self, around):
+    def _encoded(self, given):
         """R by head, [1, N, L, H]; [B, N, L, H] where some texts run backwards."""
         r = split_heads(
-            _product(around.encodings, self.encoding_kernel), self.config.num_attention_heads
+            _product(given.encodings, self.encoding_kernel), self.config.num_attention_heads
         )
-        return r if around.backwards is None else tf.gather(r, around.backwards)
+        return r if given.backwards is None else tf.gather(r, given.backwards)
 
     def _scores(self, q, k, r, segments):
         """Scores by key without the part of distances, [B, N, Q, T], and that part, [B, N, Q, L].

@@ -45,12 +45,7 @@ class XLNetLMHead(tf_keras.layers.Layer):
             )
 
     def call(self, queries):
-        return vocabulary_logits(*self.factors(queries))
-
-    def factors(self, queries: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """What scores are made of: states [B, P, D], word embeddings [V, D], bias float32 [V].
-
-        `kernels.vocabulary_cross_entropy` takes them without ever making [B, P, V].
-        """
         table = tf.cast(self.embeddings.word_embeddings, queries.dtype)[: self.pieces]
-        return queries, table, tf.cast(self.output_bias, tf.float32)[: self.pieces]
+        return vocabulary_logits(
+            queries, table, tf.cast(self.output_bias, tf.float32)[: self.pieces]
+        )

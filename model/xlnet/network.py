@@ -1,7 +1,7 @@
 """XLNet: embeddings, then layers of relative attention and feed-forward, in one stream or two.
 
 The content stream sees a token itself. The query stream, which exists in pre-training, at the
-predicted tokens, sees the place of a token and the tokens before it in the factorisation order. It
+predicted tokens, sees the place of a token and the tokens before it in the factorization order. It
 has the same weights. Axis letters: see `model.xlnet.attention`.
 """
 
@@ -19,8 +19,8 @@ from model.layers import LayerNorm, dense
 from model.xlnet.attention import (
     UNSEEN_SCORE,
     AttentionBiases,
+    AttentionInputs,
     RelativeAttention,
-    Surroundings,
     distance_encodings,
     normal_initializer,
 )
@@ -76,10 +76,10 @@ class XLNetLayer(tf_keras.layers.Layer):
         )
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
-    def call(self, hidden, query=None, *, around, memory=None, training=False, seeds):
+    def call(self, hidden, query=None, *, given, memory=None, training=False, seeds):
         """[B, S, D] and, or None, [B, P, D] -> the same, and the attention probabilities."""
         attended, query_attended, probabilities = self.attention(
-            hidden, query, around=around, memory=memory, training=training, seeds=seeds[:2]
+            hidden, query, given=given, memory=memory, training=training, seeds=seeds[:2]
         )
         hidden = self._after_attention(hidden, attended, training, seeds[2:5])
         if query is not None:
@@ -205,7 +205,7 @@ class XLNet(tf_keras.layers.Layer):
         *layer_seeds, of_words, of_encodings, of_output, of_queries, of_predictions = seeds
 
         embedded = dropout(self.embeddings(ids), rate, of_words)  # [B, S, D]
-        around = self._surroundings(features, streams, memory, rate, of_encodings)
+        given = self._attention_inputs(features, streams, memory, rate, of_encodings)
         query = None
         if streams is not None:
             query = _repeated(tf.cast(streams[2], embedded.dtype), streams[1])  # [B, P, D]
@@ -218,7 +218,7 @@ class XLNet(tf_keras.layers.Layer):
             hidden, query, probabilities = layer(
                 hidden,
                 query,
-                around=around,
+                given=given,
                 memory=None if memory is None else tf.cast(memory[i], embedded.dtype),
                 training=training,
                 seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],
@@ -233,7 +233,7 @@ class XLNet(tf_keras.layers.Layer):
             return output
         return TwoStreams(dropout(query, rate, of_predictions), output, tuple(inputs))
 
-    def _surroundings(self, features, streams, memory, rate, seed) -> Surroundings:
+    def _attention_inputs(self, features, streams, memory, rate, seed) -> AttentionInputs:
         """What all layers need; the encodings with dropout of the given rate and seed."""
         config, ids, dtype = self.config, features["input_ids"], self.compute_dtype
         B, S = sizes(ids)
@@ -255,12 +255,14 @@ class XLNet(tf_keras.layers.Layer):
             return tf.cast(tf.pad(unseen, [[0, 0], [0, 0], [M, 0]])[:, None], dtype)
 
         if streams is None:
-            return Surroundings(encodings, backwards, segments, key_segments, bias(mask[:, None]))
+            return AttentionInputs(
+                encodings, backwards, segments, key_segments, bias(mask[:, None])
+            )
         permitted, targets, _ = streams
         visible = tf.cast(permitted, tf.float32) * tf.cast(mask, tf.float32)[:, None]  # [B, S, S]
         of_targets = tf.gather(visible, targets, batch_dims=1)  # [B, P, S]
         sees = tf.reduce_max(of_targets, -1, keepdims=True) if memory is None else None
-        return Surroundings(
+        return AttentionInputs(
             encodings,
             backwards,
             segments,

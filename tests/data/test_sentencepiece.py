@@ -108,8 +108,9 @@ def test_all_lines_of_wikipedia():
 
 def test_special_pieces_of_xlnet():
     words = vocabulary()
-    names = ("unk_id", "cls_id", "sep_id", "pad_id", "mask_id", "eod_id", "eop_id")
-    assert [getattr(words, name) for name in names] == [0, 3, 4, 5, 6, 7, 8]
+    names = ("unk_id", "cls_id", "sep_id", "pad_id", "mask_id")
+    assert [getattr(words, name) for name in names] == [0, 3, 4, 5, 6]
+    assert words.tokens[7:9] == ("<eod>", "<eop>")
     assert words.tokens[9:17] == tuple('.()"-–£€')
     frame = create_tokenizer(words).frame
     assert (frame.begin, frame.after_text, frame.end, frame.end_segment) == ((), (4,), (3,), 2)

@@ -1,4 +1,4 @@
-"""Tokenised rows are never reused for another task file, vocabulary, length or casing."""
+"""Tokenized rows are never reused for another task file, vocabulary, length or casing."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ def task(tmp_path):
 
 
 class Loader:
-    """Loads with one cache and counts what had to be tokenised."""
+    """Loads with one cache and counts what had to be tokenized."""
 
     def __init__(self, cache_dir, monkeypatch):
         self.cache_dir, self.encoded, encode = str(cache_dir), [], TextKind.encode
@@ -47,7 +47,7 @@ class Loader:
         monkeypatch.setattr(TextKind, "encode", counting)
 
     def __call__(self, task, vocabulary, values=None, **options):
-        """The rows' ids, and how many splits were tokenised for them."""
+        """The rows' ids, and how many splits were tokenized for them."""
         before = len(self.encoded)
         hparams = resolve_hparams({"max_seq_length": 24, **(values or {})}, task, TINY)
         options = {"cache_dir": self.cache_dir, **options}
@@ -62,7 +62,7 @@ def test_what_changes_the_rows_is_never_read_from_the_cache(task, tmp_path, monk
     cased = Vocabulary(TOKENS, do_lower_case=False, strip_accents=False)
     first, count = load(task, cased)
     assert count == 2
-    assert load(task, cased) == (first, 0)  # nothing changed: nothing is tokenised
+    assert load(task, cased) == (first, 0)  # nothing changed: nothing is tokenized
     for changes, expected in (
         ({"vocabulary": Vocabulary(TOKENS, True, False)}, 2),  # casing
         ({"vocabulary": Vocabulary((*TOKENS[:-2], "##s", "three"), False, False)}, 2),

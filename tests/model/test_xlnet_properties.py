@@ -19,7 +19,7 @@ from model.kernels.relative import (
     scores_by_key_reference,
 )
 from model.xlnet import network
-from model.xlnet.attention import Surroundings, distance_encodings
+from model.xlnet.attention import AttentionInputs, distance_encodings
 from model.xlnet.head import XLNetLMHead
 from model.xlnet.network import next_memory
 from tests.model.test_xlnet import LENGTHS, B, M, P, S, batch, memory_of, order
@@ -98,14 +98,14 @@ def test_attention_is_the_equation():
     segments = tf.one_hot(features["segment_ids"], C)
     before = tf.tile(tf.one_hot([[0] * M], C), [B, 1, 1])
     bias = np.pad((1 - features["input_mask"]) * -1e30, [[0, 0], [M, 0]])[:, None, None]
-    around = Surroundings(
+    given = AttentionInputs(
         distance_encodings(S, M, TINY)[:1],
         None,
         segments,
         tf.concat([before, segments], 1),
         tf.constant(bias, tf.float32),
     )
-    found, _, _ = attention(hidden, around=around, memory=memory)
+    found, _, _ = attention(hidden, given=given, memory=memory)
     for b in range(B):
         about = features["segment_ids"][b], features["input_mask"][b]
         expected = attention_by_loop(attention, hidden[b], memory[b], *about)
