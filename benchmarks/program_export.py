@@ -112,7 +112,8 @@ def _finetuning(program: Program, config: EncoderConfig) -> Traced:
     """A step, or predictions, of a made-up task."""
     batch = program.batch * program.replicas
     with tempfile.TemporaryDirectory() as folder:
-        task, values = made_up_task(program.kind, batch, program.length, folder)
+        count = max(batch, 4)  # two examples of multiple choice, of both labels
+        task, values = made_up_task(program.kind, count, program.length, folder)
         values |= {"precision": program.precision, "length_buckets": False}
         hparams = resolve_hparams(values | {"train_batch_size": batch}, task, config)
         words = made_up_vocabulary(config.vocab_size)

@@ -201,7 +201,9 @@ def load(folder: str) -> Conversion:
         known = objective.convertible and (objective.name == "permutation_lm") == is_xlnet
         alone = None if known else alone
     if alone:
-        values = {"objective": "permutation_lm"} if is_xlnet else {}
+        causal = not is_xlnet and config.causal  # which other objectives warn of
+        name = "permutation_lm" if is_xlnet else "causal_lm" if causal else None
+        values = {"objective": name} if name else {}
         hparams = describe_pretraining(config, vocabulary, **values)
         networks = Networks(load_encoder(folder))
         return Conversion(config, hparams, vocabulary, networks, notes=[alone])

@@ -33,8 +33,8 @@ class Task:
             folder, see `Kind.folder_formats`. For format "tfds": split -> split of the dataset, or
             "dataset@split".
         format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
-            conll (columns between whitespace, blank line between sentences), conllu, squad, race,
-            tfds.
+            conll (columns between whitespace, blank line between sentences), conllu, treebank
+            (Penn Treebank, .pos or .mrg), brown (word/tag), squad, race, tfds.
         columns: role -> column, by name or, counted from 0 (from the end if negative), by number;
             or a list of columns, see `Kind.list_roles`. Roles: text_a, text_b, label, id; words,
             tags for tagging; context, question, options, level for multiple choice.

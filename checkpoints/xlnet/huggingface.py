@@ -169,7 +169,8 @@ def _config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
     if values["hidden_act"] == "gelu":
         notes.append(
             f"{path}: `ff_activation` gelu is the exact one to transformers, and here; the original"
-            " code, with which released weights were trained, computes it by tanh: gelu_new"
+            " code, with which released weights were trained, computes it by tanh. --config takes a"
+            " copy of this file, which may say gelu_new"
         )
     values["attention_probs_dropout_prob"] = values["hidden_dropout_prob"]
     try:

@@ -90,10 +90,10 @@ def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
     }
     flags = {"data_dir": tmp_path / "data", "model_dir": tmp_path / "model"}
     run("run_pretraining.py", **flags, hparams=json.dumps(hparams))
-    assert_learns_and_answers(tmp_path, [("w1 w2 w3", "w50 w51"), ("w4 w2 w1", "w52 w50 w53")])
+    assert_learns_and_answers(tmp_path, "text", [("w1 w2 w3", "w50 w51"), ("w4 w2", "w52 w53 w50")])
 
 
-@pytest.mark.slow  # needs a minute of two cores: four commands
+@pytest.mark.slow  # needs two minutes of two cores: ten commands
 def test_an_original_is_converted_finetuned_exported_and_asked(tmp_path):
     """With its SentencePiece model."""
     source = write_original(tmp_path / "original", original_tensors())
@@ -102,34 +102,64 @@ def test_an_original_is_converted_finetuned_exported_and_asked(tmp_path):
         *("-m", "checkpoints.convert", "--source=tf1", f"--input={source}", f"--output={model_dir}")
     )
     assert done.returncode == 0, done.stderr
-    assert_learns_and_answers(tmp_path, [("the a b", "x y z"), ("d of the", "zz yy xx")])
+    pairs = [("the a b", "x y z"), ("d of the", "zz yy xx")]
+    for form in FORMS:
+        assert_learns_and_answers(tmp_path, form, pairs)
 
 
-def assert_learns_and_answers(folder, pairs):
+# What tells first from second texts, by kind: the declaration, settings, and two rows of a pair
+# with what is to be predicted.
+FORMS = {
+    "text": (
+        {"kind": "classification", "columns": {"text_a": "text", "label": "label"}},
+        {},
+        lambda low, high: [({"text": low}, "low"), ({"text": high}, "high")],
+    ),
+    "words": (
+        {"kind": "tagging", "columns": {"words": "words", "tags": "label"}},
+        {"head": "crf", "tag_constraints": "bio"},
+        lambda low, high: [
+            ({"words": low.split()}, ["B-X", *["I-X"] * (len(low.split()) - 1)]),
+            ({"words": high.split()}, ["O"] * len(high.split())),
+        ],
+    ),
+    "options": (
+        {
+            "kind": "multiple_choice",
+            "columns": {"context": "context", "options": "options", "label": "label"},
+        },
+        {"max_qa_length": 8},
+        lambda low, high: [
+            ({"context": "the", "options": [low, high]}, "A"),
+            ({"context": "the", "options": [high, low]}, "B"),
+        ],
+    ),
+}
+
+
+def assert_learns_and_answers(folder, form, pairs):
     """Fine-tunes the `model` of a folder to tell first from second texts; asks the SavedModel."""
-    texts = [(text, label) for pair in pairs for text, label in zip(pair, ("low", "high"))]
-    lines = ["text\tlabel", *("\t".join(row) for row in texts * 4)]
+    declaration, settings, rows_of = FORMS[form]
+    rows = [row for pair in pairs for row in rows_of(*pair)]
+    lines = [json.dumps({**fields, "label": gold}) + "\n" for fields, gold in rows * 4]
     for name in ("train", "dev"):
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    declaration = {
-        "kind": "classification",
-        "files": {"train": "train.tsv", "dev": "dev.tsv"},
-        "columns": {"text_a": "text", "label": "label"},
-    }
-    (folder / "task.json").write_text(json.dumps(declaration))
-    tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 5e-3}
+        (folder / f"{form}.{name}.jsonl").write_text("".join(lines))
+    files = {name: f"{form}.{name}.jsonl" for name in ("train", "dev")}
+    (folder / f"{form}.json").write_text(json.dumps({**declaration, "files": files}))
+    tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 5e-3, **settings}
     tuning |= {"max_seq_length": 16, "layerwise_lr_decay": 0.9}
-    runs, answers = folder / "runs", folder / "answers.jsonl"
-    flags = {"model_dir": folder / "model", "task": folder / "task.json", "output_dir": runs}
+    runs, saved = folder / f"{form}.runs", folder / f"{form}.saved"
+    flags = {"model_dir": folder / "model", "task": folder / f"{form}.json", "output_dir": runs}
     run("run_finetuning.py", **flags, hparams=json.dumps(tuning))
     (result,) = runs.glob("*/*/trial_0/result.json")
-    assert json.loads(result.read_text())["scores"]["dev"]["accuracy"] == 100.0
-    run("export_savedmodel.py", model_dir=result.parent, output_dir=folder / "saved")
-    rows = folder / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in texts))
-    run("serving/predict.py", model=folder / "saved", input=rows, output=answers)
-    found = map(json.loads, answers.read_text().splitlines())
-    assert [answer["prediction"] for answer in found] == [gold for _, gold in texts]
+    (dev,) = json.loads(result.read_text())["scores"].values()
+    assert max(dev.values()) == 100.0, dev
+    run("export_savedmodel.py", model_dir=result.parent, output_dir=saved)
+    asked, answers = folder / f"{form}.rows.jsonl", folder / f"{form}.answers.jsonl"
+    asked.write_text("".join(json.dumps(fields) + "\n" for fields, _ in rows))
+    run("serving/predict.py", model=saved, input=asked, output=answers)
+    found = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [answer["prediction"] for answer in found] == [gold for _, gold in rows]
 
 
 def run(script, **flags):
