@@ -41,7 +41,7 @@ from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
 from training.strategies import micro_batches
-from training.tracing import plain_function
+from training.tracing import plain_function, temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
@@ -124,6 +124,7 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
     return described
 
 
+@temporary_graphs()
 def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
     """Trains, or resumes training, and measures; returns `result.json`, which it writes last.
 

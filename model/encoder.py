@@ -144,7 +144,7 @@ class Encoder(tf_keras.layers.Layer):
         bias = attention_bias(mask, embedded.dtype, config.causal)  # [B, 1, 1 or S, S]
         padding_mask = tf.ones([1, 1, 1], embedded.dtype)  # lets padding in
         if config.mask_padding:
-            padding_mask = tf.cast(mask, embedded.dtype)[:, :, None]  # [B, S, 1]
+            padding_mask = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # [B, S, 1]
 
         layers, about_mixing = self._layers(), output_attentions or output_kernels
         if training and not about_mixing and runs_as_loop(layers, embedded):

@@ -48,7 +48,7 @@ def attention_bias(input_mask: tf.Tensor, dtype: tf.DType, causal: bool = False)
 
     With `causal`, [B, 1, S, S]: what token i attends to is up to i.
     """
-    bias = (1.0 - tf.cast(input_mask, dtype)[:, None, None, :]) * PADDING_SCORE
+    bias = (1.0 - tf.expand_dims(tf.expand_dims(tf.cast(input_mask, dtype), 1), 1)) * PADDING_SCORE
     if not causal:
         return bias
     position = tf.range(sizes(input_mask)[1])

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from training.tracing import temporary_graphs
+
 _CPU = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
 
@@ -59,8 +61,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="module")
 def _same_start_of_a_module():
-    """What a module's tests share does not depend on the modules before it either."""
+    """What a module's tests share does not depend on the modules before it, nor stays after it."""
     tf_keras.utils.set_random_seed(1)
+    with temporary_graphs():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,13 @@
-"""How Python becomes a graph."""
+"""How Python becomes a graph, and how long graphs stay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
 
 def plain_function(function: Callable, **options) -> Callable:
@@ -16,3 +19,23 @@ def plain_function(function: Callable, **options) -> Callable:
     # The option `autograph` alone would let Keras still convert each layer's `call`.
     function = tf.autograph.experimental.do_not_convert(function)
     return tf.function(function, autograph=False, **options)
+
+
+@contextlib.contextmanager
+def temporary_graphs() -> Iterator[None]:
+    """Graphs that are built within are freed afterwards, when nothing of ours refers to them.
+
+    TensorFlow registers the gradient of each call of a `tf.custom_gradient` in a graph for good,
+    and with it the graph: about 100 MB for the training step of a small model, so that a sweep's
+    runs would fill the memory. Afterwards, gradients of functions that were traced within can no
+    longer be taken; those that were taken remain.
+    """
+    registered = ops.gradient_registry._registry  # has no public way to forget
+    before = set(registered)
+    try:
+        yield
+    finally:
+        for name in set(registered) - before:
+            if name.startswith("CustomGradient-"):
+                del registered[name]
+        gc.collect()  # graphs refer to themselves
