@@ -108,4 +108,4 @@ def open_scorer(path: str, method: str | None = None, **options: Any) -> Scorer:
     model = load(path, scoring_method=method, **options)
     if model.scoring is None:
         choose((), method, path)  # says so
-    return Scorer(score(Network(model)).trace(), model.scoring[0].name)
+    return Scorer(score(Network(model)).trace(), model.scoring_method.name)

@@ -74,7 +74,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
             "tokenizer": model.vocabulary.tokenizer,
             "sha256": model.vocabulary.digest,
         },
-        "scoring_method": model.scoring[0].name if model.scoring else None,
+        "scoring_method": model.scoring_method.name if model.scoring_method else None,
         "signatures": {name: item.to_json() for name, item in asked.items()},
         "task": task,
         "encoder": model.config.to_json(),

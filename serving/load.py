@@ -83,6 +83,11 @@ class ServedModel:
         return self.discriminator_head
 
     @property
+    def scoring_method(self) -> ScoringMethod | None:
+        """How sentences are scored; None where the model has no networks for that."""
+        return self.scoring[0] if self.scoring else None
+
+    @property
     def scoring_networks(self) -> tuple[tf.Module, ...]:
         """The networks of `scoring`, its encoder first."""
         return self.scoring[1] if self.scoring else ()

@@ -9,38 +9,32 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from data.tokenizers import create_tokenizer
-from model import Backbone, EncoderOutput
-from signatures.parts import FEATURES, InParts
+from signatures.functions import FEATURES, PREDICT, Function, functions_of
+from signatures.parts import InParts
 from signatures.signature import Signature, Tensors
 from signatures.tensors import Tensor
 from text.layout import Sequences, TextLayout, padded
-from training.tracing import plain_function
 
 if TYPE_CHECKING:
     from serving.load import ServedModel
 
 
-def encoder_in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
-    """A function from `FEATURES` to what heads read, traced once for all its callers."""
-    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
-
-    def encode(features):
-        output = encoder(features)
-        return EncoderOutput(output.sequence, output.pooled)
-
-    traced = plain_function(encode, input_signature=[specs])
-    return lambda features: traced({name: features[name] for name in FEATURES})
-
-
 class Network:
-    """Encoder, head and layout (how texts become sequences) of a served model."""
+    """What a served model computes of token ids, and its layout: how texts become sequences.
 
-    def __init__(self, model: ServedModel):
+    `functions` are by default those of the model's networks; see signatures/functions.py.
+    """
+
+    def __init__(self, model: ServedModel, functions: dict[str, Function] | None = None):
         self.model = model
         self.layout = TextLayout(create_tokenizer(model.vocabulary), model.max_seq_length)
         self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
-        # Of FEATURES: `sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic.
-        self.encode = encoder_in_graph(model.encoder)
+        self.functions = functions_of(model) if functions is None else functions
+
+    def compute(self, name: str, features: Tensors) -> Tensors:
+        """What the function of this name returns; it is given no more than its inputs."""
+        function = self.functions[name]
+        return function.compute({name: features[name] for name in function.inputs})
 
     def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
         """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
@@ -73,8 +67,7 @@ class Network:
     @functools.cached_property
     def predict(self) -> InParts:
         """What the task's head predicts for sequences; see `model.task_heads`."""
-        head = self.model.objective.head
-        return InParts(lambda part: head.predict(self.encode(part), part))
+        return InParts(lambda part: self.compute(PREDICT, part))
 
 
 def token_ids(

@@ -6,30 +6,30 @@ import tensorflow as tf
 
 from signatures.continuation import continue_text
 from signatures.embeddings import TOKEN_VECTORS, embeddings, vectors
-from signatures.network import Network, encoder_in_graph, token_ids
+from signatures.functions import MASKED, NUM_CANDIDATES, REPLACED, SCORE
+from signatures.network import Network, token_ids
 from signatures.parts import TOKENS_PER_PART, InParts
 from signatures.scoring import score
 from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
 from signatures.tensors import Tensor
 from text.ragged import take
 
-NUM_CANDIDATES = 10
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 
 
 def signatures(network: Network) -> dict[str, Signature]:
     """The signatures that the model has the heads for; `serving_default` is `embeddings`."""
     found = {"serving_default": embeddings(network)}
-    outputs, replaced = dict(TOKEN_VECTORS), network.model.replaced_logits is not None
+    outputs, replaced = dict(TOKEN_VECTORS), REPLACED in network.functions
     if replaced:
         found["replaced_tokens"] = replaced_tokens(network)
         about = "the probability that a token was replaced"
         outputs["replaced"] = Tensor("float32", ("B", "S"), about)
-    if network.model.masked_lm is not None:
+    if MASKED in network.functions:
         found["masked_tokens"] = masked_tokens(network)
     if network.model.causal_lm is not None:
         found["continue_text"] = continue_text(network)
-    if network.model.scoring is not None:
+    if SCORE in network.functions:
         found["score"] = score(network)
 
     def vectors_and_replaced(part: Tensors) -> Tensors:
@@ -68,14 +68,11 @@ def replaced_tokens(network: Network) -> Signature:
 
 
 def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
-    sequence = network.encode(features).sequence
-    return tf.sigmoid(network.model.replaced_logits(sequence))  # [B, S]
+    return tf.sigmoid(network.compute(REPLACED, features)["logits"])  # [B, S]
 
 
 def masked_tokens(network: Network) -> Signature:
     """The word pieces that a masked language model would put in the place of each mask."""
-    encoder, head = network.model.masked_lm
-    encode = encoder_in_graph(encoder)
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
     mask_token = layout.vocabulary.tokens[mask_id]  # as it is written in texts
     V = network.model.config.vocab_size
@@ -88,9 +85,7 @@ def masked_tokens(network: Network) -> Signature:
 
     def candidates_of(part):
         positions = places(part["input_ids"]).to_tensor()  # [n, M]
-        logits = head(encode(part).sequence, positions)  # [n, M, V]
-        shares, candidates = tf.math.top_k(tf.nn.softmax(logits), K)
-        return {"shares": shares, "candidates": candidates}
+        return network.compute(MASKED, {**part, "positions": positions})
 
     # Or texts of nothing but masks would fill the memory with logits.
     in_parts = InParts(candidates_of, min(TOKENS_PER_PART, _LOGITS_PER_PART // V))

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from signatures.network import Network, encoder_in_graph
-from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
+from signatures.functions import FEATURES, SCORE, SCORED
+from signatures.network import Network
+from signatures.parts import TOKENS_PER_PART, InParts
 from signatures.signature import TEXT, Signature, Tensors
 from signatures.tensors import Tensor
 from text.parts import overlapping_parts
 from text.words import split_words
 from training.tracing import plain_function
 
-_SCORED = "scored"  # int32 [n, S], 1 for the tokens whose log scores count
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
 _MAX_PADDING = 0.1  # of sequences that are computed in one pass
 
@@ -30,18 +30,12 @@ def score(network: Network) -> Signature:
     nearer to its middle; so does a causal part the half that has more before it. A causal model of
     whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
     """
-    method, networks = network.model.scoring
-    layout, encoder = network.layout, networks[0]
-    shared = encoder is network.model.encoder
-    encode = network.encode if shared else encoder_in_graph(encoder)
+    method, layout = network.model.scoring_method, network.layout
 
     def log_scores(features):
-        return method.log_scores(features, encode, *networks[1:])
+        return network.compute(SCORE, features)["log_scores"]
 
-    if method.masks_each:
-        totals = _masking_each(log_scores, layout.vocabulary.mask_id, network.model)
-    else:
-        totals = _in_one_pass(log_scores)
+    totals = _masking_each(network, log_scores) if method.masks_each else _in_one_pass(log_scores)
     room = layout.max_seq_length - layout.frame.size(1)
     context = (room // 2, 0) if method.causal else (room // 4, room // 4)
     # What ends a line comes before the first one, too: only words have such a piece.
@@ -56,7 +50,7 @@ def score(network: Network) -> Signature:
         features = network.features(*layout.joined(parts.pieces))
         place = tf.range(tf.shape(features["input_ids"], tf.int64)[1]) - len(layout.frame.begin)
         scored = (place >= parts.start[:, None]) & (place < parts.end[:, None])  # [n, S]
-        features[_SCORED] = tf.cast(scored, tf.int32)
+        features[SCORED] = tf.cast(scored, tf.int32)
         found = totals(features, network.lengths(features))
         counts = {
             "num_pieces": pieces.row_lengths(),
@@ -79,28 +73,28 @@ def score(network: Network) -> Signature:
 
 def _in_one_pass(log_scores: Callable[[Tensors], tf.Tensor]) -> Totals:
     def totals_of(part):
-        scored = part[_SCORED] > 0
+        scored = part[SCORED] > 0
         return {"totals": tf.reduce_sum(tf.where(scored, log_scores(part), 0.0), 1)}
 
-    in_parts = InParts(totals_of, names=(*FEATURES, _SCORED), max_padding=_MAX_PADDING)
+    in_parts = InParts(totals_of, names=(*FEATURES, SCORED), max_padding=_MAX_PADDING)
     return lambda features, lengths: in_parts(features, lengths)["totals"]
 
 
-def _masking_each(log_scores: Callable[[Tensors], tf.Tensor], mask_id: int, model) -> Totals:
+def _masking_each(network: Network, log_scores: Callable[[Tensors], tf.Tensor]) -> Totals:
     """A pass for each scored token, of all sequences together in the order of their lengths.
 
     So hardly anything is padded, however the lengths of a request differ. Only the sequences of the
     part that is computed exist.
     """
-    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
-    specs |= {name: tf.TensorSpec([None], tf.int32, name) for name in ("position", "token")}
+    specs = network.functions[SCORE].specs()
     masked_scores = plain_function(log_scores, input_signature=[specs])
-    most = max(1, min(TOKENS_PER_PART, _LOGITS_PER_PART // model.config.vocab_size))
+    most = max(1, min(TOKENS_PER_PART, _LOGITS_PER_PART // network.model.config.vocab_size))
+    mask_id = network.layout.vocabulary.mask_id
 
     def totals(features, lengths):
         order = tf.argsort(lengths, stable=True)
         sorted_features = {name: tf.gather(value, order) for name, value in features.items()}
-        places = tf.where(sorted_features[_SCORED] > 0)  # [passes, 2], by sequence, then position
+        places = tf.where(sorted_features[SCORED] > 0)  # [passes, 2], by sequence, then position
         widths = tf.gather(tf.gather(lengths, order), places[:, 0])  # never falls
         passes = tf.size(widths)
 
