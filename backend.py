@@ -13,7 +13,7 @@ _for_accelerator = contextvars.ContextVar("for_accelerator", default=None)
 
 @contextlib.contextmanager
 def for_accelerator(platform: str = "tpu") -> Iterator[None]:
-    """Graphs built within are those of a "gpu" or "tpu", to be compiled for one elsewhere."""
+    """Graphs built within are for a "gpu" or "tpu" elsewhere, or for LiteRT ("litert")."""
     token = _for_accelerator.set(platform)
     try:
         yield
@@ -32,6 +32,11 @@ def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
 def built_for_tpu() -> bool:
     """Whether graphs that are built now are for a TPU, here or elsewhere."""
     return _for_accelerator.get() == "tpu" or on_tpu()
+
+
+def built_for_litert() -> bool:
+    """Whether graphs that are built now are converted, to which LiteRT's operations set limits."""
+    return _for_accelerator.get() == "litert"
 
 
 def running_on_cpu_only() -> bool:

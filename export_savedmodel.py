@@ -1,8 +1,10 @@
-"""Exports a model directory as a SavedModel that takes text and answers.
+"""Exports a model directory as a SavedModel that takes text and answers, or as a LiteRT file.
 
     python export_savedmodel.py --model_dir RUN --output_dir OUT
+    python export_savedmodel.py --model_dir RUN --output_dir OUT --format litert
 
-It needs nothing but tensorflow and tensorflow_text to be loaded, and none of this code.
+A SavedModel needs nothing but tensorflow and tensorflow_text to be loaded, and none of this code.
+A LiteRT file takes token ids, and text by serving/predict.py.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -34,8 +36,12 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output_dir", None, "SavedModel folder to make.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
 flags.DEFINE_enum(
-    "precision", "float32", ["float32", "mixed_bfloat16"], "Dtype policy of compute and weights."
+    "precision", "float32", ["float32", "mixed_bfloat16"], "Dtype policy of a SavedModel."
+)
+flags.DEFINE_enum(
+    "weights", "float32", ["float32", "float16", "int8"], "Form of the matrices in a LiteRT file."
 )
 flags.DEFINE_integer(
     "max_seq_length",
@@ -62,6 +68,9 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if not storage.isdir(FLAGS.model_dir):
         raise InputError(f"--model_dir {FLAGS.model_dir}: there is no such folder")
+    for flag, form in {"precision": "savedmodel", "weights": "litert"}.items():
+        if FLAGS[flag].value != "float32" and FLAGS.format != form:
+            raise InputError(f"--{flag} is for --format {form}")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):
@@ -69,10 +78,10 @@ def main(argv: list[str]) -> None:
 
 
 def export_model() -> None:
-    """Networks -> SavedModel; says what can be asked, and how."""
+    """Networks -> exported model; says what can be asked, and how."""
     import tensorflow as tf  # it takes seconds
 
-    from serving.export import export, size_on_disk
+    from serving import export, litert_export
     from serving.load import load
 
     tf.get_logger().setLevel("ERROR")
@@ -82,9 +91,13 @@ def export_model() -> None:
         max_seq_length=FLAGS.max_seq_length,
         scoring_method=FLAGS.scoring_method,
     )
-    description = export(model, FLAGS.output_dir, FLAGS.model_dir)
-    megabytes = size_on_disk(FLAGS.output_dir) / 1e6
-    print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.precision}, {model.kind}")
+    where = FLAGS.output_dir, FLAGS.model_dir
+    if FLAGS.format == "litert":
+        description, form = litert_export.export(model, *where, FLAGS.weights), FLAGS.weights
+    else:
+        description, form = export.export(model, *where), FLAGS.precision
+    megabytes = export.size_on_disk(FLAGS.output_dir) / 1e6
+    print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.format}, {form}, {model.kind}")
     print(f"  at most {model.max_seq_length} tokens a sequence, {model.length_origin}")
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")

@@ -7,6 +7,7 @@ from typing import Protocol
 import tensorflow as tf
 import tf_keras
 
+from backend import built_for_litert
 from model.config import BackboneConfig
 
 HIDDEN_SIZE = 512  # of the end and answerability layers, as in the original
@@ -169,6 +170,8 @@ class SpanHead(tf_keras.layers.Layer):
 
         if starts.shape[1] == 1:
             return of_one(of_starts[:, 0])[:, None]
+        if built_for_litert():  # which has no list of tensors
+            return tf.stack([of_one(start) for start in tf.unstack(of_starts, axis=1)], 1)
         logits = tf.map_fn(
             of_one, tf.transpose(of_starts, [1, 0, 2]), fn_output_signature=tf.float32
         )

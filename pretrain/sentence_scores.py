@@ -37,4 +37,4 @@ def discriminator(features, encode, head) -> tf.Tensor:
 def masked_lm(features, encode, head) -> tf.Tensor:
     """log p(`token`) at the `position` that is masked: float32 [n]; no other one has logits."""
     logits = head(encode(features).sequence, features["position"][:, None])[:, 0]  # [n, V]
-    return -tf.nn.sparse_softmax_cross_entropy_with_logits(features["token"], logits)
+    return tf.gather(tf.nn.log_softmax(logits), features["token"], batch_dims=1)

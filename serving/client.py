@@ -1,4 +1,4 @@
-"""Asks a SavedModel that export_savedmodel.py wrote, and says what it answers as JSON objects."""
+"""Asks a model that export_savedmodel.py wrote, and says what it answers as JSON objects."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 from errors import InputError, reason
 from finetune import kinds
 from serving.description import inputs_of, options_of, read_description
+from serving.litert import litert_file
+from serving.litert_model import load_signatures
 from serving.records import WORD_LIST, Record
 from signatures.tensors import tensors_of
 
@@ -33,12 +35,12 @@ def load_saved_model(folder: str) -> tf.Module:
 
 
 class Client:
-    """One signature of the SavedModel in a folder; it takes `inputs`.
+    """One signature of the exported model in a folder; it takes `inputs`.
 
     `options` are values of its inputs that have defaults, the same for all texts.
 
     Raises:
-        InputError: no SavedModel of ours, or no such signature.
+        InputError: no exported model of ours, or no such signature.
     """
 
     def __init__(
@@ -61,8 +63,11 @@ class Client:
         is_default = signature == WORD_LIST or asked[signature] == asked["serving_default"]
         if is_default and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
-        self._model = load_saved_model(folder)
-        self._ask = self._model.signatures[signature]
+        if path := litert_file(folder):
+            self._ask = load_signatures(path)[signature].trace()
+        else:
+            self._model = load_saved_model(folder)
+            self._ask = self._model.signatures[signature]
 
     def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
         """What the model says of records, in their order; texts of similar length share a batch.

@@ -7,7 +7,8 @@ from typing import Any
 
 import storage
 from errors import InputError
-from files import read_json
+from files import parse_json, read_json
+from serving.litert import DESCRIPTION_FILE, attached, litert_file
 from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
 from settings import typed
 from signatures.tensors import tensors_of
@@ -17,11 +18,22 @@ DESCRIPTION = os.path.join("assets.extra", "model.json")
 
 
 def read_description(folder: str) -> dict[str, Any]:
-    """The description that export_savedmodel.py stored with a SavedModel; InputError without."""
-    path = os.path.join(folder, DESCRIPTION)
-    if not storage.exists(path):
-        raise InputError(f"{path}: there is no such file, so this is no model of export_savedmodel")
-    description = read_json(path)
+    """The description that export_savedmodel.py stored with a model; InputError without.
+
+    `folder` is that of a SavedModel or of a LiteRT file, or the latter's own path.
+    """
+    if path := litert_file(folder):
+        text = attached(path).get(DESCRIPTION_FILE)
+        if text is None:
+            raise InputError(f"{path}: {DESCRIPTION_FILE} is not among the files behind the model")
+        description = parse_json(text.decode("utf-8", "replace"), path)
+    else:
+        path = os.path.join(folder, DESCRIPTION)
+        if not storage.exists(path):
+            raise InputError(
+                f"{path}: there is no such file, so this is no model of export_savedmodel"
+            )
+        description = read_json(path)
     missing = {"kind", "labels", "task", "signatures"} - set(description)
     if missing:
         raise InputError(f"{path}: should have the keys {', '.join(sorted(missing))}")

@@ -29,6 +29,8 @@ from model import (
     load_config,
 )
 from model.config import CONFIG_FILE
+from model.crf_head import CrfHead
+from model.linear_chain import ChainScores
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import restore, stored_parts
@@ -91,6 +93,12 @@ class ServedModel:
     def scoring_networks(self) -> tuple[tf.Module, ...]:
         """The networks of `scoring`, its encoder first."""
         return self.scoring[1] if self.scoring else ()
+
+    @property
+    def transitions(self) -> ChainScores | None:
+        """The scores of a CRF head's chain; None without one."""
+        head = self.objective.head if self.objective else None
+        return head.scores() if isinstance(head, CrfHead) else None
 
     @property
     def layers(self) -> list[tf.Module]:

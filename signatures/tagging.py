@@ -115,6 +115,6 @@ def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.Ragged
     W = tf.maximum(emissions.bounding_shape(1), 1)
     padded = emissions.to_tensor(0.0, shape=tf.stack([emissions.nrows(), W, L]))
     padded = tf.ensure_shape(padded, [None, None, L])
-    tags, score = viterbi(padded, lengths, network.model.objective.head.scores())
+    tags, score = viterbi(padded, lengths, network.model.transitions)
     tags = tf.RaggedTensor.from_tensor(tags, tf.cast(lengths, tf.int64))
     return tags, tf.where(lengths > 0, score, 0.0)

@@ -1,0 +1,132 @@
+"""Writes what the networks of a model compute as one LiteRT file, which describes itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from typing import Any
+
+import tensorflow as tf
+
+from backend import for_accelerator
+from errors import InputError, warn
+from files import new_folder, write_bytes, write_json
+from serving.export import describe
+from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
+from serving.load import ServedModel
+from serving.signatures import signatures
+from signatures.functions import ENCODE, PREDICT, Function, functions_of
+from training.tracing import plain_function
+
+WEIGHTS = ("float32", "float16", "int8")
+
+
+def export(
+    model: ServedModel, output_dir: str, source: str, weights: str = "float32"
+) -> dict[str, Any]:
+    """Writes `model.tflite`; returns the description, which is attached to it.
+
+    Args:
+        weights: see `convert`.
+
+    Raises:
+        InputError: the folder holds something or cannot be written; or LiteRT lacks an operation
+            that all signatures need.
+    """
+    functions = functions_of(model)
+    traced = {name: _traced(function) for name, function in functions.items()}
+    content, missing = convert_what_can_be(traced, model.variables, weights)
+    for name, error in missing.items():
+        if name in (ENCODE, PREDICT):
+            raise error
+        warn(f"the function {name} is left out: {error}")
+    functions = {name: functions[name] for name in functions if name not in missing}
+    if model.causal_lm is not None:
+        warn("continue_text is left out, which LiteRT cannot compute token by token")
+    asked = signatures(dataclasses.replace(model, causal_lm=None), functions)
+    description = describe(model, asked, source)
+    transitions = model.transitions
+    description["litert"] = {
+        "weights": weights,
+        "visible_padding": model.visible_padding,
+        "functions": {name: _about(functions[name], traced[name]) for name in functions},
+        "transitions": [value.numpy().tolist() for value in transitions] if transitions else None,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        model.vocabulary.save(folder)
+        model.config.save(folder)
+        write_json(os.path.join(folder, DESCRIPTION_FILE), description)
+        content = attach(content, folder)
+    with new_folder(output_dir, MODEL_FILE) as folder:
+        write_bytes(os.path.join(folder, MODEL_FILE), content)
+    return description
+
+
+def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:
+    with for_accelerator("litert"):
+        return plain_function(
+            function.compute, input_signature=[function.specs()]
+        ).get_concrete_function()
+
+
+def _about(function: Function, traced: tf.types.experimental.ConcreteFunction) -> dict[str, Any]:
+    outputs = {
+        name: {"dtype": value.dtype.name, "shape": value.shape.as_list()}
+        for name, value in traced.structured_outputs.items()
+    }
+    return {"inputs": list(function.inputs), "outputs": outputs}
+
+
+def convert_what_can_be(traced, variables, weights) -> tuple[bytes, dict[str, InputError]]:
+    """The content of a LiteRT file, and why functions are not in it."""
+    try:
+        return convert(traced, variables, weights), {}
+    except InputError:
+        missing = {}
+    for name, function in traced.items():
+        try:
+            convert({name: function}, variables, weights)
+        except InputError as error:
+            missing[name] = error
+    left = {name: function for name, function in traced.items() if name not in missing}
+    if not left or not missing:
+        raise next(iter(missing.values()))
+    return convert(left, variables, weights), missing
+
+
+def convert(
+    traced: dict[str, tf.types.experimental.ConcreteFunction],
+    variables: list[tf.Variable],
+    weights: str,
+) -> bytes:
+    """The content of a LiteRT file with a signature for each function.
+
+    Args:
+        traced: by name.
+        variables: that they read; the file has each of them once.
+        weights: "float32"; "float16", in which weights are stored, while all is computed in
+            float32; or "int8", in which matrices are stored and products computed, with a scale
+            for each row of the matrix and one for the inputs of a product, found at run time.
+
+    Raises:
+        InputError: a function has an operation that LiteRT lacks.
+    """
+    root = tf.Module()
+    root.model_variables = variables
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(root, folder, signatures=traced)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(traced))
+        if weights != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if weights == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            return converter.convert()
+        except Exception as error:
+            raise InputError(f"LiteRT lacks an operation ({_first_error(str(error))})") from error
+
+
+def _first_error(message: str) -> str:
+    found = [line for line in message.splitlines() if "error" in line]
+    return (found or [message])[0][:200]

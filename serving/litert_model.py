@@ -1,0 +1,142 @@
+"""What a LiteRT file computes, as the functions that signatures are made of.
+
+Texts become token ids, and outputs answers, in the same graphs that a SavedModel has; these are
+built from the file's description, and call LiteRT.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+import threading
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import storage
+from data.vocabulary import Vocabulary
+from errors import InputError
+from finetune import declaration
+from finetune.hparams import FinetuningHParams, resolve_hparams
+from finetune.task import Task
+from model import BackboneConfig, load_config
+from model.linear_chain import ChainScores
+from pretrain.scoring_methods import METHODS, ScoringMethod
+from serving.litert import DESCRIPTION_FILE, attached
+from serving.signatures import signatures
+from settings import field_names
+from signatures.functions import Function
+from signatures.signature import Signature, Tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class LiteRTModel:
+    """What signatures read of a `ServedModel`, from the description of a LiteRT file."""
+
+    kind: str
+    config: BackboneConfig
+    vocabulary: Vocabulary
+    max_seq_length: int
+    visible_padding: int
+    hparams: FinetuningHParams | None
+    task: Task | None
+    scoring_method: ScoringMethod | None
+    transitions: ChainScores | None
+    causal_lm: None = None  # continuing texts is not converted
+
+
+def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
+    """The signatures of a LiteRT file, `serving_default` first.
+
+    Args:
+        path: of the file.
+        num_threads: of LiteRT; by default one for each core that this process may use.
+
+    Raises:
+        InputError: no such file, or not of export_savedmodel.py.
+    """
+    model, about = _read(path)
+    runtime = _Runtime(path, num_threads or len(os.sched_getaffinity(0)))
+    functions = {name: runtime.function(name, item) for name, item in about.items()}
+    return signatures(model, functions)
+
+
+def _read(path: str) -> tuple[LiteRTModel, dict[str, Any]]:
+    """The model and what its description says of its functions."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in attached(path).items():
+            with open(os.path.join(folder, os.path.basename(name)), "wb") as file:
+                file.write(content)
+        with open(os.path.join(folder, DESCRIPTION_FILE), "rb") as file:
+            said = json.load(file)
+        config, vocabulary = load_config(folder), Vocabulary.load(folder)
+    task = hparams = None
+    if said["task"] is not None:
+        task = declaration.parse(said["task"], path)
+        saved = said["training"]["hparams"]
+        values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
+        values["max_seq_length"] = said["max_seq_length"]
+        hparams = resolve_hparams(values, task, config)
+    method, chain = said["scoring_method"], said["litert"]["transitions"]
+    model = LiteRTModel(
+        kind=said["kind"],
+        config=config,
+        vocabulary=vocabulary,
+        max_seq_length=said["max_seq_length"],
+        visible_padding=said["litert"]["visible_padding"],
+        hparams=hparams,
+        task=task,
+        scoring_method=METHODS[method] if method else None,
+        transitions=ChainScores(*map(tf.constant, chain)) if chain else None,
+    )
+    return model, said["litert"]["functions"]
+
+
+class _Runtime:
+    """An interpreter of a LiteRT file; one caller at a time."""
+
+    def __init__(self, path: str, num_threads: int):
+        from ai_edge_litert.interpreter import Interpreter  # which serving otherwise does without
+
+        self._lock = threading.Lock()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self._interpreter = Interpreter(
+                    storage.download(path, folder), num_threads=num_threads
+                )
+            except (ValueError, RuntimeError) as error:
+                raise InputError(f"{path}: LiteRT cannot read it ({error})") from error
+
+    def function(self, name: str, about: dict[str, Any]) -> Function:
+        """A signature of the file, in a graph."""
+        runner = self._interpreter.get_signature_runner(name)
+        specs = {
+            key: tf.TensorSpec(item["shape"], item["dtype"])
+            for key, item in about["outputs"].items()
+        }
+
+        def run(*values: np.ndarray) -> list[np.ndarray]:
+            if not all(value.size for value in values):  # of which LiteRT makes an error
+                return [_nothing(spec, values) for spec in specs.values()]
+            with self._lock:
+                found = runner(**dict(zip(about["inputs"], values)))
+            return [found[key] for key in specs]
+
+        def compute(features: Tensors) -> Tensors:
+            values = [features[key] for key in about["inputs"]]
+            found = tf.numpy_function(run, values, [spec.dtype for spec in specs.values()])
+            for value, spec in zip(found, specs.values()):
+                value.set_shape(spec.shape)
+            return dict(zip(specs, found))
+
+        return Function(compute, tuple(about["inputs"]))
+
+
+def _nothing(spec: tf.TensorSpec, values: list[np.ndarray]) -> np.ndarray:
+    """The output of no sequences, or of no places in sequences."""
+    width = min(value.shape[1] for value in values if value.ndim > 1)
+    sizes = [width if size is None else size for size in spec.shape[1:]]
+    return np.zeros([len(values[0]), *sizes], spec.dtype.as_numpy_dtype)

@@ -1,0 +1,170 @@
+"""LiteRT files answer as SavedModels do, of every kind of model and of hostile texts."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+
+from errors import InputError
+from serving import litert_export
+from serving.description import read_description
+from serving.litert import attached
+from serving.litert_model import load_signatures
+from serving.load import load
+from serving.signatures import signatures
+from tests.command_support import run
+from tests.serving.conftest import TASKS
+from tests.serving.support import fine_tuned, pretrained, task
+
+DRAW = np.random.default_rng(0)
+PIECES = [
+    *("the", "city", "was", "born", "1995", "Café", "[MASK]"),
+    "北京",
+    "a\u0327\u0301",
+    "\x07",
+    "\x00",
+    "🙂",
+]
+TEXTS = [" ".join(DRAW.choice(PIECES, n)) for n in (0, 1, 2, 5, 9, 17, 40)]
+TEXTS += ["\t\n", "\u200b", "abc-def" * 9, "[MASK]" * 12]
+TEXTS = [text.encode() for text in TEXTS] + [b"\xff\xfe\xc3( the"]
+
+
+def write(folder, kind):
+    """A model directory of a kind."""
+    if kind in OBJECTIVES:
+        pretrained(folder, **OBJECTIVES[kind])
+    elif kind == "crf":
+        fine_tuned(folder, task("tagging"), num_hidden_layers=1, hparams={"head": "crf"})
+    elif kind == "padding enters":
+        fine_tuned(folder, task("tagging"), num_hidden_layers=1, mask_padding=False)
+    else:
+        fine_tuned(folder, TASKS[kind](), num_hidden_layers=1)
+
+
+OBJECTIVES = {
+    "replaced_token_detection": {},
+    "masked_lm": {"objective": "masked_lm"},
+    "self_critic": {"objective": "self_critic"},
+}
+
+
+def inputs(signature, count=None):
+    """`TEXTS` as what a signature takes, the first `count`."""
+    texts, found = TEXTS[:count], {}
+    for place, (name, tensor) in enumerate(signature.inputs.items()):
+        if tensor.dtype == "string":
+            values = np.array([*texts[place:], *texts[:place]], object)
+            lists = len(tensor.axes) == 2
+            found[name] = np.stack([values, values[::-1]], 1) if lists else values
+    return {name: tf.constant(value, tf.string) for name, value in found.items()}
+
+
+def assert_equal(received, expected):
+    assert set(received) == set(expected)
+    for name, value in expected.items():
+        if value.dtype.is_floating:
+            np.testing.assert_allclose(received[name], value, atol=1e-4, rtol=1e-4, err_msg=name)
+        else:
+            assert received[name].numpy().tolist() == value.numpy().tolist(), name
+
+
+QUICK = ("classification", "masked_lm")
+KINDS = [*TASKS, "crf", "padding enters", *OBJECTIVES]
+
+
+# The slow ones need three minutes: each converts a model and traces its signatures twice.
+@pytest.mark.parametrize(
+    "kind", [*QUICK, *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k not in QUICK)]
+)
+def test_answers_are_those_of_the_saved_model(tmp_path, kind):
+    write(tmp_path / "run", kind)
+    model = load(str(tmp_path / "run"))
+    description = litert_export.export(model, str(tmp_path / "litert"), "run")
+    path = tmp_path / "litert" / "model.tflite"
+    assert read_description(str(path)) == read_description(str(tmp_path / "litert")) == description
+    theirs, ours = load_signatures(str(path)), signatures(model)
+    assert list(theirs) == list(ours) == list(description["signatures"])
+    for name, signature in ours.items():
+        if name == "token_ids":
+            features = {
+                "input_ids": [[2, 7, 9, 3], [2, 3, 0, 0]],
+                "input_mask": [[1] * 4, [1, 1, 0, 0]],
+            }
+            asked = {**features, "segment_ids": np.zeros([2, 4])}
+            requests = [{key: tf.constant(value, tf.int32) for key, value in asked.items()}]
+        else:
+            requests = [inputs(signature), inputs(signature, 1), inputs(signature, 0)]
+        for request in requests:
+            assert_equal(theirs[name].trace()(**request), signature.trace()(**request))
+
+
+@pytest.mark.parametrize("weights", ["float16", "int8"])
+def test_smaller_weights(tmp_path, weights):
+    """Are smaller, and answer nearly the same."""
+    run_dir = tmp_path / "run"
+    fine_tuned(
+        run_dir, task("classification"), num_hidden_layers=2, hidden_size=64, embedding_size=64
+    )
+    model = load(str(run_dir))
+    litert_export.export(model, str(tmp_path / "whole"), "run")
+    litert_export.export(model, str(tmp_path / "small"), "run", weights)
+    whole, small = (tmp_path / name / "model.tflite" for name in ("whole", "small"))
+    assert read_description(str(small))["litert"]["weights"] == weights
+    found = [
+        load_signatures(str(p))["serving_default"].trace()(text=tf.constant(TEXTS))
+        for p in (whole, small)
+    ]
+    differences = np.abs(found[0]["probabilities"] - found[1]["probabilities"])
+    assert 0 < differences.max() < 0.1
+    assert small.stat().st_size < 0.8 * whole.stat().st_size
+
+
+def test_the_commands(tmp_path):
+    """Export and prediction; the file holds vocabulary and description for other programs."""
+    fine_tuned(tmp_path / "run", task("classification"), num_hidden_layers=1)
+    arguments = ["--model_dir", tmp_path / "run", "--output_dir", tmp_path / "out"]
+    done = run("export_savedmodel.py", *arguments, "--format=litert", "--weights=float16")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "out" / "model.tflite"
+    asked = run("-m", "serving.predict", "--model", path, text="the city\nborn\n")
+    assert asked.returncode == 0, asked.stderr
+    rows = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert [row["id"] for row in rows] == ["0", "1"]
+    assert {row["prediction"] for row in rows} <= set(task("classification").labels)
+    with zipfile.ZipFile(path) as archive:
+        assert json.loads(archive.read("model.json"))["labels"] == list(
+            task("classification").labels
+        )
+        assert archive.read("vocab.txt").startswith(b"[PAD]\n")
+    again = run("export_savedmodel.py", *arguments, "--format=litert")
+    assert again.returncode == 1
+    wrong = run("export_savedmodel.py", *arguments, "--weights=int8")
+    assert wrong.returncode == 1
+    assert "--format litert" in wrong.stderr
+
+
+def test_other_programs_ask_by_token_ids(tmp_path):
+    """By LiteRT alone, of any batch size and length."""
+    pretrained(tmp_path / "run")
+    litert_export.export(load(str(tmp_path / "run")), str(tmp_path / "out"), "run")
+    interpreter = Interpreter(str(tmp_path / "out" / "model.tflite"))
+    runner = interpreter.get_signature_runner("encode")
+    for shape in ((1, 3), (2, 24), (5, 7)):
+        ids = np.ones(shape, np.int32)
+        found = runner(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
+        assert found["sequence"].shape[:2] == shape
+
+
+@pytest.mark.parametrize("content", [None, b"", b"TFL3 and nothing else"])
+def test_a_file_that_is_none(tmp_path, content):
+    path = tmp_path / "model.tflite"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.tflite"):
+        read_description(str(path))
+    with pytest.raises(InputError, match=r"model\.tflite"):
+        attached(str(path))
