@@ -37,6 +37,7 @@ from benchmarks.huggingface_pretraining import (
     ReplacedTokenDetection,
     encoder,
 )
+from benchmarks.served import random_features
 from benchmarks.texts import texts
 from errors import InputError
 
@@ -71,6 +72,20 @@ def inference(
             return model(ids, attention_mask=mask).last_hidden_state.float().numpy()
 
     run.facts = _facts(model, model)
+    return run
+
+
+def hidden_states(folder: str, batch: int, length: int) -> Callable[[], np.ndarray]:
+    """Token ids to the last layer's hidden states, as `benchmarks.served`, by a converted model."""
+    model = AutoModel.from_pretrained(folder).eval()
+    ids = torch.from_numpy(random_features(batch, length)["input_ids"]).long()
+    mask = torch.ones_like(ids)
+
+    @torch.inference_mode()
+    def run():
+        return model(ids, attention_mask=mask).last_hidden_state.numpy()
+
+    run.facts = {"vector": run()[0, 0].tolist()}
     return run
 
 

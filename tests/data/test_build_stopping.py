@@ -124,6 +124,8 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # Under nohup, tests and what they start would ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
 
     shutil.copytree(given.corpus, tmp_path / "corpus")
@@ -131,13 +133,11 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
         path.write_text("\n\n".join([path.read_text()] * 400))
     whole, stopped = start("whole"), start("stopped")
     work = tmp_path / "stopped" / "unfinished_build"
-    while not list(work.glob("shard-*.json")):
-        assert stopped.poll() is None
-        time.sleep(0.005)
+    wait_until(lambda: list(work.glob("shard-*.json")), stopped)
     for number in (signal.SIGTERM, signal.SIGHUP):  # of a build, then of workers that start
         os.killpg(stopped.pid, number)
         errors = stopped.communicate(timeout=60)[1]
-        assert stopped.returncode == 128 + number
+        assert stopped.returncode == 128 + number, errors
         assert errors.count(f"stopped by {number.name}") == 1
         assert "error" not in errors
         assert not (tmp_path / "stopped" / ".lock").exists()
@@ -146,13 +146,21 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         stopped = start("stopped")
-        while number == signal.SIGTERM and len(members(stopped.pid)) < 4:
-            assert stopped.poll() is None
-            time.sleep(0.005)
+        if number == signal.SIGTERM:
+            wait_until(lambda pid=stopped.pid: len(members(pid)) >= 4, stopped)
     for process in (whole, stopped):
         assert process.wait(timeout=120) == 0, process.stderr.read()
         process.stderr.close()
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+def wait_until(condition, process: subprocess.Popen) -> None:
+    """Polls a condition that should come true while a process runs."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def members(group: int) -> list[str]:

@@ -1,0 +1,117 @@
+"""Milliseconds of exported encoders: SavedModel and LiteRT beside Hugging Face and ONNX Runtime.
+
+    python -m benchmarks.serving --sizes small,base
+
+From token ids to hidden states. Weights are random, and the same in all systems of an architecture;
+vectors that differ by more than 1e-3 end it, but for 8-bit ones. Each system is a process of its
+own, with a thread for each core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import tempfile
+
+import numpy as np
+from absl import app, flags
+
+from benchmarks.export_latency import run
+from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.table import Report
+from errors import InputError, main_with_clear_errors
+
+_SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
+_BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Sequences of a batch.")
+_LENGTHS = flags.DEFINE_list("lengths", ["16", "32", "128", "512"], "Tokens of a sequence.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
+TOLERANCE = 1e-3  # between vectors of the same weights
+
+# Names, what measures them in benchmarks/served.py or elsewhere, and what of `prepare` they read.
+SAVED, LITERT, LITERT_ELECTRA = "SavedModel", "LiteRT", "LiteRT ELECTRA"
+HALF, INT8 = "LiteRT float16", "LiteRT int8"
+HF, ORT, ORT_ELECTRA = "HF", "ORT ConvBERT", "ORT ELECTRA"
+ORT_INT8 = "ORT ELECTRA int8"
+SYSTEMS = {
+    SAVED: ("benchmarks.served:saved_model", {"folder": "convbert/saved"}),
+    LITERT: ("benchmarks.served:litert", {"path": "convbert/float32/model.tflite"}),
+    HALF: ("benchmarks.served:litert", {"path": "convbert/float16/model.tflite"}),
+    INT8: ("benchmarks.served:litert", {"path": "convbert/int8/model.tflite"}),
+    LITERT_ELECTRA: ("benchmarks.served:litert", {"path": "electra/float32/model.tflite"}),
+    HF: ("benchmarks.huggingface:hidden_states", {"folder": "convbert/huggingface"}),
+    ORT: ("benchmarks.served:onnx_runtime", {"folder": "convbert/huggingface"}),
+    ORT_ELECTRA: ("benchmarks.served:onnx_runtime", {"folder": "electra/huggingface"}),
+    ORT_INT8: ("benchmarks.served:onnx_runtime", {"folder": "electra/huggingface", "int8": True}),
+}
+_SAME = (SAVED, LITERT, HALF, HF, ORT)  # the same weights, in floating point
+# Targets: the first should take at least as long as the second.
+RATIOS = (
+    *((slow, LITERT) for slow in (LITERT_ELECTRA, HF, ORT_ELECTRA)),
+    (ORT_INT8, INT8),
+    (ORT, SAVED),
+)
+
+
+def main(argv: list[str]) -> None:
+    """Prints a row per size, batch and length."""
+    columns = {"size": "", "batch": "d", "tokens": "d", **{f"{s} ms": ".1f" for s in SYSTEMS}}
+    report = Report(columns | {f"{slow} / {fast}": ".2f" for slow, fast in RATIOS})
+    notes = []
+    for size in _SIZES.value:
+        with tempfile.TemporaryDirectory() as folder:
+            notes += prepare(size, folder)
+            for batch, length in itertools.product(_BATCHES.value, _LENGTHS.value):
+                results = measure(systems(folder, int(batch), int(length)), _ROUNDS.value)
+                check_agreement(results)
+                times = [1e3 * results[name].median for name in SYSTEMS]
+                ratios = [ratio(results[slow], results[fast]) for slow, fast in RATIOS]
+                report.row(size, int(batch), int(length), *times, *ratios)
+                report.missing(results)
+    report.end(*notes)
+
+
+def systems(folder: str, batch: int, length: int) -> list[System]:
+    """All for one batch and length."""
+    found = []
+    for name, (target, reads) in SYSTEMS.items():
+        places = {
+            key: f"{folder}/{value}" if isinstance(value, str) else value
+            for key, value in reads.items()
+        }
+        found.append(System(name, target, {**places, "batch": batch, "length": length}))
+    return found
+
+
+def prepare(size: str, folder: str) -> list[str]:
+    """Makes the models in all formats; says how large they are."""
+    notes = []
+    for system, name in {"convbert": size, "electra": f"electra-{size}"}.items():
+        model, peer = f"{folder}/{system}/model", f"{folder}/{system}/huggingface"
+        run("benchmarks.random_model", name, model)
+        export = ["export_savedmodel", "--model_dir", model, "--max_seq_length", "512"]
+        run(*export, "--output_dir", f"{folder}/{system}/saved")
+        for weights in ("float32", "float16", "int8"):
+            output = f"{folder}/{system}/{weights}"
+            run(*export, "--output_dir", output, "--format", "litert", "--weights", weights)
+        run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
+        for path in sorted(pathlib.Path(folder, system).iterdir()):
+            files = [file for file in path.rglob("*") if file.is_file()]
+            megabytes = sum(file.stat().st_size for file in files) / 1e6
+            if path.name != "model":
+                notes.append(f"- {name}, {path.name}: {megabytes:.1f} MB on disk")
+    return notes
+
+
+def check_agreement(results: dict[str, Result]) -> None:
+    """Raises InputError where models of the same weights give different vectors."""
+    vectors = {name: results[name].facts.get("vector") for name in _SAME}
+    expected = vectors[SAVED]
+    for name, vector in vectors.items():
+        if vector and expected:
+            difference = float(np.max(np.abs(np.subtract(vector, expected))))
+            if difference > TOLERANCE * (10 if name == HALF else 1):
+                raise InputError(f"{name}: differs from the SavedModel by {difference}")
+
+
+if __name__ == "__main__":
+    app.run(main_with_clear_errors(main))
