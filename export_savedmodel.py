@@ -35,6 +35,16 @@ flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
 flags.DEFINE_string("output_dir", None, "SavedModel folder to make.")
+flags.DEFINE_string(
+    "check", None, "File of rows about which a LiteRT file should agree with the model."
+)
+flags.DEFINE_float(
+    "max_difference",
+    0.5,
+    "Largest difference of their answers on --check, in points of percent.",
+    lower_bound=0.0,
+    upper_bound=100.0,
+)
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
 flags.DEFINE_enum(
@@ -54,6 +64,10 @@ flags.DEFINE_string(
     "Method of the signature score, see docs/scoring.md. Default: the first that the model offers.",
 )
 
+_FORMAT_OF = {
+    "precision": "savedmodel",
+    **dict.fromkeys(("weights", "check", "max_difference"), "litert"),
+}
 PRETRAINED_QUESTIONS = {
     "continue_text": "Paris is",
     "masked_tokens": "Paris is the [MASK] of France.",
@@ -68,9 +82,11 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if not storage.isdir(FLAGS.model_dir):
         raise InputError(f"--model_dir {FLAGS.model_dir}: there is no such folder")
-    for flag, form in {"precision": "savedmodel", "weights": "litert"}.items():
-        if FLAGS[flag].value != "float32" and FLAGS.format != form:
+    for flag, form in _FORMAT_OF.items():
+        if FLAGS[flag].value != FLAGS[flag].default and FLAGS.format != form:
             raise InputError(f"--{flag} is for --format {form}")
+    if FLAGS.check is not None and not storage.exists(FLAGS.check):
+        raise InputError(f"--check {FLAGS.check}: there is no such file")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):
@@ -93,7 +109,8 @@ def export_model() -> None:
     )
     where = FLAGS.output_dir, FLAGS.model_dir
     if FLAGS.format == "litert":
-        description, form = litert_export.export(model, *where, FLAGS.weights), FLAGS.weights
+        options = FLAGS.weights, FLAGS.check, FLAGS.max_difference
+        description, form = litert_export.export(model, *where, *options), FLAGS.weights
     else:
         description, form = export.export(model, *where), FLAGS.precision
     megabytes = export.size_on_disk(FLAGS.output_dir) / 1e6

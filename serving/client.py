@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,21 +35,26 @@ def load_saved_model(folder: str) -> tf.Module:
 
 
 class Client:
-    """One signature of the exported model in a folder; it takes `inputs`.
+    """One signature of an exported model, which takes `inputs`.
 
-    `options` are values of its inputs that have defaults, the same for all texts.
+    Args:
+        description: of the model, see `read_description`.
+        signature: its name.
+        ask: its graph, from inputs by name to outputs by name.
+        options: values of its inputs that have defaults, the same for all texts.
 
     Raises:
-        InputError: no exported model of ours, or no such signature.
+        InputError: the model has no such signature, or it no such options.
     """
 
     def __init__(
         self,
-        folder: str,
-        signature: str = "serving_default",
+        description: dict[str, Any],
+        signature: str,
+        ask: Callable[..., dict[str, tf.Tensor]],
         options: dict[str, Any] | None = None,
     ):
-        description = read_description(folder)
+        self._ask = ask
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
         self._outputs = tensors_of(description["signatures"][signature], "outputs")
@@ -63,11 +68,27 @@ class Client:
         is_default = signature == WORD_LIST or asked[signature] == asked["serving_default"]
         if is_default and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
+
+    @classmethod
+    def of(
+        cls,
+        folder: str,
+        signature: str = "serving_default",
+        options: dict[str, Any] | None = None,
+    ) -> Client:
+        """A client of the exported model in a folder; see the class.
+
+        Raises:
+            InputError: no model of export_savedmodel.py, no such signature, or no such options.
+        """
+        description = read_description(folder)
+        inputs_of(description, signature)  # before what takes time
         if path := litert_file(folder):
-            self._ask = load_signatures(path)[signature].trace()
-        else:
-            self._model = load_saved_model(folder)
-            self._ask = self._model.signatures[signature]
+            return cls(description, signature, load_signatures(path)[signature].trace(), options)
+        model = load_saved_model(folder)
+        client = cls(description, signature, model.signatures[signature], options)
+        client._model = model  # signatures do not keep it alive
+        return client
 
     def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
         """What the model says of records, in their order; texts of similar length share a batch.

@@ -12,6 +12,7 @@ import tensorflow as tf
 from backend import for_accelerator
 from errors import InputError, warn
 from files import new_folder, write_bytes, write_json
+from serving.check import check
 from serving.export import describe
 from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
 from serving.load import ServedModel
@@ -23,16 +24,23 @@ WEIGHTS = ("float32", "float16", "int8")
 
 
 def export(
-    model: ServedModel, output_dir: str, source: str, weights: str = "float32"
+    model: ServedModel,
+    output_dir: str,
+    source: str,
+    weights: str = "float32",
+    check_file: str | None = None,
+    max_difference: float = 0.5,
 ) -> dict[str, Any]:
     """Writes `model.tflite`; returns the description, which is attached to it.
 
     Args:
         weights: see `convert`.
+        check_file: rows about which both models are asked first; see `serving.check`.
+        max_difference: of their answers, in points of percent.
 
     Raises:
-        InputError: the folder holds something or cannot be written; or LiteRT lacks an operation
-            that all signatures need.
+        InputError: the folder holds something or cannot be written; LiteRT lacks an operation that
+            all signatures need; or the answers differ more.
     """
     functions = functions_of(model)
     traced = {name: _traced(function) for name, function in functions.items()}
@@ -60,6 +68,9 @@ def export(
         content = attach(content, folder)
     with new_folder(output_dir, MODEL_FILE) as folder:
         write_bytes(os.path.join(folder, MODEL_FILE), content)
+        if check_file is not None:
+            found = check(check_file, description, asked, folder, max_difference)
+            print(f"{check_file}: the answers agree with the model's by {found:.2f} %")
     return description
 
 

@@ -141,7 +141,7 @@ def main(argv: list[str]) -> None:
         first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
         from serving.client import Client  # TensorFlow: it takes seconds
 
-        answers.client = Client(FLAGS.model, signature, options)
+        answers.client = Client.of(FLAGS.model, signature, options)
         for record in itertools.chain(first, records):
             answers.add(record)
         answers.flush()

@@ -216,7 +216,7 @@ def test_exported_and_asked(models, tmp_path, name, method, networks):
         assert found.score == pytest.approx(here.score, rel=1e-6, abs=1e-4)
         assert found[1:] == here[1:]
     records = [Record("", str(i), {"text": text}) for i, text in enumerate(SENTENCES)]
-    rows = list(Client(folder, "score").answers(records, 2))
+    rows = list(Client.of(folder, "score").answers(records, 2))
     assert [row["id"] for row in rows] == [str(i) for i in range(len(SENTENCES))]
     assert set(rows[0]) == {"id", "score", "num_pieces", "num_words", "num_unknown"}
     for row, here in zip(rows, expected):
@@ -225,5 +225,5 @@ def test_exported_and_asked(models, tmp_path, name, method, networks):
         open_scorer(folder, "other_method")
     with pytest.raises(InputError, match="max_seq_length"):
         open_scorer(folder, max_seq_length=16)
-    (empty,) = Client(folder, "score").answers([Record("", "0", {"text": ""})], 1)
+    (empty,) = Client.of(folder, "score").answers([Record("", "0", {"text": ""})], 1)
     assert (empty["score"], empty["num_pieces"]) == (0.0, 0)

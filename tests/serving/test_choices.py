@@ -111,7 +111,7 @@ def test_files_hold_lists_or_a_column_for_each_option():
 def test_the_client_names_the_chosen_option(saved):
     record = {"context": "the city", "question": "", "options": ["ab", "born", "1995", "the"]}
     rows = [
-        list(Client(saved["multiple_choice"], name).answers(records(record), 4))
+        list(Client.of(saved["multiple_choice"], name).answers(records(record), 4))
         for name in ("choose", "serving_default")
     ]
     assert rows[0] == rows[1]

@@ -153,7 +153,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     texts = ["the city", "The  was\u00a0born ##s", "", "[MASK] citys"]
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(texts)]
     options = {"num_tokens": 6, "temperature": 0.0}
-    rows = list(Client(str(tmp_path / "exported"), "continue_text", options).answers(records, 2))
+    rows = list(Client.of(str(tmp_path / "exported"), "continue_text", options).answers(records, 2))
     lengths = []
     for text, row in zip(texts, rows):
         known = [LINES.ids.get(word, LINES.unk_id) for word in text.replace("[MASK]", "").split()]
@@ -170,7 +170,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
         assert row["continuation"] == " ".join(pieces)
         lengths.append(len(pieces))
     assert min(lengths) < 6  # a line that ended
-    (vectors,) = Client(str(tmp_path / "exported"), "embeddings").answers(records[:1], 1)
+    (vectors,) = Client.of(str(tmp_path / "exported"), "embeddings").answers(records[:1], 1)
     assert vectors
 
 
@@ -180,13 +180,13 @@ def test_exported_and_asked(model_dir, tmp_path):
     folder = str(tmp_path / "exported")
     description = export(load(str(model_dir)), folder, str(model_dir))
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(TEXTS)]
-    rows = list(Client(folder, "continue_text", {"num_tokens": 3}).answers(records, 2))
+    rows = list(Client.of(folder, "continue_text", {"num_tokens": 3}).answers(records, 2))
     assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
     assert set(rows[0]) == {"id", "continuation", "pieces", "log_probs", "truncated"}
     assert all(len(row["pieces"]) == len(row["log_probs"]) <= 3 for row in rows)
     json.dumps(rows)
     with pytest.raises(InputError, match=r"line 0: .*`num_tokens` should be"):
-        list(Client(folder, "continue_text", {"num_tokens": 24}).answers(records[:1], 2))
+        list(Client.of(folder, "continue_text", {"num_tokens": 24}).answers(records[:1], 2))
     for given, complaint in (
         ({"num_token": 3}, "num_token"),
         ({"num_tokens": "3"}, "num_tokens"),

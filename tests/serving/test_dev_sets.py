@@ -153,7 +153,7 @@ def answered(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_client_answers_as_the_run_did(answered, kind):
     saved, inputs, predicted = answered[kind]
-    client = Client(saved, "words" if kind == "tagging" else "serving_default")
+    client = Client.of(saved, "words" if kind == "tagging" else "serving_default")
     records = [Record("", row["id"], values) for row, values in zip(predicted, inputs)]
     found = list(client.answers(records, 16))
     assert len(found) == len(predicted) == len(inputs) > 20

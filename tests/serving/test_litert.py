@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from errors import InputError
 from serving import litert_export
+from serving.check import agreement, check
 from serving.description import read_description
 from serving.litert import attached
 from serving.litert_model import load_signatures
@@ -145,6 +146,40 @@ def test_the_commands(tmp_path):
     wrong = run("export_savedmodel.py", *arguments, "--weights=int8")
     assert wrong.returncode == 1
     assert "--format litert" in wrong.stderr
+
+
+def test_a_model_that_answers_otherwise_is_not_written(tmp_path):
+    fine_tuned(tmp_path / "run", task("classification"), num_hidden_layers=1)
+    rows = tmp_path / "dev.tsv"
+    rows.write_text("review\n" + "".join(f"the city {word}\n" for word in "abcdefghij"))
+    arguments = ["--model_dir", tmp_path / "run", "--output_dir", tmp_path / "out"]
+    arguments += ["--format=litert", "--weights=float16", "--check", rows]
+    done = run("export_savedmodel.py", *arguments, "--max_difference=100")
+    assert done.returncode == 0, done.stderr
+    model = load(str(tmp_path / "run"))
+    asked, path = signatures(model), str(tmp_path / "out")
+    for variable in model.objective.head.variables:  # what was the best label is the worst one
+        variable.assign(-variable)
+    with pytest.raises(InputError, match="%"):
+        check(str(rows), read_description(path), asked, path, 0.5)
+    with pytest.raises(InputError, match=r"dev\.tsv"):
+        litert_export.export(
+            model, str(tmp_path / "no"), "run", check_file=str(tmp_path / "dev.tsv.gz")
+        )
+    assert not (tmp_path / "no").exists()
+
+
+def test_agreement():
+    def rows(*predictions):
+        return [{"prediction": value} for value in predictions]
+
+    assert agreement(rows("a", "b", "a", "c"), rows("a", "b", "a", "a")) == 75.0
+    assert agreement(rows(["A"], ["B", "C", "A"]), rows(["A"], ["B", "A", "A"])) == 75.0
+    assert agreement(rows(1.0, 2.0, 4.0), rows(2.0, 4.0, 8.0)) == pytest.approx(100.0)
+    assert agreement(rows(1.0, 2.0), rows(2.0, 1.0)) == pytest.approx(-100.0)
+    assert agreement([{"pooled": [1.0, 0.0]}], [{"pooled": [1.0, 1.0]}]) == pytest.approx(
+        50 * 2**0.5
+    )
 
 
 def test_other_programs_ask_by_token_ids(tmp_path):

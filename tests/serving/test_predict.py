@@ -27,7 +27,7 @@ def records(*rows):
 
 
 def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
-    client = Client(saved["classification"])
+    client = Client.of(saved["classification"])
     rows = [{"text": text} for text in np.random.default_rng(1).permutation(TEXTS).tolist()]
     found = list(client.answers(records(*rows), 7))
     signature = tf.saved_model.load(saved["classification"]).signatures["serving_default"]
@@ -45,7 +45,7 @@ def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
 @pytest.mark.slow  # needs four exports
 def test_the_forms_of_answers(saved, tmp_path):
     def ask(name, signature, *rows):
-        return list(Client(saved[name], signature).answers(records(*rows), 8))
+        return list(Client.of(saved[name], signature).answers(records(*rows), 8))
 
     (row,) = ask("regression", "serving_default", {"text": "a", "text_pair": "b"})
     assert set(row) == {"id", "prediction", "truncated"}
@@ -91,22 +91,22 @@ def test_lists_of_words_are_meant_for_their_signature(saved, kind, line, signatu
 
 def test_what_is_no_model(saved, tmp_path):
     with pytest.raises(InputError, match=r"model\.json: there is no such file"):
-        Client(str(tmp_path))
+        Client.of(str(tmp_path))
     with pytest.raises(InputError, match=r"should be one of serving_default, embeddings\. Rec"):
-        Client(saved["classification"], "token_ids")
+        Client.of(saved["classification"], "token_ids")
     extra = tmp_path / "assets.extra"
     extra.mkdir()
     (extra / "model.json").write_text("{}")
     with pytest.raises(InputError, match="should have the keys"):
-        Client(str(tmp_path))
+        Client.of(str(tmp_path))
     description = pathlib.Path(saved["span"], "assets.extra", "model.json").read_text()
     (extra / "model.json").write_text(description)
     with pytest.raises(InputError, match="cannot be loaded"):
-        Client(str(tmp_path))
+        Client.of(str(tmp_path))
 
 
 def test_a_batch_that_cannot_be_answered_is_named(saved):
-    client = Client(saved["classification"])
+    client = Client.of(saved["classification"])
 
     def fail(**inputs):
         message = "Graph execution error:\n\nDetected at node a\nout of memory\nand more"
@@ -135,7 +135,7 @@ def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):
     expected = ask(question=tf.constant([b"who\xff"] * 4), context=tf.constant(wrong))
     rows = b"".join(b"who\xff\t%s\n" % context for context in wrong)
     lines = [b"question\tcontext\n", *rows.splitlines(keepends=True)]
-    client = Client(saved["span"])
+    client = Client.of(saved["span"])
     found = list(client.answers(list(read_records("rows.tsv", lines, client.inputs)), 4))
     assert [row["prediction"] for row in found] == [a.decode() for a in expected["answer"].numpy()]
     for name in ("start", "end", "score", "null_score"):
@@ -185,7 +185,7 @@ def test_rows_that_cannot_be_read(saved, tmp_path):
     assert [row["id"] for row in rows] == [str(i) for i in range(42)]
     assert [i for i, row in enumerate(rows) if "prediction" not in row] == [3, 41]
     assert rows[3]["error"].startswith(sentence)
-    (expected,) = Client(saved["classification"]).answers(records({"text": TEXTS[3]}), 1)
+    (expected,) = Client.of(saved["classification"]).answers(records({"text": TEXTS[3]}), 1)
     assert rows[4]["prediction"] == expected["prediction"]
 
 
