@@ -95,7 +95,7 @@ clean:
 # Beam needs older versions of some packages, which requirements-beam.txt names.
 .venv-beam/installed: requirements.txt requirements-dev.txt requirements-beam.txt constraints.txt
 	$(PYTHON) -m venv .venv-beam
-	grep -vE '^(numpy|pillow|protobuf|pyarrow|python-dateutil)==' constraints.txt > .venv-beam/constraints.txt
+	grep -vE '^(numpy|pillow|protobuf|pyarrow|python-dateutil|sentencepiece)==' constraints.txt > .venv-beam/constraints.txt
 	.venv-beam/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt \
 	    -r requirements-beam.txt -c .venv-beam/constraints.txt
 	touch $@
