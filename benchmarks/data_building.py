@@ -29,6 +29,7 @@ from benchmarks.table import Report
 from data import build
 from data.corpus import CORPUS_FORMATS, open_corpus
 from errors import main_with_clear_errors
+from machine import num_cores
 
 _CORPUS = flags.DEFINE_string("corpus", "", "Corpus of build_pretraining_data.py.")
 _CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Format of --corpus.")
@@ -159,7 +160,7 @@ def _built(
 
 def main(argv: list[str]) -> None:
     """Prints a row per path: medians over interleaved runs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = num_cores()
     paths = {
         ORIGINAL: time_original,
         "builder, one process": lambda folder: time_builder(folder, processes=1),

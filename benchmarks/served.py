@@ -5,15 +5,11 @@ Imports what it measures where it is used, so that a runtime may be missing.
 
 from __future__ import annotations
 
-import os
 import tempfile
 
 import numpy as np
 
-
-def threads() -> int:
-    """As many as cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+from machine import num_cores
 
 
 def saved_model(folder: str, batch: int, length: int):
@@ -37,7 +33,7 @@ def litert(path: str, batch: int, length: int):
     """Token ids to the last layer's hidden states, by `encode`, without padding."""
     from ai_edge_litert.interpreter import Interpreter
 
-    interpreter = Interpreter(path, num_threads=threads())
+    interpreter = Interpreter(path, num_threads=num_cores())
     ask, inputs = interpreter.get_signature_runner("encode"), random_features(batch, length)
 
     def run():
@@ -78,7 +74,7 @@ def onnx_runtime(folder: str, batch: int, length: int, int8: bool = False):
             quantize_dynamic(path, f"{work}/int8.onnx")
             path = f"{work}/int8.onnx"
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads()
+        options.intra_op_num_threads = num_cores()
         session = onnxruntime.InferenceSession(path, options)
     ids = random_features(batch, length)["input_ids"].astype(np.int64)
 

@@ -11,6 +11,7 @@ import shlex
 import sys
 
 from benchmarks.interleaved import Result
+from machine import num_cores
 from training.model_directory import git_commit
 
 NOT_RUN = "not run"
@@ -69,7 +70,7 @@ def header(commit: str | None = None) -> str:
     """Machine, versions, commit and command, one line each."""
     if commit is None:
         commit = git_commit() or "unknown"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = num_cores()
     versions = [f"python {platform.python_version()}"]
     versions += [f"{name} {_version(name)}" for name in _PACKAGES]
     spec = getattr(sys.modules["__main__"], "__spec__", None)

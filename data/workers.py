@@ -22,6 +22,7 @@ from data.corpus import Corpus
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
+from machine import num_cores
 
 # Starting a process costs seconds (it imports TensorFlow), as much as building this much text.
 BYTES_PER_PROCESS = 64 << 20
@@ -113,7 +114,7 @@ def build_shards(job: Job, num_processes: int | None = None) -> None:
     sizes = [sum(shards.unit_bytes(item.unit) for item in units) for units in dealt]
     pending = pending_shards(job)
     pending_bytes = sum(sizes[index] for index in pending)
-    wanted = num_processes or min(_num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))
+    wanted = num_processes or min(num_cores(), -(-pending_bytes // BYTES_PER_PROCESS))
     processes = min(wanted, len(pending))
     with tqdm(
         total=sum(sizes),
@@ -138,11 +139,6 @@ def pending_shards(job: Job) -> list[int]:
     if len(pending) < total:
         print(f"resuming: {total - len(pending)} of {total} shards are there already")
     return pending
-
-
-def _num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _worker: ShardBuilder | None = None  # of this process, where it is a worker

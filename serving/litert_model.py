@@ -22,6 +22,7 @@ from errors import InputError
 from finetune import declaration
 from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.task import Task
+from machine import num_cores
 from model import BackboneConfig, load_config
 from model.linear_chain import ChainScores
 from pretrain.scoring_methods import METHODS, ScoringMethod
@@ -59,7 +60,7 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
         InputError: no such file, or not of export_savedmodel.py.
     """
     model, about = _read(path)
-    runtime = _Runtime(path, num_threads or len(os.sched_getaffinity(0)))
+    runtime = _Runtime(path, num_threads or num_cores())
     functions = {name: runtime.function(name, item) for name, item in about.items()}
     return signatures(model, functions)
 

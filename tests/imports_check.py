@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
 LIGHT = ("backend", "errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
-LIGHT += ("storage",)
+LIGHT += ("machine", "storage")
 ROOMS = ("analysis", "benchmarks", "checkpoints", "data", "examples", "finetune", "model")
 ROOMS += ("pretrain", "scoring", "serving", "signatures", "text", "training")
 _LAZY = re.compile(r"[a-z_0-9.]+:\w+")
