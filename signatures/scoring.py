@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from signatures.functions import FEATURES, SCORE, SCORED
+from signatures.functions import FEATURES, SCORE, SCORED, Function
 from signatures.network import Network
 from signatures.parts import TOKENS_PER_PART, InParts
 from signatures.signature import TEXT, Signature, Tensors
@@ -31,11 +31,11 @@ def score(network: Network) -> Signature:
     whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
     """
     method, layout = network.model.scoring_method, network.layout
-
-    def log_scores(features):
-        return network.compute(SCORE, features)["log_scores"]
-
-    totals = _masking_each(network, log_scores) if method.masks_each else _in_one_pass(log_scores)
+    log_scores, vocabulary = network.functions[SCORE], layout.vocabulary
+    if method.masks_each:
+        totals = _masking_each(log_scores, vocabulary.mask_id, network.model.config.vocab_size)
+    else:
+        totals = _in_one_pass(log_scores)
     room = layout.max_seq_length - layout.frame.size(1)
     context = (room // 2, 0) if method.causal else (room // 4, room // 4)
     # What ends a line comes before the first one, too: only words have such a piece.
@@ -71,25 +71,23 @@ def score(network: Network) -> Signature:
     return Signature(about, function, {"text": TEXT}, outputs)
 
 
-def _in_one_pass(log_scores: Callable[[Tensors], tf.Tensor]) -> Totals:
+def _in_one_pass(log_scores: Function) -> Totals:
     def totals_of(part):
-        scored = part[SCORED] > 0
-        return {"totals": tf.reduce_sum(tf.where(scored, log_scores(part), 0.0), 1)}
+        found = log_scores.compute(part)["log_scores"]
+        return {"totals": tf.reduce_sum(tf.where(part[SCORED] > 0, found, 0.0), 1)}
 
     in_parts = InParts(totals_of, names=(*FEATURES, SCORED), max_padding=_MAX_PADDING)
     return lambda features, lengths: in_parts(features, lengths)["totals"]
 
 
-def _masking_each(network: Network, log_scores: Callable[[Tensors], tf.Tensor]) -> Totals:
+def _masking_each(log_scores: Function, mask_id: int, vocab_size: int) -> Totals:
     """A pass for each scored token, of all sequences together in the order of their lengths.
 
     So hardly anything is padded, however the lengths of a request differ. Only the sequences of the
     part that is computed exist.
     """
-    specs = network.functions[SCORE].specs()
-    masked_scores = plain_function(log_scores, input_signature=[specs])
-    most = max(1, min(TOKENS_PER_PART, _LOGITS_PER_PART // network.model.config.vocab_size))
-    mask_id = network.layout.vocabulary.mask_id
+    masked_scores = plain_function(log_scores.compute, input_signature=[log_scores.specs()])
+    most = max(1, min(TOKENS_PER_PART, _LOGITS_PER_PART // vocab_size))
 
     def totals(features, lengths):
         order = tf.argsort(lengths, stable=True)
@@ -109,7 +107,7 @@ def _masking_each(network: Network, log_scores: Callable[[Tensors], tf.Tensor]) 
             token = tf.gather(ids, position, batch_dims=1)
             is_masked = tf.range(tf.shape(ids)[1]) == position[:, None]
             part["input_ids"] = tf.where(is_masked, mask_id, ids)
-            scores = masked_scores({**part, "position": position, "token": token})
+            scores = masked_scores({**part, "position": position, "token": token})["log_scores"]
             return end, tf.tensor_scatter_nd_add(found, sequence[:, None], scores)
 
         zeros = tf.zeros(tf.shape(lengths))

@@ -1,7 +1,6 @@
 """Scores of every method against transcriptions that take one sentence, and one mask, at a time."""
 
 import dataclasses
-import types
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from serving.client import Client
 from serving.export import export
 from serving.load import load
 from serving.records import Record
+from signatures.functions import Function
 from signatures.scoring import _masking_each
 from tests.scoring import support
 from tests.scoring.support import SENTENCES
@@ -137,11 +137,10 @@ def test_masked_sequences_share_batches_by_length(monkeypatch):
         position, token = part["position"].numpy(), part["token"].numpy()
         assert (np.argwhere(ids == 4) == np.stack([np.arange(len(ids)), position], 1)).all()
         seen.extend(token)
-        return tf.cast(part["token"], tf.float32)
+        return {"log_scores": tf.cast(part["token"], tf.float32)}
 
-    config = types.SimpleNamespace(vocab_size=1000)
     monkeypatch.setattr("signatures.scoring.plain_function", lambda function, **_: function)
-    totals = _masking_each(log_scores, 4, types.SimpleNamespace(config=config))
+    totals = _masking_each(Function(log_scores), mask_id=4, vocab_size=1000)
     features = {name: tf.constant(value) for name, value in features.items()}
     found = totals(features, tf.constant(lengths))
     scored = features["input_ids"] * features["scored"]

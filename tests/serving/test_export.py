@@ -275,7 +275,7 @@ def test_the_command(tmp_path):
     done = command_support.run(*command)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "MB, float32, classification" in lines[0]
+    assert "MB, savedmodel, float32, classification" in lines[0]
     assert "    text, text_pair -> label, scores, probabilities, truncated" in lines
     description = json.loads((tmp_path / "saved model/assets.extra/model.json").read_text())
     assert description["max_seq_length"] == 30
