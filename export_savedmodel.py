@@ -18,6 +18,7 @@ if __name__ == "__main__":
 
 # isort: split
 import json
+import math
 import shlex
 from typing import Any
 
@@ -34,7 +35,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
-flags.DEFINE_string("output_dir", None, "SavedModel folder to make.")
+flags.DEFINE_string("output_dir", None, "Folder to make.")
 flags.DEFINE_string(
     "check", None, "File of rows about which a LiteRT file should agree with the model."
 )
@@ -85,6 +86,10 @@ def main(argv: list[str]) -> None:
     for flag, form in _FORMAT_OF.items():
         if FLAGS[flag].value != FLAGS[flag].default and FLAGS.format != form:
             raise InputError(f"--{flag} is for --format {form}")
+    if FLAGS.check is None and FLAGS.max_difference != FLAGS["max_difference"].default:
+        raise InputError("--max_difference is for --check")
+    if math.isnan(FLAGS.max_difference):
+        raise InputError("--max_difference should be a number of points. Received: nan")
     if FLAGS.check is not None and not storage.exists(FLAGS.check):
         raise InputError(f"--check {FLAGS.check}: there is no such file")
     plugins.load(FLAGS.plugins)

@@ -66,8 +66,6 @@ PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
     masks_each=True,
 )
 
-METHODS = {m.name: m for m in (SELF_CRITIC, CAUSAL, DISCRIMINATOR, PSEUDO_LOG_LIKELIHOOD)}
-
 
 def methods_of(
     critic: tuple[str, str] | None,

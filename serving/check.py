@@ -18,42 +18,54 @@ from signatures.signature import Signature
 _BATCH = 32
 
 
-def check(
-    path: str,
-    description: dict[str, Any],
-    original: dict[str, Signature],
-    exported: str,
-    max_difference: float,
-) -> float:
-    """Asks both models about the rows of a file; returns their agreement, in percent.
+class Check:
+    """Rows about which an exported model should answer as the model that it was made from.
 
     Args:
         path: rows as serving.predict reads them; labels among them are not read.
-        description: of the exported model.
-        original: the signatures of the model that it was made from.
-        exported: the folder of the exported model.
-        max_difference: from 100 percent, in points.
+        description: of the model.
+        original: its signatures.
+        max_difference: of the answers' `agreement` from 100 percent, in points.
 
     Raises:
-        InputError: they agree less; names how much they do. Or the file cannot be read.
+        InputError: the file cannot be read, or has no rows.
     """
-    lines, file_format = _lines(path), extension_format(path)
-    lines, sample = peek(iter(lines), file_format, len(lines))
-    signature = signature_for(description, sample, file_format)
-    records = list(read_records(path, lines, inputs_of(description, signature)))
-    if not records:
-        raise InputError(f"{path}: has no rows to check by")
-    clients = (
-        Client(description, signature, original[signature].trace()),
-        Client.of(exported, signature),
-    )
-    found = agreement(*(list(client.answers(records, _BATCH)) for client in clients))
-    if found < 100.0 - max_difference:
-        raise InputError(
-            f"{path}: the answers should agree with the model's by {100.0 - max_difference:g} %."
-            f" They agree by {found:.2f} %, so nothing is written"
-        )
-    return found
+
+    def __init__(
+        self,
+        path: str,
+        description: dict[str, Any],
+        original: dict[str, Signature],
+        max_difference: float,
+    ):
+        lines, file_format = _lines(path), extension_format(path)
+        lines, sample = peek(iter(lines), file_format, len(lines))
+        self._path, self._max_difference = path, max_difference
+        self._signature = signature_for(description, sample, file_format)
+        inputs = inputs_of(description, self._signature)
+        self._records = list(read_records(path, lines, inputs))
+        if not self._records:
+            raise InputError(f"{path}: has no rows to check by")
+        graph = original[self._signature].trace()
+        self._original = Client(description, self._signature, graph)
+
+    def agreement(self, exported: str) -> float:
+        """Asks both models; returns their agreement in percent.
+
+        Args:
+            exported: the folder of the exported model.
+
+        Raises:
+            InputError: they agree less than they should; names how much they do.
+        """
+        clients = self._original, Client.of(exported, self._signature)
+        found = agreement(*(list(client.answers(self._records, _BATCH)) for client in clients))
+        if not found >= 100.0 - self._max_difference:  # nor where it is no number
+            raise InputError(
+                f"{self._path}: the answers should agree with the model's by"
+                f" {100.0 - self._max_difference:g} %. They agree by {found:.2f} %"
+            )
+        return found
 
 
 def _lines(path: str) -> list[bytes]:
@@ -65,22 +77,27 @@ def _lines(path: str) -> list[bytes]:
 
 
 def agreement(expected: Sequence[dict[str, Any]], received: Sequence[dict[str, Any]]) -> float:
-    """Percent. Of labels, tags and texts the share that is equal; of numbers the correlation.
+    """Percent: 100 where the answers are the same.
 
-    Of vectors, the answers of a pre-trained model, it is the mean cosine.
+    Of labels, tags and texts it is the share that is equal; of numbers, 100 less the squared error
+    as a share of their variance; of vectors, which a pre-trained model answers with, the mean
+    cosine; of what other kinds answer with, the share of equal rows.
     """
-    if "prediction" not in expected[0]:
-        pairs = [np.array([a["pooled"], b["pooled"]]) for a, b in zip(expected, received)]
-        return float(100.0 * np.mean([_cosine(*pair) for pair in pairs]))
-    first, second = ([row["prediction"] for row in rows] for rows in (expected, received))
+    if "pooled" in expected[0]:
+        cosines = [_cosine(a["pooled"], b["pooled"]) for a, b in zip(expected, received)]
+        return float(100.0 * np.mean(cosines))
+    first, second = ([row.get("prediction", row) for row in rows] for rows in (expected, received))
     if isinstance(first[0], float):
-        centered = (np.asarray(values) - np.mean(values) for values in (first, second))
-        return float(100.0 * _cosine(*centered))
+        error, variance = np.mean(np.subtract(first, second) ** 2), np.var(first)
+        if not variance:  # one row, or one answer to all
+            return 100.0 if not error else 0.0
+        return float(100.0 * (1.0 - error / variance))
     if isinstance(first[0], list):
-        first, second = (list(itertools.chain(*rows)) for rows in (first, second))
-    return float(100.0 * np.mean([a == b for a, b in zip(first, second)]))
+        pairs = [pair for rows in zip(first, second) for pair in itertools.zip_longest(*rows)]
+    else:
+        pairs = list(zip(first, second))
+    return float(100.0 * np.mean([a == b for a, b in pairs])) if pairs else 100.0
 
 
-def _cosine(a: np.ndarray, b: np.ndarray) -> float:
-    lengths = np.linalg.norm(a) * np.linalg.norm(b)
-    return float(a @ b / lengths) if lengths else float(np.array_equal(a, b))
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    return float(np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)))

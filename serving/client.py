@@ -83,11 +83,15 @@ class Client:
         """
         description = read_description(folder)
         inputs_of(description, signature)  # before what takes time
+        options_of(description, signature, options or {})
         if path := litert_file(folder):
-            return cls(description, signature, load_signatures(path)[signature].trace(), options)
-        model = load_saved_model(folder)
-        client = cls(description, signature, model.signatures[signature], options)
-        client._model = model  # signatures do not keep it alive
+            model = load_signatures(path)
+            ask = model[signature].trace()
+        else:
+            model = load_saved_model(folder)
+            ask = model.signatures[signature]
+        client = cls(description, signature, ask, options)
+        client._model = model  # which graphs do not keep alive
         return client
 
     def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:

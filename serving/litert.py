@@ -18,7 +18,7 @@ DESCRIPTION_FILE = "model.json"  # among what is attached
 
 def litert_file(path: str) -> str | None:
     """The path itself where it is of a LiteRT file, or that of the one in a folder; else None."""
-    if path.endswith(".tflite"):
+    if path.endswith(".tflite") and not storage.isdir(path):
         return path
     inside = os.path.join(path, MODEL_FILE)
     return inside if storage.exists(inside) else None

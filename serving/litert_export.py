@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tempfile
 from typing import Any
 
 import tensorflow as tf
 
 from backend import for_accelerator
-from errors import InputError, warn
+from errors import InputError, reason, warn
 from files import new_folder, write_bytes, write_json
-from serving.check import check
+from serving.check import Check
 from serving.export import describe
 from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
 from serving.load import ServedModel
 from serving.signatures import signatures
-from signatures.functions import ENCODE, PREDICT, Function, functions_of
+from signatures.functions import ENCODE, PREDICT, SCORE, Function, functions_of
 from training.tracing import plain_function
 
 WEIGHTS = ("float32", "float16", "int8")
@@ -42,36 +43,60 @@ def export(
         InputError: the folder holds something or cannot be written; LiteRT lacks an operation that
             all signatures need; or the answers differ more.
     """
-    functions = functions_of(model)
-    traced = {name: _traced(function) for name, function in functions.items()}
-    content, missing = convert_what_can_be(traced, model.variables, weights)
-    for name, error in missing.items():
-        if name in (ENCODE, PREDICT):
-            raise error
-        warn(f"the function {name} is left out: {error}")
-    functions = {name: functions[name] for name in functions if name not in missing}
     if model.causal_lm is not None:
         warn("continue_text is left out, which LiteRT cannot compute token by token")
-    asked = signatures(dataclasses.replace(model, causal_lm=None), functions)
-    description = describe(model, asked, source)
-    transitions = model.transitions
-    description["litert"] = {
+        model = dataclasses.replace(model, causal_lm=None)
+    expected = None
+    if check_file is not None:  # what is wrong with it is said before the conversion
+        original = signatures(model)  # with the forms of this machine, not of LiteRT
+        described = describe(model, original, source)
+        expected = Check(check_file, described, original, max_difference)
+    functions = functions_of(model)
+    traced = {name: _traced(function) for name, function in functions.items()}
+    with new_folder(output_dir, MODEL_FILE) as folder:
+        content, missing = _convert_what_can_be(traced, model.variables, weights, folder)
+        for name, error in missing.items():
+            if name in (ENCODE, PREDICT):
+                raise error
+            warn(f"the function {name} is left out: {error}")
+        functions = {name: functions[name] for name in functions if name not in missing}
+        described = _described(model, functions, traced, source, weights)
+        with tempfile.TemporaryDirectory(dir=folder) as attached:
+            model.vocabulary.save(attached)
+            model.config.save(attached)
+            write_json(os.path.join(attached, DESCRIPTION_FILE), described)
+            content = attach(content, attached)
+        write_bytes(os.path.join(folder, MODEL_FILE), content)
+        if expected is not None:
+            found = expected.agreement(folder)
+            print(f"{check_file}: the answers agree with the model's by {found:.2f} %")
+    return described
+
+
+def _described(
+    model: ServedModel,
+    functions: dict[str, Function],
+    traced: dict[str, tf.types.experimental.ConcreteFunction],
+    source: str,
+    weights: str,
+) -> dict[str, Any]:
+    """The description of a SavedModel, and what the functions need to become signatures again."""
+    found = describe(model, signatures(model, functions), source)
+    found["vocabulary"]["file"] = model.vocabulary.file
+    transitions, scoring = model.transitions, None
+    if SCORE in functions:
+        scoring = model.scoring_method._asdict()
+        del scoring["networks"], scoring["log_scores"]
+    else:
+        found["scoring_method"] = None
+    found["litert"] = {
         "weights": weights,
         "visible_padding": model.visible_padding,
         "functions": {name: _about(functions[name], traced[name]) for name in functions},
         "transitions": [value.numpy().tolist() for value in transitions] if transitions else None,
+        "scoring": scoring,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        model.vocabulary.save(folder)
-        model.config.save(folder)
-        write_json(os.path.join(folder, DESCRIPTION_FILE), description)
-        content = attach(content, folder)
-    with new_folder(output_dir, MODEL_FILE) as folder:
-        write_bytes(os.path.join(folder, MODEL_FILE), content)
-        if check_file is not None:
-            found = check(check_file, description, asked, folder, max_difference)
-            print(f"{check_file}: the answers agree with the model's by {found:.2f} %")
-    return description
+    return found
 
 
 def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:
@@ -89,27 +114,33 @@ def _about(function: Function, traced: tf.types.experimental.ConcreteFunction) -
     return {"inputs": list(function.inputs), "outputs": outputs}
 
 
-def convert_what_can_be(traced, variables, weights) -> tuple[bytes, dict[str, InputError]]:
+def _convert_what_can_be(
+    traced: dict[str, tf.types.experimental.ConcreteFunction],
+    variables: list[tf.Variable],
+    weights: str,
+    folder: str,
+) -> tuple[bytes, dict[str, InputError]]:
     """The content of a LiteRT file, and why functions are not in it."""
     try:
-        return convert(traced, variables, weights), {}
-    except InputError:
-        missing = {}
+        return convert(traced, variables, weights, folder), {}
+    except InputError as error:
+        together, missing = error, {}
     for name, function in traced.items():
         try:
-            convert({name: function}, variables, weights)
+            convert({name: function}, variables, weights, folder)
         except InputError as error:
             missing[name] = error
     left = {name: function for name, function in traced.items() if name not in missing}
     if not left or not missing:
-        raise next(iter(missing.values()))
-    return convert(left, variables, weights), missing
+        raise together
+    return convert(left, variables, weights, folder), missing
 
 
 def convert(
     traced: dict[str, tf.types.experimental.ConcreteFunction],
     variables: list[tf.Variable],
     weights: str,
+    folder: str,
 ) -> bytes:
     """The content of a LiteRT file with a signature for each function.
 
@@ -119,25 +150,26 @@ def convert(
         weights: "float32"; "float16", in which weights are stored, while all is computed in
             float32; or "int8", in which matrices are stored and products computed, with a scale
             for each row of the matrix and one for the inputs of a product, found at run time.
+        folder: for files in between, which are gone afterwards.
 
     Raises:
-        InputError: a function has an operation that LiteRT lacks.
+        InputError: a function has an operation that LiteRT lacks, or the folder is full.
     """
     root = tf.Module()
     root.model_variables = variables
-    with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(root, folder, signatures=traced)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(traced))
+    with tempfile.TemporaryDirectory(dir=folder) as saved:
+        try:
+            tf.saved_model.save(root, saved, signatures=traced)
+        except tf.errors.OpError as error:
+            raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
+        converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(traced))
         if weights != "float32":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         if weights == "float16":
             converter.target_spec.supported_types = [tf.float16]
         try:
             return converter.convert()
-        except Exception as error:
-            raise InputError(f"LiteRT lacks an operation ({_first_error(str(error))})") from error
-
-
-def _first_error(message: str) -> str:
-    found = [line for line in message.splitlines() if "error" in line]
-    return (found or [message])[0][:200]
+        except Exception as error:  # of a class that TensorFlow does not name
+            lacking = sorted(set(re.findall(r"'(tf\.\w+)' op", str(error))))
+            said = f"lacks {', '.join(lacking)}" if lacking else "cannot convert it"
+            raise InputError(f"LiteRT {said}") from error

@@ -7,15 +7,16 @@ built from the file's description, and call LiteRT.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import tempfile
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+import files
 import storage
 from data.vocabulary import Vocabulary
 from errors import InputError
@@ -25,7 +26,7 @@ from finetune.task import Task
 from machine import num_cores
 from model import BackboneConfig, load_config
 from model.linear_chain import ChainScores
-from pretrain.scoring_methods import METHODS, ScoringMethod
+from pretrain.scoring_methods import ScoringMethod
 from serving.litert import DESCRIPTION_FILE, attached
 from serving.signatures import signatures
 from settings import field_names
@@ -50,7 +51,7 @@ class LiteRTModel:
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
-    """The signatures of a LiteRT file, `serving_default` first.
+    """The signatures of a LiteRT file, `serving_default` first; they keep it open.
 
     Args:
         path: of the file.
@@ -71,9 +72,18 @@ def _read(path: str) -> tuple[LiteRTModel, dict[str, Any]]:
         for name, content in attached(path).items():
             with open(os.path.join(folder, os.path.basename(name)), "wb") as file:
                 file.write(content)
-        with open(os.path.join(folder, DESCRIPTION_FILE), "rb") as file:
-            said = json.load(file)
-        config, vocabulary = load_config(folder), Vocabulary.load(folder)
+        try:
+            return _described(folder, path)
+        except InputError as error:
+            raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
+        except (KeyError, TypeError, OSError) as error:
+            raise InputError(f"{path}: the description is not whole ({error!r})") from error
+
+
+def _described(folder: str, path: str) -> tuple[LiteRTModel, dict[str, Any]]:
+    """`_read`, of the files in a folder."""
+    said = files.read_json(os.path.join(folder, DESCRIPTION_FILE))
+    config, vocabulary = load_config(folder), Vocabulary.load(folder)
     task = hparams = None
     if said["task"] is not None:
         task = declaration.parse(said["task"], path)
@@ -81,19 +91,20 @@ def _read(path: str) -> tuple[LiteRTModel, dict[str, Any]]:
         values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
         values["max_seq_length"] = said["max_seq_length"]
         hparams = resolve_hparams(values, task, config)
-    method, chain = said["scoring_method"], said["litert"]["transitions"]
+    about = said["litert"]
+    scoring, chain = about["scoring"], about["transitions"]
     model = LiteRTModel(
         kind=said["kind"],
         config=config,
         vocabulary=vocabulary,
         max_seq_length=said["max_seq_length"],
-        visible_padding=said["litert"]["visible_padding"],
+        visible_padding=about["visible_padding"],
         hparams=hparams,
         task=task,
-        scoring_method=METHODS[method] if method else None,
-        transitions=ChainScores(*map(tf.constant, chain)) if chain else None,
+        scoring_method=scoring and ScoringMethod(**scoring, networks=(), log_scores=None),
+        transitions=chain and ChainScores(*map(tf.constant, chain)),
     )
-    return model, said["litert"]["functions"]
+    return model, about["functions"]
 
 
 class _Runtime:
@@ -126,9 +137,13 @@ class _Runtime:
                 found = runner(**dict(zip(about["inputs"], values)))
             return [found[key] for key in specs]
 
-        def compute(features: Tensors) -> Tensors:
+        # TensorFlow keeps what a graph calls for good, so the graph does not keep the model.
+        reference = weakref.ref(run)
+
+        def compute(features: Tensors, _kept=run) -> Tensors:
             values = [features[key] for key in about["inputs"]]
-            found = tf.numpy_function(run, values, [spec.dtype for spec in specs.values()])
+            types = [spec.dtype for spec in specs.values()]
+            found = tf.numpy_function(lambda *given: reference()(*given), values, types)
             for value, spec in zip(found, specs.values()):
                 value.set_shape(spec.shape)
             return dict(zip(specs, found))

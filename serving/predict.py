@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from serving.client import Client
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model", None, "SavedModel folder, as export_savedmodel.py makes it.")
+flags.DEFINE_string("model", None, "Folder or LiteRT file, as export_savedmodel.py makes it.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("input", "-", "File of rows; - is standard input.")
 flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standard output.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from signatures.functions import ENCODE
 from signatures.network import Network
 from signatures.parts import InParts
 from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
@@ -38,8 +37,8 @@ def embeddings(network: Network) -> Signature:
 def vectors(network: Network, features: Tensors) -> Tensors:
     """`pooled`, `mean` and `tokens` of sequences."""
     mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
-    output = network.compute(ENCODE, features)
-    tokens, pooled = (tf.cast(output[name], tf.float32) for name in ("sequence", "pooled"))
+    output = network.encode(features)
+    tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))
     total = tf.reduce_sum(tokens * mask, 1)
     mean = total / tf.maximum(tf.reduce_sum(mask, 1), 1.0)
     return {"pooled": pooled, "mean": mean, "tokens": tokens * mask}

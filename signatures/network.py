@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from data.tokenizers import create_tokenizer
-from signatures.functions import FEATURES, PREDICT, Function, functions_of
+from model import EncoderOutput
+from signatures.functions import ENCODE, FEATURES, PREDICT, Function, functions_of
 from signatures.parts import InParts
 from signatures.signature import Signature, Tensors
 from signatures.tensors import Tensor
@@ -35,6 +36,10 @@ class Network:
         """What the function of this name returns; it is given no more than its inputs."""
         function = self.functions[name]
         return function.compute({name: features[name] for name in function.inputs})
+
+    def encode(self, features: Tensors) -> EncoderOutput:
+        """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
+        return EncoderOutput(**self.compute(ENCODE, features))
 
     def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
         """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].

@@ -1,5 +1,6 @@
 """LiteRT files answer as SavedModels do, of every kind of model and of hostile texts."""
 
+import gc
 import json
 import zipfile
 
@@ -10,11 +11,13 @@ from ai_edge_litert.interpreter import Interpreter
 
 from errors import InputError
 from serving import litert_export
-from serving.check import agreement, check
+from serving.check import Check, agreement
+from serving.client import Client
 from serving.description import read_description
 from serving.litert import attached
 from serving.litert_model import load_signatures
 from serving.load import load
+from serving.records import Record
 from serving.signatures import signatures
 from tests.command_support import run
 from tests.serving.conftest import TASKS
@@ -121,7 +124,9 @@ def test_smaller_weights(tmp_path, weights):
     ]
     differences = np.abs(found[0]["probabilities"] - found[1]["probabilities"])
     assert 0 < differences.max() < 0.1
-    assert small.stat().st_size < 0.8 * whole.stat().st_size
+    matrices = sum(v.shape.num_elements() for v in model.variables if v.shape.rank == 2)
+    saved = {"float16": 2, "int8": 3}[weights] * matrices
+    assert whole.stat().st_size - small.stat().st_size > 0.7 * saved
 
 
 def test_the_commands(tmp_path):
@@ -157,16 +162,26 @@ def test_a_model_that_answers_otherwise_is_not_written(tmp_path):
     done = run("export_savedmodel.py", *arguments, "--max_difference=100")
     assert done.returncode == 0, done.stderr
     model = load(str(tmp_path / "run"))
-    asked, path = signatures(model), str(tmp_path / "out")
     for variable in model.objective.head.variables:  # what was the best label is the worst one
         variable.assign(-variable)
-    with pytest.raises(InputError, match="%"):
-        check(str(rows), read_description(path), asked, path, 0.5)
-    with pytest.raises(InputError, match=r"dev\.tsv"):
+    description = read_description(str(tmp_path / "out"))
+    with pytest.raises(InputError, match="They agree by"):
+        Check(str(rows), description, signatures(model), 0.5).agreement(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("found", [99.4, float("nan")])
+def test_nothing_is_left_of_a_model_that_answers_otherwise(tmp_path, monkeypatch, found):
+    pretrained(tmp_path / "run", parts=["encoder"])
+    (tmp_path / "rows.txt").write_text("the city\n")
+    model = load(str(tmp_path / "run"))
+    monkeypatch.setattr("serving.check.agreement", lambda *_: found)
+    with pytest.raises(InputError, match="They agree by"):
         litert_export.export(
-            model, str(tmp_path / "no"), "run", check_file=str(tmp_path / "dev.tsv.gz")
+            model, str(tmp_path / "out"), "run", check_file=str(tmp_path / "rows.txt")
         )
-    assert not (tmp_path / "no").exists()
+    with pytest.raises(InputError, match=r"none\.tsv"):
+        litert_export.export(model, str(tmp_path / "out"), "run", check_file="none.tsv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.txt", "run"]
 
 
 def test_agreement():
@@ -175,8 +190,13 @@ def test_agreement():
 
     assert agreement(rows("a", "b", "a", "c"), rows("a", "b", "a", "a")) == 75.0
     assert agreement(rows(["A"], ["B", "C", "A"]), rows(["A"], ["B", "A", "A"])) == 75.0
-    assert agreement(rows(1.0, 2.0, 4.0), rows(2.0, 4.0, 8.0)) == pytest.approx(100.0)
-    assert agreement(rows(1.0, 2.0), rows(2.0, 1.0)) == pytest.approx(-100.0)
+    assert agreement(rows(["A"], ["B"]), rows(["A", "A"], ["B"])) == pytest.approx(200 / 3)
+    assert agreement(rows(1.0, 2.0, 4.0), rows(1.0, 2.0, 4.0)) == 100.0
+    assert agreement(rows(0.0, 2.0), rows(0.0, 2.2)) == pytest.approx(98.0)
+    assert agreement(rows(0.0, 2.0), rows(9.0, 11.0)) < 0  # an offset
+    assert not agreement(rows(1.0), rows(2.0)) >= 99.5
+    assert not agreement(rows(1.0, 2.0), rows(1.0, float("nan"))) >= 99.5
+    assert agreement([{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 3}]) == 50.0
     assert agreement([{"pooled": [1.0, 0.0]}], [{"pooled": [1.0, 1.0]}]) == pytest.approx(
         50 * 2**0.5
     )
@@ -192,6 +212,41 @@ def test_other_programs_ask_by_token_ids(tmp_path):
         ids = np.ones(shape, np.int32)
         found = runner(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
         assert found["sequence"].shape[:2] == shape
+
+
+def test_functions_that_litert_lacks_are_left_out(tmp_path, capsys):
+    """Here the score of a causal model, whose tokens are scored in blocks."""
+    pretrained(
+        tmp_path / "run",
+        objective="causal_lm",
+        overrides={"causal": True, "token_mixer": "mixed"},
+    )
+    model = load(str(tmp_path / "run"))
+    found = litert_export.export(model, str(tmp_path / "out"), "run")
+    assert list(found["signatures"]) == ["serving_default", "token_ids", "embeddings"]
+    assert list(found["litert"]["functions"]) == ["encode"]
+    assert found["scoring_method"] is None
+    said = capsys.readouterr().err
+    assert "continue_text" in said
+    assert "tf.InvertPermutation" in said
+    asked = load_signatures(str(tmp_path / "out" / "model.tflite"))
+    assert list(asked) == list(found["signatures"])
+
+
+def test_a_model_that_is_no_longer_asked_is_freed(tmp_path):
+    pretrained(tmp_path / "run", parts=["encoder"])
+    litert_export.export(load(str(tmp_path / "run")), str(tmp_path / "out"), "run")
+    client = Client.of(str(tmp_path / "out"))
+    assert list(client.answers([Record("", "0", {"text": "the"})], 1))
+    gc.collect()
+    before = interpreters()
+    del client
+    gc.collect()
+    assert interpreters() == before - 1
+
+
+def interpreters() -> int:
+    return sum(isinstance(found, Interpreter) for found in gc.get_objects())
 
 
 @pytest.mark.parametrize("content", [None, b"", b"TFL3 and nothing else"])
