@@ -75,7 +75,7 @@ def test_the_answer_is_in_the_second_text():
     assert head._places(on_the_left)[0].numpy().tolist() == [5]
 
 
-@pytest.mark.slow  # needs a minute of two cores: five commands
+@pytest.mark.slow  # needs a minute of two cores: seven commands
 def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
     """With a vocabulary of word pieces."""
     build_data(tmp_path, count=40, num_shards=1)
@@ -93,7 +93,7 @@ def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
     assert_learns_and_answers(tmp_path, "text", [("w1 w2 w3", "w50 w51"), ("w4 w2", "w52 w53 w50")])
 
 
-@pytest.mark.slow  # needs two minutes of two cores: ten commands
+@pytest.mark.slow  # needs three minutes of two cores: 16 commands
 def test_an_original_is_converted_finetuned_exported_and_asked(tmp_path):
     """With its SentencePiece model."""
     source = write_original(tmp_path / "original", original_tensors())
@@ -148,18 +148,20 @@ def assert_learns_and_answers(folder, form, pairs):
     (folder / f"{form}.json").write_text(json.dumps({**declaration, "files": files}))
     tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 5e-3, **settings}
     tuning |= {"max_seq_length": 16, "layerwise_lr_decay": 0.9}
-    runs, saved = folder / f"{form}.runs", folder / f"{form}.saved"
+    runs = folder / f"{form}.runs"
     flags = {"model_dir": folder / "model", "task": folder / f"{form}.json", "output_dir": runs}
     run("run_finetuning.py", **flags, hparams=json.dumps(tuning))
     (result,) = runs.glob("*/*/trial_0/result.json")
     (dev,) = json.loads(result.read_text())["scores"].values()
     assert max(dev.values()) == 100.0, dev
-    run("export_savedmodel.py", model_dir=result.parent, output_dir=saved)
-    asked, answers = folder / f"{form}.rows.jsonl", folder / f"{form}.answers.jsonl"
+    asked = folder / f"{form}.rows.jsonl"
     asked.write_text("".join(json.dumps(fields) + "\n" for fields, _ in rows))
-    run("serving/predict.py", model=saved, input=asked, output=answers)
-    found = [json.loads(line) for line in answers.read_text().splitlines()]
-    assert [answer["prediction"] for answer in found] == [gold for _, gold in rows]
+    for name in ("savedmodel", "litert"):
+        saved, answers = folder / f"{form}.{name}", folder / f"{form}.{name}.jsonl"
+        run("export_savedmodel.py", model_dir=result.parent, output_dir=saved, format=name)
+        run("serving/predict.py", model=saved, input=asked, output=answers)
+        found = [json.loads(line) for line in answers.read_text().splitlines()]
+        assert [answer["prediction"] for answer in found] == [gold for _, gold in rows]
 
 
 def run(script, **flags):
