@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
 from absl import app, flags
 
+from benchmarks.commands import run
 from benchmarks.interleaved import Result, System, measure, ratio
 from benchmarks.table import Report
 from errors import InputError, main_with_clear_errors
@@ -80,14 +79,6 @@ def prepare(size: str, folder: str) -> list[str]:
         megabytes = sum(path.stat().st_size for path in written) / 1e6
         notes.append(f"- {size}, {name}: {megabytes:.1f} MB on disk")
     return notes
-
-
-def run(module: str, *arguments: str) -> None:
-    """Runs `python -m module`; InputError with its last words when it fails."""
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise InputError(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
 
 
 def check_agreement(results: dict[str, Result]) -> None:

@@ -63,7 +63,7 @@ def onnx_runtime(folder: str, batch: int, length: int, int8: bool = False):
         def forward(self, ids, mask):
             return self.model(ids, attention_mask=mask).last_hidden_state
 
-    model = Encoder(AutoModel.from_pretrained(folder).eval())
+    model = Encoder(AutoModel.from_pretrained(folder)).eval()
     ids = torch.ones(2, 16, dtype=torch.int64)
     with tempfile.TemporaryDirectory() as work:
         path, axes = f"{work}/model.onnx", {0: "batch", 1: "length"}

@@ -16,7 +16,7 @@ import tempfile
 import numpy as np
 from absl import app, flags
 
-from benchmarks.export_latency import run
+from benchmarks.commands import run
 from benchmarks.interleaved import Result, System, measure, ratio
 from benchmarks.table import Report
 from errors import InputError, main_with_clear_errors
