@@ -10,21 +10,18 @@ being one piece, so that texts have the wanted number of tokens.
 
 from __future__ import annotations
 
-import itertools
-import pathlib
-import tempfile
-
 import numpy as np
 from absl import app, flags
 
-from benchmarks.commands import run
-from benchmarks.interleaved import Result, System, measure, ratio
-from benchmarks.table import Report
+from benchmarks.interleaved import Result, System, measure
+from benchmarks.latency_table import print_rows, run, size_note
 from errors import InputError, main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
-_BATCHES = flags.DEFINE_list("batches", ["1", "32"], "Texts of a request.")
-_LENGTHS = flags.DEFINE_list("lengths", ["16", "128", "512"], "Tokens of a text, special ones too.")
+_BATCHES = flags.DEFINE_list("batches", ["1", "32"], "Batch sizes.")
+_LENGTHS = flags.DEFINE_list(
+    "lengths", ["16", "128", "512"], "Sequence lengths, special tokens included."
+)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 PRECISIONS = {"float32": "SavedModel", "mixed_bfloat16": "SavedModel bfloat16"}
 PEERS = {"float32": "HF ConvBERT", "mixed_bfloat16": "HF ConvBERT bfloat16"}
@@ -35,20 +32,12 @@ TOLERANCE = 1e-4  # between the float32 vectors of both
 def main(argv: list[str]) -> None:
     """Prints a row per size, batch and length."""
     pairs = [(PEERS[precision], PRECISIONS[precision]) for precision in PRECISIONS]
-    columns = {"size": "", "batch": "d", "tokens": "d", **{f"{name} ms": ".1f" for name in NAMES}}
-    report = Report(columns | {f"{slow} / {fast}": ".2f" for slow, fast in pairs})
-    notes = []
-    for size in _SIZES.value:
-        with tempfile.TemporaryDirectory() as folder:
-            notes += prepare(size, folder)
-            for batch, length in itertools.product(_BATCHES.value, _LENGTHS.value):
-                results = measure(systems(folder, int(batch), int(length)), _ROUNDS.value)
-                check_agreement(results)
-                times = [1e3 * results[name].median for name in NAMES]
-                ratios = [ratio(results[slow], results[fast]) for slow, fast in pairs]
-                report.row(size, int(batch), int(length), *times, *ratios)
-                report.missing(results)
-    report.end(*notes)
+    shapes = _SIZES.value, _BATCHES.value, _LENGTHS.value
+
+    def measured(compared):
+        return measure(compared, _ROUNDS.value)
+
+    print_rows(NAMES, pairs, shapes, measured, prepare, systems, check_agreement)
 
 
 def systems(folder: str, batch: int, length: int) -> list[System]:
@@ -73,12 +62,8 @@ def prepare(size: str, folder: str) -> list[str]:
         output = f"{folder}/{precision}"
         run("export_savedmodel", "--model_dir", model, "--output_dir", output, *options)
     run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
-    notes = []
-    for name in (*PRECISIONS, "huggingface"):
-        written = [path for path in pathlib.Path(folder, name).rglob("*") if path.is_file()]
-        megabytes = sum(path.stat().st_size for path in written) / 1e6
-        notes.append(f"- {size}, {name}: {megabytes:.1f} MB on disk")
-    return notes
+    folders = (*PRECISIONS, "huggingface")
+    return [size_note(f"{size}, {name}", f"{folder}/{name}") for name in folders]
 
 
 def check_agreement(results: dict[str, Result]) -> None:

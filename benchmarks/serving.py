@@ -9,21 +9,18 @@ are not compared. Each system is a process of its own, with a thread for each co
 
 from __future__ import annotations
 
-import itertools
-import pathlib
-import tempfile
-
 import numpy as np
 from absl import app, flags
 
-from benchmarks.commands import run
-from benchmarks.interleaved import Result, System, measure, ratio
-from benchmarks.table import Report
+from benchmarks.interleaved import Result, System, measure
+from benchmarks.latency_table import print_rows, run, size_note
 from errors import InputError, main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
-_BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Sequences of a batch.")
-_LENGTHS = flags.DEFINE_list("lengths", ["16", "32", "128", "512"], "Tokens of a sequence.")
+_BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
+_LENGTHS = flags.DEFINE_list(
+    "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
+)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 TOLERANCE, HALF_TOLERANCE = 1e-3, 1e-2  # between vectors of the first tokens
 
@@ -55,20 +52,12 @@ RATIOS = (
 
 def main(argv: list[str]) -> None:
     """Prints a row per size, batch and length."""
-    columns = {"size": "", "batch": "d", "tokens": "d", **{f"{s} ms": ".1f" for s in SYSTEMS}}
-    report = Report(columns | {f"{slow} / {fast}": ".2f" for slow, fast in RATIOS})
-    notes = []
-    for size in _SIZES.value:
-        with tempfile.TemporaryDirectory() as folder:
-            notes += prepare(size, folder)
-            for batch, length in itertools.product(_BATCHES.value, _LENGTHS.value):
-                results = measure(systems(folder, int(batch), int(length)), _ROUNDS.value)
-                check_agreement(results)
-                times = [1e3 * results[name].median for name in SYSTEMS]
-                ratios = [ratio(results[slow], results[fast]) for slow, fast in RATIOS]
-                report.row(size, int(batch), int(length), *times, *ratios)
-                report.missing(results)
-    report.end(*notes)
+    shapes = _SIZES.value, _BATCHES.value, _LENGTHS.value
+
+    def measured(compared):
+        return measure(compared, _ROUNDS.value)
+
+    print_rows(list(SYSTEMS), RATIOS, shapes, measured, prepare, systems, check_agreement)
 
 
 def systems(folder: str, batch: int, length: int) -> list[System]:
@@ -95,11 +84,8 @@ def prepare(size: str, folder: str) -> list[str]:
             output = f"{folder}/{system}/{weights}"
             run(*export, "--output_dir", output, "--format", "litert", "--weights", weights)
         run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
-        for path in sorted(pathlib.Path(folder, system).iterdir()):
-            files = [file for file in path.rglob("*") if file.is_file()]
-            megabytes = sum(file.stat().st_size for file in files) / 1e6
-            if path.name != "model":
-                notes.append(f"- {name}, {path.name}: {megabytes:.1f} MB on disk")
+        folders = ("saved", "float32", "float16", "int8", "huggingface")
+        notes += [size_note(f"{name}, {form}", f"{folder}/{system}/{form}") for form in folders]
     return notes
 
 

@@ -249,13 +249,8 @@ def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: F
     scales = learning_rate_scales(
         objective, hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay
     )
-    return create_optimizer(
-        hparams.optimizer,
-        schedule,
-        hparams.weight_decay_rate,
-        objective.trainable_variables,
-        scales,
-    )
+    variables, decay = objective.trainable_variables, hparams.weight_decay_rate
+    return create_optimizer(hparams.optimizer, schedule, decay, variables, scales)
 
 
 def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:

@@ -46,11 +46,9 @@ def export(
     if model.causal_lm is not None:
         warn("continue_text is left out, which LiteRT cannot compute token by token")
         model = dataclasses.replace(model, causal_lm=None)
-    expected = None
+    asked, expected = signatures(model), None  # in the forms of this machine, not of LiteRT
     if check_file is not None:  # what is wrong with it is said before the conversion
-        original = signatures(model)  # with the forms of this machine, not of LiteRT
-        described = describe(model, original, source)
-        expected = Check(check_file, described, original, max_difference)
+        expected = Check(check_file, describe(model, asked, source), asked, max_difference)
     functions = functions_of(model)
     traced = {name: _traced(function) for name, function in functions.items()}
     with new_folder(output_dir, MODEL_FILE) as folder:
@@ -59,8 +57,11 @@ def export(
             if name in (ENCODE, PREDICT):
                 raise error
             warn(f"the function {name} is left out: {error}")
-        functions = {name: functions[name] for name in functions if name not in missing}
-        described = _described(model, functions, traced, source, weights)
+        if missing:
+            functions = {name: functions[name] for name in functions if name not in missing}
+            asked = signatures(model, functions)
+        described = describe(model, asked, source)
+        _add_what_functions_need(described, model, functions, traced, weights)
         with tempfile.TemporaryDirectory(dir=folder) as attached:
             model.vocabulary.save(attached)
             model.config.save(attached)
@@ -73,30 +74,28 @@ def export(
     return described
 
 
-def _described(
+def _add_what_functions_need(
+    description: dict[str, Any],
     model: ServedModel,
     functions: dict[str, Function],
     traced: dict[str, tf.types.experimental.ConcreteFunction],
-    source: str,
     weights: str,
-) -> dict[str, Any]:
-    """The description of a SavedModel, and what the functions need to become signatures again."""
-    found = describe(model, signatures(model, functions), source)
-    found["vocabulary"]["file"] = model.vocabulary.file
+) -> None:
+    """Adds `litert` to the description of a SavedModel: how functions become signatures again."""
+    description["vocabulary"]["file"] = model.vocabulary.file
     transitions, scoring = model.transitions, None
     if SCORE in functions:
         scoring = model.scoring_method._asdict()
         del scoring["networks"], scoring["log_scores"]
     else:
-        found["scoring_method"] = None
-    found["litert"] = {
+        description["scoring_method"] = None
+    description["litert"] = {
         "weights": weights,
         "visible_padding": model.visible_padding,
         "functions": {name: _about(functions[name], traced[name]) for name in functions},
         "transitions": [value.numpy().tolist() for value in transitions] if transitions else None,
         "scoring": scoring,
     }
-    return found
 
 
 def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:

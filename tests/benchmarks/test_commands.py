@@ -238,6 +238,23 @@ def test_export_latency(command):
         command(*arguments, facts=facts, **prepare)
 
 
+def test_serving(command):
+    arguments = ["serving", "--batches=1", "--lengths=16"]
+    prepare, same = {"prepare": lambda size, folder: []}, {"vector": [1.0, 2.0]}
+    seconds = {"SavedModel": 0.5, "LiteRT": 0.2, "ORT ConvBERT": 0.4}
+    facts = {"SavedModel": same, "LiteRT": same, "LiteRT ELECTRA": {"vector": [5.0, 6.0]}}
+    ((*shape_and_times, electra, huggingface, _, int8, onnx),) = command(
+        *arguments, seconds=seconds, facts=facts, **prepare
+    )
+    assert shape_and_times[:5] == ["small", "1", "16", "500.0", "200.0"]
+    assert (electra, huggingface, int8, onnx) == ("5.00", "5.00", "1.00", "0.80")
+    for name, vector in {"HF": [1.0, 2.1], "LiteRT float16": [1.0, 2.02]}.items():
+        with pytest.raises(InputError, match=name):
+            command(*arguments, facts={**facts, name: {"vector": vector}}, **prepare)
+    near = {"vector": [1.0, 2.005]}
+    assert command(*arguments, facts={**facts, "LiteRT float16": near}, **prepare)
+
+
 def test_pretraining_step(command):
     seconds = {"ConvBERT": 1.5, "HF ConvBERT": 4.0, "baseline": 1.8}
     facts = {"matrix product": {"flops": 1e11}}
