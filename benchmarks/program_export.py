@@ -115,6 +115,7 @@ def _finetuning(program: Program, config: EncoderConfig) -> Traced:
         count = max(batch, 4)  # two examples of multiple choice, of both labels
         task, values = made_up_task(program.kind, count, program.length, folder)
         values |= {"precision": program.precision, "length_buckets": False}
+        values |= program.task_hparams
         hparams = resolve_hparams(values | {"train_batch_size": batch}, task, config)
         words = made_up_vocabulary(config.vocab_size)
         data = load_task_data(task, folder, words, hparams, cache_dir=None)

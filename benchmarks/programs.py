@@ -43,6 +43,7 @@ class Program:
         form: "accelerator" or "cpu": which forms of the kernels are taken.
         replicas: devices that train together.
         overrides: further hyper-parameters of pre-training.
+        task_hparams: further hyper-parameters of fine-tuning.
         platform: "tpu" or "gpu": of which accelerator the forms are.
     """
 
@@ -56,6 +57,7 @@ class Program:
     form: str = "accelerator"
     replicas: int = 1
     overrides: dict[str, Any] = dataclasses.field(default_factory=dict)
+    task_hparams: dict[str, Any] = dataclasses.field(default_factory=dict)
     platform: str = "tpu"
 
 

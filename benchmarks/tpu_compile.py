@@ -44,7 +44,7 @@ from benchmarks.programs import Program
 from benchmarks.table import PRECISIONS, Report
 from errors import InputError, main_with_clear_errors
 from model.sizes import ALIASES
-from settings import did_you_mean
+from settings import did_you_mean, read_json_object
 
 _PLATFORM = flags.DEFINE_enum("platform", "tpu", ["tpu", "gpu"], "Platform compiled for.")
 _DEVICES = flags.DEFINE_list("devices", None, "Devices; by default v5e, or h100.")
@@ -59,6 +59,9 @@ _LENGTH = flags.DEFINE_integer("length", 128, "Tokens of a sequence.", lower_bou
 _PRECISION = flags.DEFINE_enum("precision", PRECISIONS[1], PRECISIONS, "Compute dtype policy.")
 _FORM = flags.DEFINE_enum(
     "form", "accelerator", ["accelerator", "cpu"], "Forms of the kernels: those of which machine."
+)
+_TASK_HPARAMS = flags.DEFINE_string(
+    "task_hparams", "", "JSON text or file; hyper-parameters of fine-tuning."
 )
 _REPLICAS = flags.DEFINE_integer(
     "replicas", 1, "Devices that train together and sum their gradients.", lower_bound=1
@@ -116,8 +119,17 @@ def requested() -> tuple[list[Program], list[str]]:
                 f"--replicas should be at most {most} for {device}. Received: {_REPLICAS.value}"
             )
     shape = (_BATCH.value, _LENGTH.value, _PRECISION.value, _FORM.value, _REPLICAS.value)
+    task_hparams = read_json_object(_TASK_HPARAMS.value, "--task_hparams")
     found = [
-        Program(system, size, kind, phase, *shape, platform=platform)
+        Program(
+            system,
+            size,
+            kind,
+            phase,
+            *shape,
+            task_hparams={} if kind == programs.PRETRAINING else task_hparams,
+            platform=platform,
+        )
         for size in sizes
         for kind in kinds
         for phase in programs.phases(kind)
@@ -154,6 +166,7 @@ def label(program: Program) -> str:
     parts += [program.precision] if program.precision != PRECISIONS[1] else []
     parts += [f"{program.replicas} replicas"] if program.replicas > 1 else []
     parts += ["forms of a CPU"] if program.form == "cpu" else []
+    parts += [f"{name} {value}" for name, value in program.task_hparams.items()]
     return ", ".join(parts)
 
 

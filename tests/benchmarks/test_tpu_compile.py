@@ -49,6 +49,7 @@ def command(*arguments):
         ("replicas", "5", "4"),  # devices of a v5e host
         ("python", "no_such_python", "no_such_python"),
         ("tables", "no_such_file", "no_such_file"),
+        ("task_hparams", "no_such_file", "no_such_file"),
     ],
 )
 def test_unknown_names(flag, value, known):
@@ -179,6 +180,15 @@ def test_every_kind(tmp_path, kind, phase):
     counts, names = exported(tmp_path / "hlo", "ConvBERT", "tiny", kind, phase)
     assert counts["dot"] > 2
     assert ("update_weights" in names) == (phase == "train")
+
+
+@pytest.mark.slow  # needs half a minute: two programs are traced
+def test_hparams_of_fine_tuning(tmp_path):
+    """The chain of a CRF is a loop, which a layer of logits does not have."""
+    shape = ("ConvBERT", "tiny", "tagging", "train")
+    crf, _ = exported(tmp_path / "crf", *shape, task_hparams={"head": "crf"})
+    softmax, _ = exported(tmp_path / "softmax", *shape)
+    assert crf["while"] > softmax["while"]
 
 
 @pytest.mark.slow  # needs half a minute, as above
