@@ -27,14 +27,12 @@ import tf_keras
 from model.config import EncoderConfig
 from model.kernels import (
     affine,
-    attention_probabilities,
+    attend,
     computed_after,
     depthwise_conv,
-    join_heads,
     lightweight_conv,
     project,
     sizes,
-    split_heads,
 )
 from model.layers import dense, initializer
 
@@ -77,12 +75,8 @@ class SelfAttention(tf_keras.layers.Layer):
         Returns:
             The context [B, S, A] and the attention probabilities [B, N, S, S].
         """
-        N, H = self.config.num_heads, self.config.head_size
         rate = self.config.attention_probs_dropout_prob if training else 0.0
-        q, k, v = (split_heads(x, N) for x in (q * H**-0.5, k, v))  # [B, N, S, H]
-        scores = tf.matmul(q, k, transpose_b=True)  # [B, N, S, S]
-        probabilities = attention_probabilities(scores, bias, rate, seed)
-        return join_heads(tf.matmul(probabilities, v)), probabilities
+        return attend(q, k, v, self.config.num_heads, bias, rate, seed)
 
 
 class SpanKey(tf_keras.layers.Layer):
@@ -171,17 +165,20 @@ class Convolution(tf_keras.layers.Layer):
                 v = tf.pad(v, [[0, 0], [self.config.conv_kernel_size - 1, 0], [0, 0]])
             return self.depthwise(v), None
         if self.config.convolution == "dynamic":
-            logits = self.kernel_logits(v)
+            logits = self.kernel(v)
         else:
             k_s = self.span_key(hidden * padding_mask)
-            logits = self.kernel_logits(q * k_s)
-        return lightweight_conv(v, logits, self.config.causal), logits
+            logits = self.kernel(q * k_s)
+        mixed = lightweight_conv(v, logits, self.config.num_heads, self.config.causal)
+        return mixed, self._by_head(logits)
 
     def kernel_logits(self, source):
         """W_f of [B, S, A], by head: [B, S, N, K]."""
-        B, S, _ = sizes(source)
-        shape = [B, S, self.config.num_heads, self.config.conv_kernel_size]
-        return tf.reshape(self.kernel(source), shape)
+        return self._by_head(self.kernel(source))
+
+    def _by_head(self, logits):
+        B, S, _ = sizes(logits)
+        return tf.reshape(logits, [B, S, self.config.num_heads, self.config.conv_kernel_size])
 
 
 def _tap_initializer(K: int) -> tf_keras.initializers.Initializer:

@@ -8,7 +8,12 @@ two. `model/` itself reads as the paper does and calls these.
 # ruff: noqa: F401
 from backend import built_for_tpu, for_accelerator, running_on_cpu_only
 from model.kernels.activations import gelu, gelu_new
-from model.kernels.attention import attention_probabilities, join_heads, split_heads
+from model.kernels.attention import (
+    attend,
+    attention_probabilities,
+    join_heads,
+    split_heads,
+)
 from model.kernels.convolution import depthwise_conv, lightweight_conv
 from model.kernels.fusion import (
     compiled_for_each_length,

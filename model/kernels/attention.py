@@ -1,11 +1,69 @@
-"""What surrounds the two matrix products of attention."""
+"""Attention: its two matrix products and what surrounds them."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
+from backend import built_for_litert
 from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 from model.kernels.stateless_dropout import drop, dropout_reference
+
+
+def attend(
+    q: tf.Tensor,
+    k: tf.Tensor,
+    v: tf.Tensor,
+    num_heads: int,
+    bias: tf.Tensor,
+    rate: float,
+    seed: tf.Tensor | None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """softmax(Q Kᵀ / √H + bias) V of N heads.
+
+    Args:
+        q, k, v: [B, S, A].
+        num_heads: N, a divisor of A.
+        bias, rate, seed: see `attention_probabilities`.
+
+    Returns:
+        The context [B, S, A] and the attention probabilities [B, N, S, S].
+    """
+    scale = (q.shape[-1] // num_heads) ** -0.5
+    if built_for_litert():  # which makes a factor of the keys a part of their projection
+        return _head_by_head(q, k * scale, v, num_heads, bias)
+    q, k, v = (split_heads(x, num_heads) for x in (q * scale, k, v))  # [B, N, S, H]
+    scores = tf.matmul(q, k, transpose_b=True)  # [B, N, S, S]
+    probabilities = attention_probabilities(scores, bias, rate, seed)
+    return join_heads(tf.matmul(probabilities, v)), probabilities
+
+
+def attend_reference(
+    q: tf.Tensor,
+    k: tf.Tensor,
+    v: tf.Tensor,
+    num_heads: int,
+    bias: tf.Tensor,
+    rate: float,
+    seed: tf.Tensor | None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """`attend`, readable."""
+    q, k, v = (split_heads_reference(x, num_heads) for x in (q, k, v))
+    scores = tf.einsum("bnih,bnjh->bnij", q, k) / q.shape[-1] ** 0.5
+    probabilities = attention_probabilities_reference(scores, bias, rate, seed)
+    context = tf.einsum("bnij,bnjh->bnih", probabilities, v)
+    return join_heads_reference(context), probabilities
+
+
+def _head_by_head(q, k, v, num_heads, bias):
+    """`attend` in operations that XNNPACK computes of any B and S: without a reshape to a shape
+    known only at run time."""
+    if bias.shape.rank:
+        bias = tf.squeeze(bias, 1)
+    queries, keys, values = (tf.split(x, num_heads, -1) for x in (q, k, v))  # N of [B, S, H] each
+    scores = [tf.matmul(q, k, transpose_b=True) for q, k in zip(queries, keys)]
+    probabilities = [tf.nn.softmax(of_head + bias) for of_head in scores]
+    contexts = [tf.matmul(p, v) for p, v in zip(probabilities, values)]
+    return tf.concat(contexts, -1), tf.stack(probabilities, 1)
 
 
 def attention_probabilities(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from backend import built_for_litert
 from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 
 
-def lightweight_conv(values: tf.Tensor, logits: tf.Tensor, causal: bool = False) -> tf.Tensor:
+def lightweight_conv(
+    values: tf.Tensor, logits: tf.Tensor, num_heads: int, causal: bool = False
+) -> tf.Tensor:
     """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
 
     output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) / 2, c], where
@@ -16,30 +19,50 @@ def lightweight_conv(values: tf.Tensor, logits: tf.Tensor, causal: bool = False)
 
     Args:
         values: [B, S, A].
-        logits: [B, S, N, K], K odd, N a divisor of A.
+        logits: [B, S, N * K], K odd; the K of the first head first.
+        num_heads: N, a divisor of A.
         causal: whether windows end at their token, i + k - (K - 1), rather than around it.
 
     Returns:
         [B, S, A].
     """
+    if built_for_litert():
+        return _head_by_head(values, logits, num_heads, causal)
     B, S, A = sizes(values)
-    N = logits.shape[2]
-    values = tf.reshape(values, [B, S, N, A // N])
+    values = tf.reshape(values, [B, S, num_heads, A // num_heads])
+    logits = tf.reshape(logits, [B, S, num_heads, logits.shape[2] // num_heads])
     output = _lightweight_conv(values, logits, causal)  # [B, S, N, H]
     return tf.reshape(output, [B, S, A])
 
 
 def lightweight_conv_reference(
-    values: tf.Tensor, logits: tf.Tensor, causal: bool = False
+    values: tf.Tensor, logits: tf.Tensor, num_heads: int, causal: bool = False
 ) -> tf.Tensor:
     """`lightweight_conv`, readable: the values unfolded to all K neighbours of every token."""
-    B, S, N, K = sizes(logits)
-    values = tf.reshape(values, [B, S, N, -1])
+    B, S, _ = sizes(values)
+    K = logits.shape[2] // num_heads
+    values, logits = (tf.reshape(x, [B, S, num_heads, -1]) for x in (values, logits))
     before = K - 1 if causal else K // 2
     padded = tf.pad(values, [[0, 0], [before, K - 1 - before], [0, 0], [0, 0]])
     unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
     output = tf.einsum("bsnhk,bsnk->bsnh", unfolded, tf.nn.softmax(logits))
     return tf.reshape(output, [B, S, -1])
+
+
+def _head_by_head(values, logits, num_heads, causal):
+    """`lightweight_conv` in operations that XNNPACK computes of any B and S: without a reshape to
+    a shape known only at run time. The heads are a part of the batch."""
+    values, logits = (tf.concat(tf.split(x, num_heads, -1), 0) for x in (values, logits))
+    K = logits.shape[-1]
+    weights = tf.nn.softmax(logits)  # [N * B, S, K]
+    padded = tf.pad(values, [[0, 0], _margins(K, causal), [0, 0]])
+    first, *others = (weights[..., k : k + 1] * _window(padded, k, K) for k in range(K))
+    return tf.concat(tf.split(sum(others, first), num_heads), -1)
+
+
+def _window(padded, k, K):
+    """[B, S + K - 1, ...] -> [B, S, ...], the tokens from k on."""
+    return padded[:, k : k - (K - 1) or None]
 
 
 def _lightweight_conv(values, logits, causal):
@@ -61,16 +84,16 @@ def _margins(K, causal):
 # Forty operations that become one: that pays for a single text of 128 tokens at base size already.
 @fused(sooner=8)
 def _lightweight_conv_forward(values, logits, causal):
-    S, K = sizes(values)[1], logits.shape[-1]
+    K = logits.shape[-1]
     weights = tf.split(_softmax(logits), K, axis=-1)  # K of [B, S, N, 1]
     padded = _pad_tokens(tf.cast(values, tf.float32), *_margins(K, causal))
-    output = _sum_one_by_one(K, lambda k: weights[k] * padded[:, k : k + S])
+    output = _sum_one_by_one(K, lambda k: weights[k] * _window(padded, k, K))
     return tf.cast(output, values.dtype)
 
 
 @fused(sooner=8)
 def _lightweight_conv_gradient(values, logits, upstream, causal):
-    S, K = sizes(values)[1], logits.shape[-1]
+    K = logits.shape[-1]
     before, after = _margins(K, causal)
     upstream = tf.cast(upstream, tf.float32)
     weights = _softmax(logits)  # [B, S, N, K]
@@ -78,7 +101,7 @@ def _lightweight_conv_gradient(values, logits, upstream, causal):
     means = []
     for k in range(K):
         with tf.control_dependencies(means[-1:]):
-            means.append(last_axis_mean(upstream * padded[:, k : k + S]))
+            means.append(last_axis_mean(upstream * _window(padded, k, K)))
     to_weights = tf.concat(means, -1) * values.shape[-1]
     slope = tf.reduce_sum(to_weights * weights, -1, keepdims=True)
     to_logits = weights * (to_weights - slope)
@@ -87,7 +110,7 @@ def _lightweight_conv_gradient(values, logits, upstream, causal):
 
     def back(start):
         k = K - 1 - start
-        return weights[:, start : start + S, :, k : k + 1] * upstream[:, start : start + S]
+        return _window(weights, start, K)[..., k : k + 1] * _window(upstream, start, K)
 
     to_values = _sum_one_by_one(K, back)
     return tf.cast(to_values, values.dtype), tf.cast(to_logits, logits.dtype)

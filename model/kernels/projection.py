@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tf_keras
 
+from backend import built_for_litert
 from model.kernels.activations import (
     fused_gelu,
     fused_gelu_new,
@@ -21,7 +22,10 @@ from model.kernels.fusion import compiles, fused, running_on_cpu_only, sizes, su
 def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """inputs [..., in] times weights [in, out] plus bias [out], as one product over all tokens."""
     # Variables of mixed precision become tensors of the compute dtype here.
-    return _affine(inputs, tf.convert_to_tensor(weights), tf.convert_to_tensor(bias))
+    weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
+    if built_for_litert():  # whose product takes all axes; XNNPACK does not reshape to unknown ones
+        return tf.matmul(inputs, weights) + bias
+    return _affine(inputs, weights, bias)
 
 
 def affine_reference(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -81,6 +85,8 @@ def affine_gelu(
     bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
     applied to: `gelu(affine(...))` keeps it.
     """
+    if built_for_litert():  # which has an operation for it
+        return tf.nn.gelu(affine(inputs, weights, bias), approximate)
     weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
     flat = tf.reshape(inputs, [-1, weights.shape[0]])
     product = tf.matmul(flat, weights)

@@ -110,8 +110,12 @@ def test_head_products_are_the_profilers():
 
 def test_lightweight_conv_costs_two_operations_a_tap():
     N, H, K = 2, 4, 5
-    shapes = [B, S, N * H], [B, S, 1], [B, S, N, K]
-    counts = profiled(lambda v, mask, k: lightweight_conv(v * mask, k), *map(tf.TensorSpec, shapes))
+    shapes = [B, S, N * H], [B, S, 1], [B, S, N * K]
+
+    def masked(v, mask, logits):
+        return lightweight_conv(v * mask, logits, N)
+
+    counts = profiled(masked, *map(tf.TensorSpec, shapes))
     # K products, K - 1 sums, and the mask; a multiply-add is counted as two.
     assert counts["Mul"] + counts["AddV2"] == 2 * K * B * S * N * H
     static, dynamic = (TINY.replace(convolution=name) for name in ("static", "dynamic"))

@@ -147,7 +147,7 @@ def test_causal_kernels_are_their_references(monkeypatch, name, fuse, K):
     if fuse:
         monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
     values, upstream = tf.constant(normal(2, S, 8)), normal(2, S, 8, seed=3)
-    shape = (2, S, 2, K) if name == "lightweight_conv" else (K, 8)
+    shape, heads = ((2, S, 2 * K), [2]) if name == "lightweight_conv" else ((K, 8), [])
     weights = tf.constant(normal(*shape, seed=2))
 
     @tf.function(autograph=False)
@@ -156,7 +156,7 @@ def test_causal_kernels_are_their_references(monkeypatch, name, fuse, K):
         for function in (name, f"{name}_reference"):
             with tf.GradientTape() as tape:
                 tape.watch([values, weights])
-                output = getattr(convolution, function)(values, weights, True)
+                output = getattr(convolution, function)(values, weights, *heads, True)
             found.append([output, *tape.gradient(output, [values, weights], upstream)])
         return found
 

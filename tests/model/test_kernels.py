@@ -16,12 +16,14 @@ from model.kernels import (
     attention,
     compiled_for_each_length,
     convolution,
+    for_accelerator,
     fusion,
     normalization,
     projection,
     stateless_dropout,
 )
 from model.layers import LAYER_NORM_EPSILON, dense
+from model.token_mixing import attention_bias
 from pretrain import vocabulary_softmax
 from tests.model_support import TINY, normal
 
@@ -109,6 +111,10 @@ def of_both(name, module, *given):
     return lambda *tensors: fast(*tensors, *given), lambda *tensors: readable(*tensors, *given)
 
 
+def bias_of_padding():
+    return attention_bias(tf.sequence_mask([S] * (B - 1) + [S - 2], S, tf.int32), tf.float32)
+
+
 HIDDEN, WEIGHTS, GROUPED = [B, S, D], [D, 2 * D], [2, D // 2, D]
 PATHS = {
     "gelu": (*of_both("gelu", activations), [HIDDEN]),
@@ -117,6 +123,11 @@ PATHS = {
     "attention": (
         *of_both("attention_probabilities", attention, 0.5, 0.3, SEED),
         [[B, N, S, S]],
+    ),
+    "attend": (
+        lambda *given: attention.attend(*given, N, bias_of_padding(), 0.3, SEED)[0],
+        lambda *given: attention.attend_reference(*given, N, bias_of_padding(), 0.3, SEED)[0],
+        [HIDDEN, HIDDEN, HIDDEN],
     ),
     "split heads": (*of_both("split_heads", attention, N), [HIDDEN]),
     "join heads": (*of_both("join_heads", attention), [[B, N, S, D]]),
@@ -142,7 +153,7 @@ PATHS = {
         ),
         [HIDDEN, [D], [D]],
     ),
-    "convolution": (*of_both("lightweight_conv", convolution), [[B, S, N * D], [B, S, N, K]]),
+    "convolution": (*of_both("lightweight_conv", convolution, N), [[B, S, N * D], [B, S, N * K]]),
     "depthwise convolution": (*of_both("depthwise_conv", convolution), [HIDDEN, [K, D]]),
     "logits": (*of_both("vocabulary_logits", projection), [HIDDEN, [50, D], [50]]),
     "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
@@ -195,6 +206,33 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
         compiles = each or compiled == "of known lengths"
         assert any("_XlaMustCompile" in node for node in nodes) == compiles
     for one, other in zip(*values_and_gradients(*tensors(*shapes)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def without_dropout(function):
+    return lambda *given: function(*given, N, bias_of_padding(), 0.0, None)
+
+
+LITERT = {name: PATHS[name] for name in ("affine", "affine and gelu", "affine and gelu_new")}
+LITERT |= {
+    "convolution": PATHS["convolution"],
+    "causal convolution": (
+        *of_both("lightweight_conv", convolution, N, True),
+        [[B, S, N * D], [B, S, N * K]],
+    ),
+    "attend": (*map(without_dropout, (attention.attend, attention.attend_reference)), [HIDDEN] * 3),
+}
+
+
+@pytest.mark.parametrize("name", LITERT)
+def test_forms_of_litert(name):
+    """Values, of batches and lengths known only at run time."""
+    fast, readable, shapes = LITERT[name]
+    given = tensors(*shapes)
+    specs = [tf.TensorSpec([None, None, *n[2:]] if len(n) == 3 else n) for n in shapes]
+    with for_accelerator("litert"):
+        traced = tf.function(fast, specs).get_concrete_function()
+    for one, other in zip(*map(tf.nest.flatten, (traced(*given), readable(*given))), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 

@@ -107,10 +107,10 @@ def test_masked_layer_follows_the_equations(convolution):
 
 
 def test_lightweight_conv_shorter_than_its_kernel():
-    values, logits = normal(1, 2, 1), normal(1, 2, 1, 9, seed=2)
-    output = lightweight_conv(tf.constant(values), tf.constant(logits)).numpy()
+    values, logits = normal(1, 2, 1), normal(1, 2, 9, seed=2)
+    output = lightweight_conv(tf.constant(values), tf.constant(logits), 1).numpy()
     output, x = output.ravel(), values.ravel()
-    w = [softmax(row) for row in logits[0, :, 0]]  # the tap in the middle is the fifth
+    w = [softmax(row) for row in logits[0]]  # the tap in the middle is the fifth
     expected = [w[0][4] * x[0] + w[0][5] * x[1], w[1][3] * x[0] + w[1][4] * x[1]]
     np.testing.assert_allclose(output, expected, rtol=1e-5)
 
