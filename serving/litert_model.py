@@ -61,9 +61,17 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
         InputError: no such file, or not of export_savedmodel.py.
     """
     model, about = _read(path)
+    return signatures(model, _functions(path, about, num_threads))
+
+
+def load_functions(path: str, num_threads: int | None = None) -> dict[str, Function]:
+    """The file's own signatures, for graphs; arguments and errors are `load_signatures`'."""
+    return _functions(path, _read(path)[1], num_threads)
+
+
+def _functions(path: str, about: dict[str, Any], num_threads: int | None) -> dict[str, Function]:
     runtime = _Runtime(path, num_threads or num_cores())
-    functions = {name: runtime.function(name, item) for name, item in about.items()}
-    return signatures(model, functions)
+    return {name: runtime.function(name, item) for name, item in about.items()}
 
 
 def _read(path: str) -> tuple[LiteRTModel, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Real runs of run_finetuning.py: their SavedModels answer whole dev sets as they did.
 
-A minute for four runs, two for an environment of its own that is downloaded.
+Two minutes for six runs, two for each environment of its own that is downloaded.
 """
 
 import csv
@@ -18,7 +18,9 @@ import tf_keras
 
 from finetune import predictions
 from model import build_encoder
+from serving import litert_export
 from serving.client import Client
+from serving.description import read_description
 from serving.export import export
 from serving.load import load
 from serving.records import Record
@@ -33,7 +35,8 @@ HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 1, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8, "qa_na_threshold": -1.0}
 # So that it says yes and no.
 CHANGES = {"classification": {"num_train_epochs": 12, "learning_rate": 5e-3}}
-KINDS = ("classification", "regression", "tagging", "span")
+CHANGES["crf"] = {"head": "crf"}
+KINDS = ("classification", "regression", "tagging", "crf", "span", "multiple_choice")
 PLACES = ("the", "city", "was", "Café", "born", "in", "1995", "who?", "what", "北京")
 # Answers a dev set with nothing but TensorFlow: SavedModel and JSON lines of inputs -> outputs.
 ANSWER = """
@@ -52,7 +55,19 @@ for kind, (folder, signature, inputs) in json.load(open(sys.argv[1])).items():
 assert not {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
 json.dump(answers, open(sys.argv[2], "w"))
 """
-
+# The same of LiteRT files with nothing but LiteRT: file and token ids -> outputs of `predict`.
+ANSWER_BY_LITERT = """
+import json, sys
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+answers = {}
+for kind, (path, inputs) in json.load(open(sys.argv[1])).items():
+    ask = Interpreter(path).get_signature_runner("predict")
+    outputs = ask(**{name: np.array(values, np.int32) for name, values in inputs.items()})
+    answers[kind] = {name: value.tolist() for name, value in outputs.items()}
+assert "tensorflow" not in sys.modules
+json.dump(answers, open(sys.argv[2], "w"))
+"""
 
 DECLARATIONS = {
     "classification": {
@@ -69,7 +84,12 @@ DECLARATIONS = {
         "labels": sorted({word[0] for word in PLACES if not word.isdigit()} | {"X"}),
     },
     "span": {"format": "squad", "version_2": True},
+    "multiple_choice": {
+        "columns": {name: name for name in ("context", "options", "label")},
+        "labels": ["0", "1"],
+    },
 }
+DECLARATIONS["crf"] = {"kind": "tagging", **DECLARATIONS["tagging"]}
 
 
 def rows_of(kind, path):
@@ -90,6 +110,10 @@ def rows_of(kind, path):
         elif kind == "regression":
             score = 5 * min(1, len(a) / (len(b) + 9))
             row = {"text": " ".join(a), "text_pair": " ".join(b)}, {"score": score}
+        elif kind == "multiple_choice":
+            label = int(draw.integers(2))
+            options = [" ".join(b), " ".join(a[:2])][:: -1 if label == 0 else 1]
+            row = {"context": " ".join(a), "options": options}, {"label": label}
         else:
             tags = ["X" if word.isdigit() else word[0] for word in a + b]
             row = {"words": a + b}, {"tags": tags}
@@ -153,7 +177,7 @@ def answered(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_client_answers_as_the_run_did(answered, kind):
     saved, inputs, predicted = answered[kind]
-    client = Client.of(saved, "words" if kind == "tagging" else "serving_default")
+    client = Client.of(saved, signature_of(kind))
     records = [Record("", row["id"], values) for row, values in zip(predicted, inputs)]
     found = list(client.answers(records, 16))
     assert len(found) == len(predicted) == len(inputs) > 20
@@ -164,33 +188,45 @@ def test_the_client_answers_as_the_run_did(answered, kind):
             assert row["prediction"] == pytest.approx(expected["prediction"], abs=1e-5)
             continue
         assert row["prediction"] == expected["prediction"]
-        for name in ("score", "null_score", "probabilities"):
+        for name in ("option", "score", "null_score", "probabilities"):
             if name in expected:
                 assert row[name] == pytest.approx(expected[name], abs=1e-5), name
     assert len({json.dumps(row["prediction"]) for row in found}) > 1
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_without_this_repository(fresh, answered, tmp_path):
-    """Fresh: nothing but TensorFlow and TensorFlow Text is installed, which is 600 MB, minutes."""
+def signature_of(kind):
+    return "words" if "words" in DECLARATIONS[kind].get("columns", ()) else "serving_default"
+
+
+def ask_elsewhere(script, questions, folder, packages):
+    """What a script answers in a folder without this repository.
+
+    With `packages`, in an environment where nothing but these of this one's versions is installed.
+    """
     python = sys.executable
-    if fresh:
-        environment = tmp_path / "environment"
+    if packages:
+        environment = folder / "environment"
         venv.create(environment, with_pip=True)
         python = str(environment / "bin" / "python")
-        wanted = ("tensorflow", "tensorflow-text")
-        pins = [f"{name}=={importlib.metadata.version(name)}" for name in wanted]
+        pins = [f"{name}=={importlib.metadata.version(name)}" for name in packages]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
-    (tmp_path / "asked.json").write_text(json.dumps(questions(answered)))
-    (tmp_path / "empty").mkdir()
+    (folder / "asked.json").write_text(json.dumps(questions))
+    (folder / "empty").mkdir()
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     subprocess.run(
-        [python, "-c", ANSWER, str(tmp_path / "asked.json"), str(tmp_path / "answers.json")],
-        cwd=tmp_path / "empty",
+        [python, "-c", script, str(folder / "asked.json"), str(folder / "answers.json")],
+        cwd=folder / "empty",
         env={name: value for name, value in os.environ.items() if name not in hidden},
         check=True,
     )
-    found = json.loads((tmp_path / "answers.json").read_text())
+    return json.loads((folder / "answers.json").read_text())
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_without_this_repository(fresh, answered, tmp_path):
+    """Fresh: nothing but TensorFlow and TensorFlow Text is installed, which is 600 MB, minutes."""
+    packages = ("tensorflow", "tensorflow-text") if fresh else ()
+    found = ask_elsewhere(ANSWER, questions(answered), tmp_path, packages)
     predicted = {kind: rows for kind, (_, _, rows) in answered.items()}
 
     def assert_close(kind, name, expected):
@@ -201,8 +237,12 @@ def test_without_this_repository(fresh, answered, tmp_path):
     shares = [list(row["probabilities"].values()) for row in rows]
     assert_close("classification", "probabilities", shares)
     assert_close("regression", "score", [row["prediction"] for row in predicted["regression"]])
-    tags = [list(filter(None, row)) for row in found["tagging"]["tags"]]
-    assert tags == [row["prediction"] for row in predicted["tagging"]]
+    for kind in ("tagging", "crf"):
+        tags = [list(filter(None, row)) for row in found[kind]["tags"]]
+        assert tags == [row["prediction"] for row in predicted[kind]]
+    assert max(found["crf"]["score"]) < 0  # log-probabilities of the paths
+    options = [row["option"] for row in predicted["multiple_choice"]]
+    assert found["multiple_choice"]["option"] == options
     assert found["span"]["answer"] == [row["prediction"] for row in predicted["span"]]
     for name in ("score", "null_score"):
         assert_close("span", name, [row[name] for row in predicted["span"]])
@@ -213,8 +253,46 @@ def questions(answered):
     asked = {}
     for kind, (saved, inputs, _) in answered.items():
         columns = {name: [row[name] for row in inputs] for name in inputs[0]}
-        if kind == "tagging":
+        if signature_of(kind) == "words":
             longest = max(map(len, columns["words"]))
             columns["words"] = [row + [""] * (longest - len(row)) for row in columns["words"]]
-        asked[kind] = (saved, "words" if kind == "tagging" else "serving_default", columns)
+        asked[kind] = (saved, signature_of(kind), columns)
     return asked
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_litert_without_tensorflow(fresh, answered, tmp_path):
+    """Fresh: nothing but LiteRT is installed, which is 50 MB."""
+    asked, expected = {}, {}
+    ids = np.random.default_rng(0).integers(5, WORDS.size, [3, 19], np.int32)
+    mask = (np.arange(19) < [[19], [7], [2]]).astype(np.int32)
+    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
+    for kind, (saved, _, _) in answered.items():
+        model = load(read_description(saved)["run"]["folder"])
+        litert_export.export(model, str(tmp_path / kind), "run")
+        inputs = {name: value.tolist() for name, value in features.items()}
+        asked[kind] = (str(tmp_path / kind / "model.tflite"), inputs)
+        expected[kind] = model.objective.predict(features)
+    packages = ("ai-edge-litert",) if fresh else ()
+    found = ask_elsewhere(ANSWER_BY_LITERT, asked, tmp_path, packages)
+    for kind, outputs in expected.items():
+        assert outputs.keys() == found[kind].keys()
+        for name, value in outputs.items():
+            np.testing.assert_allclose(found[kind][name], value, rtol=1e-6, atol=1e-4)
+
+
+def test_scores_of_exported_forms(answered):
+    """Two minutes. The float32 of LiteRT is that of TensorFlow; the columns are those of the table."""
+    kinds = ("classification", "crf")
+    runs = [read_description(answered[kind][0])["run"] for kind in kinds]
+    folders = ",".join(run["folder"] for run in runs)
+    done = command_support.run("-m", "benchmarks.variants", f"--runs={folders}", "--batch=16")
+    assert done.returncode == 0, done.stderr
+    lines = [line.strip("| ").split("|") for line in done.stdout.splitlines() if line[:1] == "|"]
+    header, _, *rows = [[cell.strip() for cell in line] for line in lines]
+    for run, row in zip(runs, rows, strict=True):
+        cells = dict(zip(header, row, strict=True))
+        assert cells["metric"] == run["metric"]
+        assert float(cells["float32"]) == pytest.approx(run["score"], abs=0.01)
+        assert float(cells["LiteRT float32"]) == 0.0
+        assert abs(float(cells["LiteRT int8"])) < 10.0
