@@ -75,15 +75,26 @@ def inference(
     return run
 
 
-def hidden_states(folder: str, batch: int, length: int) -> Callable[[], np.ndarray]:
-    """Token ids to the last layer's hidden states, as `benchmarks.served`, by a converted model."""
+def hidden_states(
+    folder: str, batch: int, length: int, text: bool = False, compiled: bool = False
+) -> Callable[[], np.ndarray]:
+    """As `benchmarks.served`, by a converted model; `compiled` by torch.compile."""
     model = AutoModel.from_pretrained(folder).eval()
-    ids = torch.from_numpy(random_features(batch, length)["input_ids"]).long()
-    mask = torch.ones_like(ids)
+    network = torch.compile(model) if compiled else model
+    if text:
+        tokenizer, strings = AutoTokenizer.from_pretrained(folder), texts(batch, length)
+
+        def features():
+            return tokenizer(strings, padding=True, return_tensors="pt")
+    else:
+        ids = torch.from_numpy(random_features(batch, length)["input_ids"]).long()
+
+        def features():
+            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
     @torch.inference_mode()
     def run():
-        return model(ids, attention_mask=mask).last_hidden_state.numpy()
+        return network(**features()).last_hidden_state.numpy()
 
     run.facts = {"vector": run()[0, 0].tolist()}
     return run

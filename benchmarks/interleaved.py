@@ -51,7 +51,7 @@ class Result:
     Attributes:
         seconds: of one call, for each round.
         peak_memory: of its process, GiB.
-        facts: what the target says of itself, such as FLOPs, by `facts` of the callable.
+        facts: what the target says of itself in the end, such as FLOPs: `facts` of the callable.
         missing: why it did not run.
     """
 
@@ -101,7 +101,8 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
     for name, said in ready.items():
         if name in answers:
             times = tuple(answer["seconds"] for answer in answers[name])
-            results[name] = Result(times, answers[name][-1]["peak_memory"], said["facts"])
+            last = answers[name][-1] if rounds else said
+            results[name] = Result(times, last.get("peak_memory", math.nan), last["facts"])
         else:
             results[name] = Result(missing=said["missing"])
     return results

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import files
 from benchmarks.interleaved import Result, System, ratio
 from benchmarks.table import Report
 from errors import InputError
@@ -22,6 +25,7 @@ def print_rows(
     prepare: Callable[[str, str], list[str]],
     systems: Callable[[str, int, int], list[System]],
     check: Callable[[dict[str, Result]], None],
+    kept: str | None = None,
 ) -> None:
     """Measures and prints a row per size, batch and length.
 
@@ -33,14 +37,15 @@ def print_rows(
         prepare: from a size and an empty folder to notes, with the models in the folder.
         systems: from that folder, batch and length to all systems.
         check: raises InputError where the results show different models.
+        kept: see `models`.
     """
     sizes, batches, lengths = shapes
     columns = {"size": "", "batch": "d", "tokens": "d", **{f"{name} ms": ".1f" for name in names}}
     report = Report(columns | {f"{slow} / {fast}": ".2f" for slow, fast in pairs})
     notes = []
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            notes += prepare(size, folder)
+        with models(size, prepare, kept) as (folder, said):
+            notes += said
             for batch, length in itertools.product(map(int, batches), map(int, lengths)):
                 results = measured(systems(folder, batch, length))
                 check(results)
@@ -49,6 +54,27 @@ def print_rows(
                 report.row(size, batch, length, *times, *ratios)
                 report.missing(results)
     report.end(*notes)
+
+
+@contextlib.contextmanager
+def models(
+    size: str, prepare: Callable[[str, str], list[str]], kept: str | None
+) -> Iterator[tuple[str, list[str]]]:
+    """The folder of a size's models, and what `prepare` said of them.
+
+    Args:
+        kept: a folder in which they are left, and found again; by default they are gone afterwards.
+    """
+    if kept is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder, prepare(size, folder)
+        return
+    folder = os.path.join(kept, size)
+    said = os.path.join(folder, "notes.json")  # written last
+    if not os.path.exists(said):
+        os.makedirs(folder, exist_ok=True)
+        files.write_json(said, {"notes": prepare(size, folder)})
+    yield folder, files.read_json(said)["notes"]
 
 
 def run(module: str, *arguments: str) -> None:

@@ -1,24 +1,35 @@
 """Exported models, each a function that returns what is timed: SavedModel, LiteRT, ONNX Runtime.
 
-Imports what it measures where it is used, so that a runtime may be missing.
+From token ids, or from text, to the last layer's hidden states, without padding. Imports what it
+measures where it is used, so that a runtime may be missing. What is returned may be called by
+several threads at once.
 """
 
 from __future__ import annotations
 
-import tempfile
+import importlib
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
+from benchmarks.texts import texts
 from machine import num_cores
 
+_REQUESTS = 4  # of a client, in a row
 
-def saved_model(folder: str, batch: int, length: int):
-    """Token ids to the last layer's hidden states, by `token_ids`, without padding."""
+
+def saved_model(folder: str, batch: int, length: int, text: bool = False):
+    """The signature `token_ids`, or `embeddings`."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  the graph's tokenizer
 
     model = tf.saved_model.load(folder)
-    ask, inputs = model.signatures["token_ids"], random_features(batch, length)
+    ask = model.signatures["embeddings" if text else "token_ids"]
+    inputs = {"text": texts(batch, length)} if text else random_features(batch, length)
 
     def run():
         values = {name: tf.constant(value) for name, value in inputs.items()}
@@ -29,30 +40,79 @@ def saved_model(folder: str, batch: int, length: int):
     return run
 
 
-def litert(path: str, batch: int, length: int):
-    """Token ids to the last layer's hidden states, by `encode`, without padding."""
-    from ai_edge_litert.interpreter import Interpreter
+def litert(path: str, batch: int, length: int, text: bool = False):
+    """The file's `encode`; or `embeddings` as `serving.predict` asks, whose graph tokenizes."""
+    if text:
+        import tensorflow as tf
 
-    interpreter = Interpreter(path, num_threads=num_cores())
-    ask, inputs = interpreter.get_signature_runner("encode"), random_features(batch, length)
+        from serving.litert_model import load_signatures
 
-    def run():
-        return ask(**inputs)["sequence"]
+        graph, strings = load_signatures(path)["embeddings"].trace(), texts(batch, length)
+
+        def run():
+            return graph(text=tf.constant(strings))["tokens"].numpy()
+    else:
+        from ai_edge_litert.interpreter import Interpreter
+
+        interpreter, lock = Interpreter(path, num_threads=num_cores()), threading.Lock()
+        ask, inputs = interpreter.get_signature_runner("encode"), random_features(batch, length)
+
+        def run():
+            with lock:
+                return ask(**inputs)["sequence"]
 
     run.facts = {"vector": run()[0, 0].tolist()}
     return run
 
 
-def onnx_runtime(folder: str, batch: int, length: int, int8: bool = False):
-    """Token ids to the last layer's hidden states, by Hugging Face's model in ONNX Runtime.
+def onnx_runtime(folder: str, batch: int, length: int, text: bool = False, int8: bool = False):
+    """Hugging Face's model in ONNX Runtime, with its own tokenizer.
 
     Args:
-        folder: of a model of Hugging Face's format.
+        folder: of a model of Hugging Face's format, in which the ONNX file is kept.
         int8: whether weights are, and activations become, 8-bit integers ("dynamic quantization").
     """
     import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_cores()
+    session = onnxruntime.InferenceSession(_onnx_file(folder, int8), options)
+    if text:
+        from transformers import AutoTokenizer
+
+        tokenizer, strings = AutoTokenizer.from_pretrained(folder), texts(batch, length)
+    else:
+        ids = random_features(batch, length)["input_ids"].astype(np.int64)
+
+    def run():
+        inputs = {"ids": ids, "mask": np.ones_like(ids)} if not text else _tokenized()
+        return session.run(["hidden"], inputs)[0]
+
+    def _tokenized():
+        found = tokenizer(strings, padding=True, return_tensors="np")
+        return {"ids": found["input_ids"], "mask": found["attention_mask"]}
+
+    run.facts = {"vector": run()[0, 0].tolist()}
+    return run
+
+
+def _onnx_file(folder: str, int8: bool) -> str:
+    """The path of a model in ONNX, made where it is missing."""
+    path = f"{folder}/model.onnx"
+    if not os.path.exists(path):
+        _export(folder, path)
+    if not int8:
+        return path
+    quantized = f"{folder}/int8.onnx"
+    if not os.path.exists(quantized):
+        from onnxruntime.quantization import quantize_dynamic
+
+        quantize_dynamic(path, quantized)
+    return quantized
+
+
+def _export(folder: str, path: str) -> None:
     import torch
-    from onnxruntime.quantization import quantize_dynamic
     from transformers import AutoModel
 
     class Encoder(torch.nn.Module):
@@ -64,24 +124,38 @@ def onnx_runtime(folder: str, batch: int, length: int, int8: bool = False):
             return self.model(ids, attention_mask=mask).last_hidden_state
 
     model = Encoder(AutoModel.from_pretrained(folder)).eval()
-    ids = torch.ones(2, 16, dtype=torch.int64)
-    with tempfile.TemporaryDirectory() as work:
-        path, axes = f"{work}/model.onnx", {0: "batch", 1: "length"}
-        names = {"input_names": ["ids", "mask"], "output_names": ["hidden"]}
-        shapes = {"ids": axes, "mask": axes}
-        torch.onnx.export(model, (ids, ids), path, dynamo=True, dynamic_shapes=shapes, **names)
-        if int8:
-            quantize_dynamic(path, f"{work}/int8.onnx")
-            path = f"{work}/int8.onnx"
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = num_cores()
-        session = onnxruntime.InferenceSession(path, options)
-    ids = random_features(batch, length)["input_ids"].astype(np.int64)
+    ids, axes = torch.ones(2, 16, dtype=torch.int64), {0: "batch", 1: "length"}
+    names = {"input_names": ["ids", "mask"], "output_names": ["hidden"]}
+    shapes = {"ids": axes, "mask": axes}
+    torch.onnx.export(model, (ids, ids), path, dynamo=True, dynamic_shapes=shapes, **names)
+
+
+def under_load(target: str, arguments: dict[str, Any], clients: int):
+    """Requests of several clients at once, each a thread that asks again as soon as it is answered.
+
+    The facts have `latencies`, seconds of every request so far.
+
+    Args:
+        target: as of `interleaved.System`; what it returns is a request.
+        arguments: of it.
+        clients: number of threads.
+    """
+    module, function = target.split(":")
+    ask = getattr(importlib.import_module(module), function)(**arguments)
+    latencies: list[float] = []
+
+    def client(number: int) -> None:
+        for _ in range(_REQUESTS):
+            start = time.perf_counter()
+            ask()
+            latencies.append(time.perf_counter() - start)
 
     def run():
-        return session.run(["hidden"], {"ids": ids, "mask": np.ones_like(ids)})[0]
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(client, range(clients)))
 
-    run.facts = {"vector": run()[0, 0].tolist()}
+    ask()
+    run.facts = {"latencies": latencies, "requests": clients * _REQUESTS}
     return run
 
 

@@ -1,25 +1,43 @@
 """Milliseconds of exported encoders: SavedModel and LiteRT beside Hugging Face and ONNX Runtime.
 
     python -m benchmarks.serving --sizes small,base
+    python -m benchmarks.serving --input text --batches 32
+    python -m benchmarks.serving --clients 4 --batches 1
 
-From token ids to hidden states. Weights are random, and the same in all systems of an architecture;
-where the vectors of the first token differ by more than 1e-3 (of float16 1e-2), it ends; 8-bit ones
-are not compared. Each system is a process of its own, with a thread for each core.
+From token ids, or from texts, to hidden states. Weights are random, and the same in all systems of
+an architecture; where the vectors of the first token differ by more than 1e-3 (of float16 1e-2), it
+ends; 8-bit ones are not compared. Each system is a process of its own, with a thread for each core.
+
+With --clients that many threads ask at once, each again as soon as it is answered. The table then
+has a row for each system: texts a second, milliseconds of a request (median and 99th percentile),
+and the peak memory of its process.
 """
 
 from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from absl import app, flags
 
 from benchmarks.interleaved import Result, System, measure
-from benchmarks.latency_table import print_rows, run, size_note
+from benchmarks.latency_table import models, print_rows, run, size_note
+from benchmarks.table import Report
 from errors import InputError, main_with_clear_errors
+from settings import did_you_mean
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
 _LENGTHS = flags.DEFINE_list(
     "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
+)
+_INPUT = flags.DEFINE_enum("input", "ids", ["ids", "text"], "Input of a request.")
+_CLIENTS = flags.DEFINE_integer("clients", 0, "Clients that ask at once.", lower_bound=0)
+_SYSTEMS = flags.DEFINE_list("systems", ["all"], "Systems, or `all`.")
+_MODELS = flags.DEFINE_string(
+    "models", None, "Folder in which the models are left, and found again."
 )
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 TOLERANCE, HALF_TOLERANCE = 1e-3, 1e-2  # between vectors of the first tokens
@@ -27,7 +45,8 @@ TOLERANCE, HALF_TOLERANCE = 1e-3, 1e-2  # between vectors of the first tokens
 # Names, what measures them in benchmarks/served.py or elsewhere, and what of `prepare` they read.
 SAVED, LITERT, LITERT_ELECTRA = "SavedModel", "LiteRT", "LiteRT ELECTRA"
 HALF, INT8 = "LiteRT float16", "LiteRT int8"
-HF, ORT, ORT_ELECTRA = "HF", "ORT ConvBERT", "ORT ELECTRA"
+HF, HF_COMPILED = "HF", "HF compiled"
+ORT, ORT_ELECTRA = "ORT ConvBERT", "ORT ELECTRA"
 ORT_INT8 = "ORT ELECTRA int8"
 SYSTEMS = {
     SAVED: ("benchmarks.served:saved_model", {"folder": "convbert/saved"}),
@@ -36,12 +55,16 @@ SYSTEMS = {
     INT8: ("benchmarks.served:litert", {"path": "convbert/int8/model.tflite"}),
     LITERT_ELECTRA: ("benchmarks.served:litert", {"path": "electra/float32/model.tflite"}),
     HF: ("benchmarks.huggingface:hidden_states", {"folder": "convbert/huggingface"}),
+    HF_COMPILED: (
+        "benchmarks.huggingface:hidden_states",
+        {"folder": "convbert/huggingface", "compiled": True},
+    ),
     ORT: ("benchmarks.served:onnx_runtime", {"folder": "convbert/huggingface"}),
     ORT_ELECTRA: ("benchmarks.served:onnx_runtime", {"folder": "electra/huggingface"}),
     ORT_INT8: ("benchmarks.served:onnx_runtime", {"folder": "electra/huggingface", "int8": True}),
 }
 # The same weights, in floating point.
-_SAME = ((SAVED, LITERT, HALF, HF, ORT), (LITERT_ELECTRA, ORT_ELECTRA))
+_SAME = ((SAVED, LITERT, HALF, HF, HF_COMPILED, ORT), (LITERT_ELECTRA, ORT_ELECTRA))
 # Targets: the first should take at least as long as the second.
 RATIOS = (
     *((slow, LITERT) for slow in (LITERT_ELECTRA, HF, ORT_ELECTRA)),
@@ -52,24 +75,72 @@ RATIOS = (
 
 def main(argv: list[str]) -> None:
     """Prints a row per size, batch and length."""
-    shapes = _SIZES.value, _BATCHES.value, _LENGTHS.value
+    shapes, names = (_SIZES.value, _BATCHES.value, _LENGTHS.value), chosen()
+    if _CLIENTS.value:
+        _under_load(names, shapes)
+        return
 
     def measured(compared):
         return measure(compared, _ROUNDS.value)
 
-    print_rows(list(SYSTEMS), RATIOS, shapes, measured, prepare, systems, check_agreement)
+    pairs = [pair for pair in RATIOS if {*pair} <= {*names}]
+    print_rows(names, pairs, shapes, measured, prepare, systems, check_agreement, _MODELS.value)
+
+
+def chosen() -> list[str]:
+    """The names of --systems; InputError for an unknown one."""
+    if _SYSTEMS.value == ["all"]:
+        return list(SYSTEMS)
+    for name in _SYSTEMS.value:
+        if name not in SYSTEMS:
+            raise InputError(
+                f"--systems should be among {', '.join(SYSTEMS)}."
+                f"{did_you_mean(name, SYSTEMS)} Received: {name!r}"
+            )
+    return _SYSTEMS.value
 
 
 def systems(folder: str, batch: int, length: int) -> list[System]:
-    """All for one batch and length."""
+    """Those chosen, for one batch and length."""
     found = []
-    for name, (target, reads) in SYSTEMS.items():
-        places = {
+    for name in chosen():
+        target, reads = SYSTEMS[name]
+        arguments = {
             key: f"{folder}/{value}" if isinstance(value, str) else value
             for key, value in reads.items()
         }
-        found.append(System(name, target, {**places, "batch": batch, "length": length}))
+        arguments |= {"batch": batch, "length": length, "text": _INPUT.value == "text"}
+        if _CLIENTS.value:
+            arguments = {"target": target, "arguments": arguments, "clients": _CLIENTS.value}
+            target = "benchmarks.served:under_load"
+        found.append(System(name, target, arguments))
     return found
+
+
+def _under_load(names: Sequence[str], shapes: tuple[Sequence[str], ...]) -> None:
+    """Prints a row per size, batch, length and system."""
+    sizes, batches, lengths = shapes
+    columns = {"system": "", "size": "", "batch": "d", "tokens": "d", "texts/s": ".1f"}
+    columns |= {"median ms": ".1f", "99th percentile ms": ".1f", "peak GiB": ".2f"}
+    report, notes = Report(columns), []
+    for size in sizes:
+        with models(size, prepare, _MODELS.value) as (folder, said):
+            notes += said
+            for batch, length in itertools.product(map(int, batches), map(int, lengths)):
+                results = measure(systems(folder, batch, length), _ROUNDS.value)
+                for name in names:
+                    report.row(name, size, batch, length, *_loaded(results[name], batch))
+                report.missing(results)
+    report.end(*notes)
+
+
+def _loaded(result: Result, batch: int) -> tuple[float, ...]:
+    """Texts a second, median and 99th percentile of a request in ms, and peak memory."""
+    if result.missing:
+        return (math.nan,) * 4
+    texts = batch * result.facts["requests"] / result.median
+    quantiles = np.percentile(result.facts["latencies"], [50, 99])
+    return texts, *(1e3 * quantiles), result.peak_memory
 
 
 def prepare(size: str, folder: str) -> list[str]:
@@ -92,7 +163,7 @@ def prepare(size: str, folder: str) -> list[str]:
 def check_agreement(results: dict[str, Result]) -> None:
     """Raises InputError where models of the same weights give different vectors."""
     for names in _SAME:
-        found = {name: results[name].facts.get("vector") for name in names}
+        found = {name: results[name].facts.get("vector") for name in names if name in results}
         found = {name: vector for name, vector in found.items() if vector}
         for name, vector in found.items():
             expected = next(iter(found.values()))

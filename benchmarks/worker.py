@@ -31,7 +31,8 @@ def main() -> None:
     answer(facts=getattr(run, "facts", {}))
     for _ in sys.stdin:
         seconds = _seconds(run, repeats)
-        answer(seconds=seconds, peak_memory=peak_memory_gib())
+        facts = getattr(run, "facts", {})  # which may be of what has been measured
+        answer(seconds=seconds, peak_memory=peak_memory_gib(), facts=facts)
 
 
 def _seconds(run, repeats: int) -> float:

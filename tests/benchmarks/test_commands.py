@@ -7,11 +7,14 @@ import importlib
 import inspect
 import json
 import pathlib
+import threading
+import time
 
 import pytest
 import tensorflow as tf
 
 from benchmarks import (
+    latency_table,
     ours,
     ours_finetuning,
     ours_generation,
@@ -19,6 +22,7 @@ from benchmarks import (
     ours_vocabulary,
     ours_xlnet,
     random_model,
+    served,
 )
 from benchmarks.interleaved import Result
 from benchmarks.texts import texts
@@ -253,6 +257,61 @@ def test_serving(command):
             command(*arguments, facts={**facts, name: {"vector": vector}}, **prepare)
     near = {"vector": [1.0, 2.005]}
     assert command(*arguments, facts={**facts, "LiteRT float16": near}, **prepare)
+    two = ["--systems=LiteRT,SavedModel", "--input=text"]
+    (row,) = command(*arguments, *two, seconds=seconds, facts=facts, **prepare)
+    assert row == ["small", "1", "16", "200.0", "500.0"]
+    with pytest.raises(InputError, match="LiteRT"):
+        command(*arguments, "--systems=LiteRTX", **prepare)
+
+
+def test_serving_of_several_clients(command):
+    arguments = ["serving", "--batches=2", "--lengths=16", "--systems=LiteRT,HF", "--clients=4"]
+    facts = {
+        name: {"latencies": [0.1] * 50 + [0.3] * 50, "requests": 8} for name in ("LiteRT", "HF")
+    }
+    prepare = {"prepare": lambda size, folder: []}
+    rows = command(*arguments, seconds={"LiteRT": 0.5}, facts=facts, **prepare)
+    assert rows[0] == ["LiteRT", "small", "2", "16", "32.0", "200.0", "300.0", "2.00"]
+    assert [row[4] for row in rows] == ["32.0", "16.0"]
+
+
+def test_models_are_kept(tmp_path):
+    made = []
+
+    def prepare(size, folder):
+        made.append(size)
+        return [f"made {folder}"]
+
+    for _ in range(2):
+        with latency_table.models("small", prepare, str(tmp_path / "kept")) as found:
+            assert found == (f"{tmp_path}/kept/small", [f"made {tmp_path}/kept/small"])
+    assert made == ["small"]
+    with latency_table.models("small", prepare, None) as (folder, _):
+        assert pathlib.Path(folder).is_dir()
+    assert not pathlib.Path(folder).exists()
+
+
+def test_requests_of_several_clients(monkeypatch):
+    """Each client waits for its answer before it asks again; all of them ask at once."""
+    at_once, most, lock = set(), [], threading.Lock()
+
+    def request(pause):
+        def ask():
+            with lock:
+                at_once.add(threading.get_ident())
+                most.append(len(at_once))
+            time.sleep(pause)
+            with lock:
+                at_once.remove(threading.get_ident())
+
+        return ask
+
+    monkeypatch.setattr(served, "made_up", request, raising=False)
+    run = served.under_load("benchmarks.served:made_up", {"pause": 0.02}, clients=3)
+    run()
+    assert max(most) == 3
+    assert len(run.facts["latencies"]) == run.facts["requests"] > 3
+    assert min(run.facts["latencies"]) >= 0.02
 
 
 def test_pretraining_step(command):

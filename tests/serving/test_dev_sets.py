@@ -282,7 +282,7 @@ def test_litert_without_tensorflow(fresh, answered, tmp_path):
 
 
 def test_scores_of_exported_forms(answered):
-    """Two minutes. The float32 of LiteRT is that of TensorFlow; the columns are those of the table."""
+    """Two minutes. LiteRT in float32 scores as TensorFlow does, which scores as the run did."""
     kinds = ("classification", "crf")
     runs = [read_description(answered[kind][0])["run"] for kind in kinds]
     folders = ",".join(run["folder"] for run in runs)
