@@ -124,10 +124,11 @@ def _export(folder: str, path: str) -> None:
             return self.model(ids, attention_mask=mask).last_hidden_state
 
     model = Encoder(AutoModel.from_pretrained(folder)).eval()
-    ids, axes = torch.ones(2, 16, dtype=torch.int64), {0: "batch", 1: "length"}
+    inputs = (torch.ones(2, 16, dtype=torch.int64), torch.ones(2, 16, dtype=torch.int64))
     names = {"input_names": ["ids", "mask"], "output_names": ["hidden"]}
+    axes = {0: "batch", 1: "length"}
     shapes = {"ids": axes, "mask": axes}
-    torch.onnx.export(model, (ids, ids), path, dynamo=True, dynamic_shapes=shapes, **names)
+    torch.onnx.export(model, inputs, path, dynamo=True, dynamic_shapes=shapes, **names)
 
 
 def under_load(target: str, arguments: dict[str, Any], clients: int):

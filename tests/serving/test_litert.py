@@ -1,5 +1,6 @@
 """LiteRT files answer as SavedModels do, of every kind of model and of hostile texts."""
 
+import collections
 import gc
 import json
 import zipfile
@@ -127,6 +128,24 @@ def test_smaller_weights(tmp_path, weights):
     matrices = sum(v.shape.num_elements() for v in model.variables if v.shape.rank == 2)
     saved = {"float16": 2, "int8": 3}[weights] * matrices
     assert whole.stat().st_size - small.stat().st_size > 0.7 * saved
+
+
+def test_operations_of_the_file(tmp_path):
+    """All are LiteRT's own; layers read no shapes at run time, which would keep XNNPACK out."""
+    counts = []
+    for layers in (1, 3):
+        run_dir, output = tmp_path / f"run_{layers}", tmp_path / f"litert_{layers}"
+        fine_tuned(run_dir, task("classification"), num_hidden_layers=layers)
+        litert_export.export(load(str(run_dir)), str(output), "run")
+        interpreter = Interpreter(str(output / "model.tflite"))
+        interpreter.get_signature_runner("encode")
+        operations = [operation["op_name"] for operation in interpreter._get_ops_details()]
+        assert not [name for name in operations if name.startswith(("Flex", "Custom"))]
+        counts.append(collections.Counter(operations))
+    one, three = counts
+    assert three["FULLY_CONNECTED"] > one["FULLY_CONNECTED"]
+    for name in ("SHAPE", "RESHAPE", "PACK", "TRANSPOSE"):
+        assert three[name] == one[name]
 
 
 def test_the_commands(tmp_path):
