@@ -47,10 +47,13 @@ def litert(path: str, batch: int, length: int, text: bool = False):
 
         from serving.litert_model import load_signatures
 
-        graph, strings = load_signatures(path)["embeddings"].trace(), texts(batch, length)
+        signatures, strings = load_signatures(path), texts(batch, length)
+        graph = signatures["embeddings"].trace()
 
         def run():
             return graph(text=tf.constant(strings))["tokens"].numpy()
+
+        run.model = signatures  # graphs do not keep it alive
     else:
         from ai_edge_litert.interpreter import Interpreter
 
