@@ -27,6 +27,7 @@ from training.model_directory import git_commit
 
 # What a program comes from: a row of other code is another row.
 _SOURCES = ("model", "training", "pretrain", "finetune", "benchmarks/ours.py")
+_SOURCES += ("benchmarks/made_up_tasks.py", "benchmarks/program_export.py")
 
 
 @functools.cache

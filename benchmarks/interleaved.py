@@ -51,7 +51,7 @@ class Result:
     Attributes:
         seconds: of one call, for each round.
         peak_memory: of its process, GiB.
-        facts: what the target says of itself in the end, such as FLOPs: `facts` of the callable.
+        facts: `facts` of the callable after the last round, such as FLOPs.
         missing: why it did not run.
     """
 
@@ -102,7 +102,9 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
         if name in answers:
             times = tuple(answer["seconds"] for answer in answers[name])
             last = answers[name][-1] if rounds else said
-            results[name] = Result(times, last.get("peak_memory", math.nan), last["facts"])
+            results[name] = Result(
+                times, last.get("peak_memory", math.nan), last.get("facts", said["facts"])
+            )
         else:
             results[name] = Result(missing=said["missing"])
     return results

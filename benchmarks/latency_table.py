@@ -15,6 +15,7 @@ import files
 from benchmarks.interleaved import Result, System, ratio
 from benchmarks.table import Report
 from errors import InputError
+from training.model_directory import git_commit
 
 
 def print_rows(
@@ -69,12 +70,23 @@ def models(
         with tempfile.TemporaryDirectory() as folder:
             yield folder, prepare(size, folder)
         return
-    folder = os.path.join(kept, size)
-    said = os.path.join(folder, "notes.json")  # written last
-    if not os.path.exists(said):
-        os.makedirs(folder, exist_ok=True)
-        files.write_json(said, {"notes": prepare(size, folder)})
-    yield folder, files.read_json(said)["notes"]
+    folder, commit = os.path.join(kept, size), git_commit()
+    said = os.path.join(folder, "notes.json")
+    if not os.path.exists(folder):
+        os.makedirs(kept, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept) as work:
+            made = os.path.join(work, size)
+            os.mkdir(made)
+            record = {"commit": commit, "notes": prepare(size, made)}
+            files.write_json(os.path.join(made, "notes.json"), record)
+            os.replace(made, folder)
+    record = files.read_json(said)
+    if record.get("commit") != commit:
+        raise InputError(
+            f"{folder}: the models should be of the commit that is measured, {commit}. They are of"
+            f" {record.get('commit')}"
+        )
+    yield folder, record["notes"]
 
 
 def run(module: str, *arguments: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import onnx_export
 from benchmarks.texts import texts
 from machine import num_cores
 
@@ -72,14 +73,17 @@ def onnx_runtime(folder: str, batch: int, length: int, text: bool = False, int8:
     """Hugging Face's model in ONNX Runtime, with its own tokenizer.
 
     Args:
-        folder: of a model of Hugging Face's format, in which the ONNX file is kept.
+        folder: of a model of Hugging Face's format, with what `benchmarks.onnx_export` makes of it.
         int8: whether weights are, and activations become, 8-bit integers ("dynamic quantization").
     """
     import onnxruntime
 
+    path = f"{folder}/{onnx_export.INT8 if int8 else onnx_export.MODEL}"
+    if not os.path.exists(path):
+        raise ModuleNotFoundError(name="onnx")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_cores()
-    session = onnxruntime.InferenceSession(_onnx_file(folder, int8), options)
+    session = onnxruntime.InferenceSession(path, options)
     if text:
         from transformers import AutoTokenizer
 
@@ -99,45 +103,10 @@ def onnx_runtime(folder: str, batch: int, length: int, text: bool = False, int8:
     return run
 
 
-def _onnx_file(folder: str, int8: bool) -> str:
-    """The path of a model in ONNX, made where it is missing."""
-    path = f"{folder}/model.onnx"
-    if not os.path.exists(path):
-        _export(folder, path)
-    if not int8:
-        return path
-    quantized = f"{folder}/int8.onnx"
-    if not os.path.exists(quantized):
-        from onnxruntime.quantization import quantize_dynamic
-
-        quantize_dynamic(path, quantized)
-    return quantized
-
-
-def _export(folder: str, path: str) -> None:
-    import torch
-    from transformers import AutoModel
-
-    class Encoder(torch.nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, ids, mask):
-            return self.model(ids, attention_mask=mask).last_hidden_state
-
-    model = Encoder(AutoModel.from_pretrained(folder)).eval()
-    inputs = (torch.ones(2, 16, dtype=torch.int64), torch.ones(2, 16, dtype=torch.int64))
-    names = {"input_names": ["ids", "mask"], "output_names": ["hidden"]}
-    axes = {0: "batch", 1: "length"}
-    shapes = {"ids": axes, "mask": axes}
-    torch.onnx.export(model, inputs, path, dynamo=True, dynamic_shapes=shapes, **names)
-
-
 def under_load(target: str, arguments: dict[str, Any], clients: int):
-    """Requests of several clients at once, each a thread that asks again as soon as it is answered.
+    """Requests of several clients at once: threads that ask a few times, one after the other.
 
-    The facts have `latencies`, seconds of every request so far.
+    The facts have `latencies`, seconds of every request since `begin`.
 
     Args:
         target: as of `interleaved.System`; what it returns is a request.
@@ -159,7 +128,8 @@ def under_load(target: str, arguments: dict[str, Any], clients: int):
             list(pool.map(client, range(clients)))
 
     ask()
-    run.facts = {"latencies": latencies, "requests": clients * _REQUESTS}
+    said = {"latencies": latencies, "requests": clients * _REQUESTS}
+    run.facts, run.begin = {**getattr(ask, "facts", {}), **said}, latencies.clear
     return run
 
 

@@ -120,6 +120,10 @@ def requested() -> tuple[list[Program], list[str]]:
             )
     shape = (_BATCH.value, _LENGTH.value, _PRECISION.value, _FORM.value, _REPLICAS.value)
     task_hparams = read_json_object(_TASK_HPARAMS.value, "--task_hparams")
+    if kinds == [programs.PRETRAINING] and task_hparams:
+        raise InputError("--task_hparams is for --kinds of tasks. Received: pre-training alone")
+    for name in {"max_seq_length", "precision", "train_batch_size"} & {*task_hparams}:
+        raise InputError(f"--task_hparams should leave `{name}` to the flag for it")
     found = [
         Program(
             system,

@@ -1,4 +1,4 @@
-"""Scores of exported forms of fine-tuned models on their development splits, and their sizes.
+"""Scores of exported forms of fine-tuned models on their first development splits.
 
     python -m benchmarks.variants --data_dir DATA --runs my_results/mrpc,my_results/cola
 
@@ -43,8 +43,8 @@ def main(argv: list[str]) -> None:
     report, notes = Report(columns), []
     for run in _RUNS.value:
         model = load(run)
-        if model.task is None:
-            raise InputError(f"--runs: {run} should be of run_finetuning.py")
+        if model.task is None or model.run is None:
+            raise InputError(f"--runs: {run} should be a finished run of run_finetuning.py")
         split = _dev_split(model)
         first, *others = scores(model, split)
         for metric, value in first.items():

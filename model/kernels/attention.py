@@ -23,13 +23,13 @@ def attend(
     Args:
         q, k, v: [B, S, A].
         num_heads: N, a divisor of A.
-        bias, rate, seed: see `attention_probabilities`.
+        bias, rate, seed: see `attention_probabilities`. LiteRT's form has no dropout.
 
     Returns:
         The context [B, S, A] and the attention probabilities [B, N, S, S].
     """
     scale = (q.shape[-1] // num_heads) ** -0.5
-    if built_for_litert():  # which makes a factor of the keys a part of their projection
+    if built_for_litert():  # LiteRT folds a factor of the keys into their projection
         return _head_by_head(q, k * scale, v, num_heads, bias)
     q, k, v = (split_heads(x, num_heads) for x in (q * scale, k, v))  # [B, N, S, H]
     scores = tf.matmul(q, k, transpose_b=True)  # [B, N, S, S]
@@ -73,7 +73,7 @@ def attention_probabilities(
 
     Args:
         scores: [B, N, S, S].
-        bias: [B, 1, 1, S] or of rank 0; receives no gradient.
+        bias: [B, 1, 1, S], causal [B, 1, S, S], or of rank 0; receives no gradient.
         rate: of the dropout.
         seed: int32 [2] of the dropout; not read at a rate of 0.
     """

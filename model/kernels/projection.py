@@ -23,7 +23,7 @@ def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """inputs [..., in] times weights [in, out] plus bias [out], as one product over all tokens."""
     # Variables of mixed precision become tensors of the compute dtype here.
     weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
-    if built_for_litert():  # whose product takes all axes; XNNPACK does not reshape to unknown ones
+    if built_for_litert():  # XNNPACK does not reshape to sizes known only at run time
         return tf.matmul(inputs, weights) + bias
     return _affine(inputs, weights, bias)
 
@@ -85,7 +85,7 @@ def affine_gelu(
     bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
     applied to: `gelu(affine(...))` keeps it.
     """
-    if built_for_litert():  # which has an operation for it
+    if built_for_litert():  # LiteRT has an operation for it
         return tf.nn.gelu(affine(inputs, weights, bias), approximate)
     weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
     flat = tf.reshape(inputs, [-1, weights.shape[0]])

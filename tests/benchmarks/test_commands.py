@@ -260,39 +260,49 @@ def test_serving(command):
     two = ["--systems=LiteRT,SavedModel", "--input=text"]
     (row,) = command(*arguments, *two, seconds=seconds, facts=facts, **prepare)
     assert row == ["small", "1", "16", "200.0", "500.0"]
-    with pytest.raises(InputError, match="LiteRT"):
+    halves = {"LiteRT float16": near, "HF": same}
+    half_first = ["--systems=LiteRT float16,HF,HF"]
+    assert command(*arguments, *half_first, facts=halves, **prepare)
+    with pytest.raises(InputError, match="Did you mean `LiteRT`"):
         command(*arguments, "--systems=LiteRTX", **prepare)
 
 
 def test_serving_of_several_clients(command):
     arguments = ["serving", "--batches=2", "--lengths=16", "--systems=LiteRT,HF", "--clients=4"]
-    facts = {
-        name: {"latencies": [0.1] * 50 + [0.3] * 50, "requests": 8} for name in ("LiteRT", "HF")
-    }
+    both = {"latencies": [0.1] * 50 + [0.3] * 50, "requests": 8}
+    facts = {"LiteRT": both, "HF": both}
     prepare = {"prepare": lambda size, folder: []}
     rows = command(*arguments, seconds={"LiteRT": 0.5}, facts=facts, **prepare)
     assert rows[0] == ["LiteRT", "small", "2", "16", "32.0", "200.0", "300.0", "2.00"]
     assert [row[4] for row in rows] == ["32.0", "16.0"]
+    facts["HF"] = {**both, "vector": [1.0]}
+    facts["LiteRT"] = {**both, "vector": [2.0]}
+    with pytest.raises(InputError, match="HF"):
+        command(*arguments, facts=facts, **prepare)
 
 
-def test_models_are_kept(tmp_path):
+def test_models_are_kept(tmp_path, monkeypatch):
     made = []
 
     def prepare(size, folder):
         made.append(size)
-        return [f"made {folder}"]
+        assert not list(pathlib.Path(folder).iterdir())
+        return [f"made {size}"]
 
     for _ in range(2):
         with latency_table.models("small", prepare, str(tmp_path / "kept")) as found:
-            assert found == (f"{tmp_path}/kept/small", [f"made {tmp_path}/kept/small"])
+            assert found == (f"{tmp_path}/kept/small", ["made small"])
     assert made == ["small"]
+    monkeypatch.setattr(latency_table, "git_commit", lambda: "another")
+    with pytest.raises(InputError, match="another"):
+        latency_table.models("small", prepare, str(tmp_path / "kept")).__enter__()
     with latency_table.models("small", prepare, None) as (folder, _):
         assert pathlib.Path(folder).is_dir()
     assert not pathlib.Path(folder).exists()
 
 
 def test_requests_of_several_clients(monkeypatch):
-    """Each client waits for its answer before it asks again; all of them ask at once."""
+    """All of them ask at once; what was noted before `begin` is forgotten."""
     at_once, most, lock = set(), [], threading.Lock()
 
     def request(pause):
@@ -310,6 +320,9 @@ def test_requests_of_several_clients(monkeypatch):
     run = served.under_load("benchmarks.served:made_up", {"pause": 0.02}, clients=3)
     run()
     assert max(most) == 3
+    run.begin()
+    assert run.facts["latencies"] == []
+    run()
     assert len(run.facts["latencies"]) == run.facts["requests"] > 3
     assert min(run.facts["latencies"]) >= 0.02
 
