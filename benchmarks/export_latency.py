@@ -14,7 +14,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks.interleaved import Result, System, measure
-from benchmarks.latency_table import print_rows, run, size_note
+from benchmarks.latency_table import Comparison, print_rows, run, size_note
 from errors import InputError, main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
@@ -37,7 +37,8 @@ def main(argv: list[str]) -> None:
     def measured(compared):
         return measure(compared, _ROUNDS.value)
 
-    print_rows(NAMES, pairs, shapes, measured, prepare, systems, check_agreement)
+    comparison = Comparison(shapes, prepare, systems, measured, check_agreement)
+    print_rows(NAMES, pairs, comparison)
 
 
 def systems(folder: str, batch: int, length: int) -> list[System]:

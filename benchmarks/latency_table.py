@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import files
 from benchmarks.interleaved import Result, System, ratio
@@ -18,43 +19,54 @@ from errors import InputError
 from training.model_directory import git_commit
 
 
+class Comparison(NamedTuple):
+    """What is compared, and how.
+
+    Attributes:
+        shapes: sizes, batches and lengths.
+        prepare: from a size and an empty folder to notes, with the models in the folder.
+        systems: from that folder, batch and length to all systems.
+        measured: from systems to their results.
+        check: raises InputError where the results show different models.
+        kept: see `models`.
+    """
+
+    shapes: tuple[Sequence[str], Sequence[str], Sequence[str]]
+    prepare: Callable[[str, str], list[str]]
+    systems: Callable[[str, int, int], list[System]]
+    measured: Callable[[list[System]], dict[str, Result]]
+    check: Callable[[dict[str, Result]], None]
+    kept: str | None = None
+
+    def results(self, report: Report) -> Iterator[tuple[tuple[str, int, int], dict[str, Result]]]:
+        """Size, batch and length, and the results for them; ends the report after the last."""
+        sizes, batches, lengths = self.shapes
+        notes = []
+        for size in sizes:
+            with models(size, self.prepare, self.kept) as (folder, said):
+                notes += said
+                for batch, length in itertools.product(map(int, batches), map(int, lengths)):
+                    found = self.measured(self.systems(folder, batch, length))
+                    self.check(found)
+                    yield (size, batch, length), found
+                    report.missing(found)
+        report.end(*notes)
+
+
 def print_rows(
-    names: Sequence[str],
-    pairs: Sequence[tuple[str, str]],
-    shapes: tuple[Sequence[str], Sequence[str], Sequence[str]],
-    measured: Callable[[list[System]], dict[str, Result]],
-    prepare: Callable[[str, str], list[str]],
-    systems: Callable[[str, int, int], list[System]],
-    check: Callable[[dict[str, Result]], None],
-    kept: str | None = None,
+    names: Sequence[str], pairs: Sequence[tuple[str, str]], comparison: Comparison
 ) -> None:
     """Measures and prints a row per size, batch and length.
 
     Args:
         names: of the systems, a column of milliseconds each.
         pairs: of names, a column each: the time of the first over that of the second.
-        shapes: sizes, batches and lengths.
-        measured: from systems to their results.
-        prepare: from a size and an empty folder to notes, with the models in the folder.
-        systems: from that folder, batch and length to all systems.
-        check: raises InputError where the results show different models.
-        kept: see `models`.
     """
-    sizes, batches, lengths = shapes
     columns = {"size": "", "batch": "d", "tokens": "d", **{f"{name} ms": ".1f" for name in names}}
     report = Report(columns | {f"{slow} / {fast}": ".2f" for slow, fast in pairs})
-    notes = []
-    for size in sizes:
-        with models(size, prepare, kept) as (folder, said):
-            notes += said
-            for batch, length in itertools.product(map(int, batches), map(int, lengths)):
-                results = measured(systems(folder, batch, length))
-                check(results)
-                times = [1e3 * results[name].median for name in names]
-                ratios = [ratio(results[slow], results[fast]) for slow, fast in pairs]
-                report.row(size, batch, length, *times, *ratios)
-                report.missing(results)
-    report.end(*notes)
+    for shape, results in comparison.results(report):
+        times = [1e3 * results[name].median for name in names]
+        report.row(*shape, *times, *(ratio(results[a], results[b]) for a, b in pairs))
 
 
 @contextlib.contextmanager

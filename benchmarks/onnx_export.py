@@ -1,4 +1,4 @@
-"""Makes ONNX files of a model of Hugging Face's format, beside it; nothing where packages miss.
+"""Makes ONNX files of a model of Hugging Face's format, beside it; none if packages are missing.
 
 python -m benchmarks.onnx_export FOLDER
 """

@@ -104,7 +104,7 @@ def onnx_runtime(folder: str, batch: int, length: int, text: bool = False, int8:
 
 
 def under_load(target: str, arguments: dict[str, Any], clients: int):
-    """Requests of several clients at once: threads that ask a few times, one after the other.
+    """Requests of concurrent clients: threads that send a few each, one after the other.
 
     The facts have `latencies`, seconds of every request since `begin`.
 

@@ -8,14 +8,13 @@ From token ids, or from texts, to hidden states. Weights are random, and the sam
 an architecture; where the vectors of the first token differ by more than 1e-3 (of float16 1e-2), it
 ends; 8-bit ones are not compared. Each system is a process of its own, with a thread for each core.
 
-With --clients that many threads ask at once, four times each and then again. The table then has a
-row for each system: texts a second, milliseconds of a request (median and 99th percentile), and the
-peak memory of its process.
+With --clients, that many threads send requests at once, four each before all start again. The table
+then has a row for each system: texts per second, milliseconds of a request (median and 99th
+percentile), and the peak memory of its process.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -23,7 +22,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks.interleaved import Result, System, measure
-from benchmarks.latency_table import models, print_rows, run, size_note
+from benchmarks.latency_table import Comparison, print_rows, run, size_note
 from benchmarks.table import Report
 from errors import InputError, main_with_clear_errors
 from settings import did_you_mean
@@ -34,7 +33,7 @@ _LENGTHS = flags.DEFINE_list(
     "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
 )
 _INPUT = flags.DEFINE_enum("input", "ids", ["ids", "text"], "Input of a request.")
-_CLIENTS = flags.DEFINE_integer("clients", 0, "Clients that ask at once.", lower_bound=0)
+_CLIENTS = flags.DEFINE_integer("clients", 0, "Number of concurrent clients.", lower_bound=0)
 _SYSTEMS = flags.DEFINE_list("systems", ["all"], "Systems, or `all`.")
 _MODELS = flags.DEFINE_string(
     "models", None, "Folder in which the models are left, and found again."
@@ -75,16 +74,18 @@ RATIOS = (
 
 def main(argv: list[str]) -> None:
     """Prints a row per size, batch and length."""
-    shapes, names = (_SIZES.value, _BATCHES.value, _LENGTHS.value), chosen()
-    if _CLIENTS.value:
-        _under_load(names, shapes)
-        return
+    names = chosen()
 
     def measured(compared):
         return measure(compared, _ROUNDS.value)
 
-    pairs = [pair for pair in RATIOS if {*pair} <= {*names}]
-    print_rows(names, pairs, shapes, measured, prepare, systems, check_agreement, _MODELS.value)
+    shapes = _SIZES.value, _BATCHES.value, _LENGTHS.value
+    comparison = Comparison(shapes, prepare, systems, measured, check_agreement, _MODELS.value)
+    if _CLIENTS.value:
+        _print_loads(names, comparison)
+    else:
+        pairs = [pair for pair in RATIOS if {*pair} <= {*names}]
+        print_rows(names, pairs, comparison)
 
 
 def chosen() -> list[str]:
@@ -118,22 +119,14 @@ def systems(folder: str, batch: int, length: int) -> list[System]:
     return found
 
 
-def _under_load(names: Sequence[str], shapes: tuple[Sequence[str], ...]) -> None:
+def _print_loads(names: Sequence[str], comparison: Comparison) -> None:
     """Prints a row per size, batch, length and system."""
-    sizes, batches, lengths = shapes
     columns = {"system": "", "size": "", "batch": "d", "tokens": "d", "texts/s": ".1f"}
     columns |= {"median ms": ".1f", "99th percentile ms": ".1f", "peak GiB": ".2f"}
-    report, notes = Report(columns), []
-    for size in sizes:
-        with models(size, prepare, _MODELS.value) as (folder, said):
-            notes += said
-            for batch, length in itertools.product(map(int, batches), map(int, lengths)):
-                results = measure(systems(folder, batch, length), _ROUNDS.value)
-                check_agreement(results)
-                for name in names:
-                    report.row(name, size, batch, length, *_loaded(results[name], batch))
-                report.missing(results)
-    report.end(*notes)
+    report = Report(columns)
+    for shape, results in comparison.results(report):
+        for name in names:
+            report.row(name, *shape, *_loaded(results[name], batch=shape[1]))
 
 
 def _loaded(result: Result, batch: int) -> tuple[float, ...]:

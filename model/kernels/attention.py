@@ -37,15 +37,7 @@ def attend(
     return join_heads(tf.matmul(probabilities, v)), probabilities
 
 
-def attend_reference(
-    q: tf.Tensor,
-    k: tf.Tensor,
-    v: tf.Tensor,
-    num_heads: int,
-    bias: tf.Tensor,
-    rate: float,
-    seed: tf.Tensor | None,
-) -> tuple[tf.Tensor, tf.Tensor]:
+def attend_reference(q, k, v, num_heads, bias, rate, seed):
     """`attend`, readable."""
     q, k, v = (split_heads_reference(x, num_heads) for x in (q, k, v))
     scores = tf.einsum("bnih,bnjh->bnij", q, k) / q.shape[-1] ** 0.5

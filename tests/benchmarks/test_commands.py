@@ -1,20 +1,12 @@
 """Every system of ours runs; every command asks for systems that exist and makes its table."""
 
-import ast
 import dataclasses
 import functools
-import importlib
-import inspect
-import json
-import pathlib
-import threading
-import time
 
 import pytest
 import tensorflow as tf
 
 from benchmarks import (
-    latency_table,
     ours,
     ours_finetuning,
     ours_generation,
@@ -22,17 +14,13 @@ from benchmarks import (
     ours_vocabulary,
     ours_xlnet,
     random_model,
-    served,
 )
-from benchmarks.interleaved import Result
 from benchmarks.texts import texts
 from errors import InputError
-from model import EncoderConfig, named_size
+from model import named_size
 from model.kernels import vocabulary
-from model.xlnet.config import XLNetConfig
 from tests import command_support
 from tests.build_support import VOCABULARY
-from tests.command_flags import import_command
 from tests.model_support import TINY
 
 # Ids of benchmarks start at 1000.
@@ -146,55 +134,6 @@ def test_a_fine_tuning_epoch_runs(data_dir):
 # ---------------------------------------------------------------- commands
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs a command with made-up results: a call takes `seconds`, by name, 1.0 for others."""
-
-    def run(name, *arguments, seconds=None, facts=None, **replaced):
-        module, own = import_command(monkeypatch, f"benchmarks.{name}")
-
-        def measure(systems, rounds):
-            assert rounds >= 1
-            return {system.name: result(system) for system in systems}
-
-        def result(system):
-            check_arguments(system)
-            time = (seconds or {}).get(system.name, 1.0)
-            return Result((time,) * 3, 2.0, (facts or {}).get(system.name, {}))
-
-        monkeypatch.setattr(module, "measure", measure)
-        for function, stand_in in replaced.items():
-            monkeypatch.setattr(module, function, stand_in)
-        own([name, *arguments])
-        module.main([])
-        output = capsys.readouterr().out
-        monkeypatch.undo()
-        rows = [line.split("|")[1:-1] for line in output.splitlines() if line.startswith("|")]
-        assert len({len(row) for row in rows}) == 1
-        return [[cell.strip() for cell in row] for row in rows[2:]]
-
-    return run
-
-
-def check_arguments(system):
-    """A system's function exists and takes its arguments, which go through JSON."""
-    module, function = system.target.split(":")
-    arguments = json.loads(json.dumps(system.arguments))
-    if not module.startswith("benchmarks.huggingface"):
-        found = importlib.import_module(module)
-        inspect.signature(getattr(found, function)).bind(**arguments)
-        return
-    path = pathlib.Path(ours.__file__).with_name(f"{module.removeprefix('benchmarks.')}.py")
-    functions = ast.parse(path.read_text()).body  # not imported: it needs torch
-    (found,) = (node for node in functions if getattr(node, "name", None) == function)
-    names = [argument.arg for argument in found.args.args]
-    assert set(arguments) <= set(names)
-    assert set(names[: len(names) - len(found.args.defaults)]) <= set(arguments)
-    for name in ("fields", "generator_fields"):
-        config = XLNetConfig if module.endswith("xlnet") else EncoderConfig
-        config(**arguments.get(name, {}))
-
-
 def test_mixed_attention_block(command):
     rows = command("mixed_attention_block", seconds={"mixed": 0.85})
     assert [row[0] for row in rows] == ["128", "256", "512"]
@@ -227,104 +166,6 @@ def test_xlnets_systems_run():
     fields = dataclasses.asdict(config)
     assert ours_xlnet.inference(fields, **SHAPE)().shape == (2, 16, 128)
     assert 0.3 < ours_xlnet.classification_step(fields, **SHAPE)() < 2.0
-
-
-def test_export_latency(command):
-    arguments = ["export_latency", "--sizes=small", "--batches=1,32", "--lengths=16"]
-    seconds = {"SavedModel": 0.5, "HF ConvBERT": 0.8}
-    facts = {"SavedModel": {"vector": [1.0, 2.0]}, "HF ConvBERT": {"vector": [1.0, 2.00001]}}
-    prepare = {"prepare": lambda size, folder: []}
-    rows = command(*arguments, seconds=seconds, facts=facts, **prepare)
-    assert [row[:3] for row in rows] == [["small", "1", "16"], ["small", "32", "16"]]
-    assert rows[0][3:] == ["500.0", "1000.0", "800.0", "1000.0", "1.60", "1.00"]
-    facts["HF ConvBERT"] = {"vector": [1.0, 2.1]}
-    with pytest.raises(InputError, match="vectors"):
-        command(*arguments, facts=facts, **prepare)
-
-
-def test_serving(command):
-    arguments = ["serving", "--batches=1", "--lengths=16"]
-    prepare, same = {"prepare": lambda size, folder: []}, {"vector": [1.0, 2.0]}
-    seconds = {"SavedModel": 0.5, "LiteRT": 0.2, "ORT ConvBERT": 0.4}
-    facts = {"SavedModel": same, "LiteRT": same, "LiteRT ELECTRA": {"vector": [5.0, 6.0]}}
-    ((*shape_and_times, electra, huggingface, _, int8, onnx),) = command(
-        *arguments, seconds=seconds, facts=facts, **prepare
-    )
-    assert shape_and_times[:5] == ["small", "1", "16", "500.0", "200.0"]
-    assert (electra, huggingface, int8, onnx) == ("5.00", "5.00", "1.00", "0.80")
-    for name, vector in {"HF": [1.0, 2.1], "LiteRT float16": [1.0, 2.02]}.items():
-        with pytest.raises(InputError, match=name):
-            command(*arguments, facts={**facts, name: {"vector": vector}}, **prepare)
-    near = {"vector": [1.0, 2.005]}
-    assert command(*arguments, facts={**facts, "LiteRT float16": near}, **prepare)
-    two = ["--systems=LiteRT,SavedModel", "--input=text"]
-    (row,) = command(*arguments, *two, seconds=seconds, facts=facts, **prepare)
-    assert row == ["small", "1", "16", "200.0", "500.0"]
-    halves = {"LiteRT float16": near, "HF": same}
-    half_first = ["--systems=LiteRT float16,HF,HF"]
-    assert command(*arguments, *half_first, facts=halves, **prepare)
-    with pytest.raises(InputError, match="Did you mean `LiteRT`"):
-        command(*arguments, "--systems=LiteRTX", **prepare)
-
-
-def test_serving_of_several_clients(command):
-    arguments = ["serving", "--batches=2", "--lengths=16", "--systems=LiteRT,HF", "--clients=4"]
-    both = {"latencies": [0.1] * 50 + [0.3] * 50, "requests": 8}
-    facts = {"LiteRT": both, "HF": both}
-    prepare = {"prepare": lambda size, folder: []}
-    rows = command(*arguments, seconds={"LiteRT": 0.5}, facts=facts, **prepare)
-    assert rows[0] == ["LiteRT", "small", "2", "16", "32.0", "200.0", "300.0", "2.00"]
-    assert [row[4] for row in rows] == ["32.0", "16.0"]
-    facts["HF"] = {**both, "vector": [1.0]}
-    facts["LiteRT"] = {**both, "vector": [2.0]}
-    with pytest.raises(InputError, match="HF"):
-        command(*arguments, facts=facts, **prepare)
-
-
-def test_models_are_kept(tmp_path, monkeypatch):
-    made = []
-
-    def prepare(size, folder):
-        made.append(size)
-        assert not list(pathlib.Path(folder).iterdir())
-        return [f"made {size}"]
-
-    for _ in range(2):
-        with latency_table.models("small", prepare, str(tmp_path / "kept")) as found:
-            assert found == (f"{tmp_path}/kept/small", ["made small"])
-    assert made == ["small"]
-    monkeypatch.setattr(latency_table, "git_commit", lambda: "another")
-    with pytest.raises(InputError, match="another"):
-        latency_table.models("small", prepare, str(tmp_path / "kept")).__enter__()
-    with latency_table.models("small", prepare, None) as (folder, _):
-        assert pathlib.Path(folder).is_dir()
-    assert not pathlib.Path(folder).exists()
-
-
-def test_requests_of_several_clients(monkeypatch):
-    """All of them ask at once; what was noted before `begin` is forgotten."""
-    at_once, most, lock = set(), [], threading.Lock()
-
-    def request(pause):
-        def ask():
-            with lock:
-                at_once.add(threading.get_ident())
-                most.append(len(at_once))
-            time.sleep(pause)
-            with lock:
-                at_once.remove(threading.get_ident())
-
-        return ask
-
-    monkeypatch.setattr(served, "made_up", request, raising=False)
-    run = served.under_load("benchmarks.served:made_up", {"pause": 0.02}, clients=3)
-    run()
-    assert max(most) == 3
-    run.begin()
-    assert run.facts["latencies"] == []
-    run()
-    assert len(run.facts["latencies"]) == run.facts["requests"] > 3
-    assert min(run.facts["latencies"]) >= 0.02
 
 
 def test_pretraining_step(command):
