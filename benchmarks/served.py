@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks import onnx_export
 from benchmarks.texts import texts
 from machine import num_cores
+from plugins import lazily
 
 _REQUESTS = 4  # of a client, in a row
 
@@ -46,8 +47,7 @@ def litert(path: str, batch: int, length: int, text: bool = False):
     if text:
         import tensorflow as tf
 
-        from serving.litert_model import load_signatures
-
+        load_signatures = lazily("serving.litert_model:load_signatures")
         signatures, strings = load_signatures(path), texts(batch, length)
         graph = signatures["embeddings"].trace()
 
