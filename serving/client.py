@@ -18,12 +18,8 @@ from serving.records import WORD_LIST, Record
 from signatures.tensors import tensors_of
 
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
-_COUNTS = {
-    "S": "num_pieces",
-    "W": "num_words",
-    "M": "num_masks",
-    "C": "num_options",
-}  # lengths along axes
+# The outputs that say the lengths along axes.
+COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
 
 
 def load_saved_model(folder: str) -> tf.Module:
@@ -57,10 +53,10 @@ class Client:
         self._ask = ask
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
-        self._outputs = tensors_of(description["signatures"][signature], "outputs")
-        axes = {axis for tensor in self._outputs.values() for axis in tensor.axes}
-        # A list says its length itself.
-        self._left_out = {"tokens", *(name for axis, name in _COUNTS.items() if axis in axes)}
+        self.outputs = tensors_of(description["signatures"][signature], "outputs")
+        axes = {axis for tensor in self.outputs.values() for axis in tensor.axes}
+        # Names of outputs; lists without padding say them, too.
+        self.lengths = {name for axis, name in COUNTS.items() if axis in axes}
         self._labels, self._answer_row = description["labels"], None
         kind = description["kind"]
         # Of a kind that is registered elsewhere, the outputs are written as they are.
@@ -100,16 +96,20 @@ class Client:
         Raises:
             InputError: the model cannot answer a batch; names where it stands.
         """
-        lengths = [sum(map(len, record.values.values())) for record in records]
-        order = np.argsort(lengths, kind="stable")
+        order = np.argsort([length(record) for record in records], kind="stable")
         found: dict[int, dict[str, Any]] = {}
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
-            rows = self._answer([records[number] for number in numbers])
-            found.update(zip(numbers.tolist(), rows))
+            batch = [records[number] for number in numbers]
+            found.update(zip(numbers.tolist(), self._rows(batch)))
         return (found[number] for number in range(len(records)))
 
-    def _answer(self, batch: list[Record]) -> list[dict[str, Any]]:
+    def ask(self, batch: Sequence[Record]) -> dict[str, np.ndarray]:
+        """The outputs for a batch, padded as the signature has them.
+
+        Raises:
+            InputError: the model cannot answer; names where the batch stands.
+        """
         inputs = {}
         for name in self.inputs.names:
             values = [record.values[name] for record in batch]
@@ -121,10 +121,13 @@ class Client:
         try:
             found = self._ask(**inputs)
             # As described: the order of a SavedModel's outputs differs from run to run.
-            outputs = {name: found[name].numpy() for name in self._outputs if name in found}
+            return {name: found[name].numpy() for name in self.outputs if name in found}
         except tf.errors.OpError as error:
             places = " to ".join(dict.fromkeys((batch[0].where, batch[-1].where)))
             raise InputError(f"{places}: the model cannot answer ({reason(error)})") from error
+
+    def _rows(self, batch: Sequence[Record]) -> list[dict[str, Any]]:
+        outputs = self.ask(batch)
         return [
             {"id": record.id, **self._row({name: value[i] for name, value in outputs.items()})}
             for i, record in enumerate(batch)
@@ -133,9 +136,9 @@ class Client:
     def _row(self, values: dict[str, np.ndarray]) -> dict[str, Any]:
         """The outputs of one record, in the form of finetune/predictions.py where it has one."""
         found = {
-            name: _plain(_without_padding(value, self._outputs[name].axes[1:], values))
+            name: _plain(without_padding(value, self.outputs[name].axes[1:], values))
             for name, value in values.items()
-            if name not in self._left_out
+            if name not in self.lengths and name != "tokens"
         }
         row = found
         if self._answer_row is not None:
@@ -143,11 +146,24 @@ class Client:
         return row if "truncated" not in found else {**row, "truncated": found["truncated"]}
 
 
-def _without_padding(
+def length(record: Record) -> int:
+    """The characters of a record's texts."""
+    return sum(
+        len(value) if isinstance(value, str) else sum(map(len, value))
+        for value in record.values.values()
+    )
+
+
+def without_padding(
     value: np.ndarray, axes: Sequence[str], values: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """An output of one record, cut to its own length along the axes that have one."""
-    counts = [values.get(_COUNTS.get(axis)) for axis in axes]
+    """An output of one record, cut to its own length along the axes that have one.
+
+    Args:
+        value: with `axes`, those of `Tensor` but the batch.
+        values: all outputs of the record, the lengths among them.
+    """
+    counts = [values.get(COUNTS.get(axis)) for axis in axes]
     return value[tuple(slice(count) for count in counts)] if axes else value
 
 

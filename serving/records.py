@@ -219,7 +219,7 @@ def read_records(
         values = gathered(values)
         identity = values.pop("id", None)
         try:
-            _check(where, values, inputs.lists)
+            check_texts(where, values, inputs.lists)
         except InputError as error:
             reject(error, identity)
             continue
@@ -375,7 +375,8 @@ def _fields(line: bytes, file_format: str) -> list[str]:
     return [name.strip().strip('"') for name in text.split(separator)]
 
 
-def _check(where: str, values: dict[str, Any], lists: Collection[str]) -> None:
+def check_texts(where: str, values: dict[str, Any], lists: Collection[str]) -> None:
+    """Raises InputError where a value is no text, or of `lists` no list of texts."""
     for name, value in values.items():
         if name not in lists:
             if not isinstance(value, str):

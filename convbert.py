@@ -1,0 +1,18 @@
+"""ConvBERT in Python programs and notebooks; see docs/python.md.
+
+import convbert
+
+model = convbert.load("my_data/models/mine")
+vectors = model.embed(["The weather is fine.", "It rains."])  # float32 [2, D]
+"""
+
+from __future__ import annotations
+
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
+from errors import InputError
+from serving.answers import Answers
+from serving.model import Model, load
+
+__all__ = ["Answers", "InputError", "Model", "load"]

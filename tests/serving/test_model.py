@@ -1,0 +1,199 @@
+"""`convbert.load` and its methods: as exported models answer, of rows in every form."""
+
+import functools
+import itertools
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import convbert
+from errors import InputError
+from serving.client import Client
+from serving.records import Record
+from tests.serving.conftest import TASKS
+
+TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]
+
+
+@pytest.fixture(scope="module")
+def models(saved):
+    """Kind -> the SavedModel; or, `from_directory`, what it was made from."""
+
+    @functools.cache
+    def of(kind, from_directory=False):
+        run = os.path.join(os.path.dirname(saved[kind]), "run")
+        return convbert.load(run if from_directory else saved[kind])
+
+    return of
+
+
+def rows(kind):
+    """`TEXTS` as rows of a kind's inputs, by name."""
+    names = {"pairs": ("text", "text_pair"), "regression": ("text", "text_pair")}
+    names |= {"span": ("question", "context"), "multiple_choice": ("context", "question")}
+    found = []
+    for place in range(len(TEXTS)):
+        texts = TEXTS[place:] + TEXTS[:place]
+        row = dict(zip(names.get(kind, ("text",)), texts))
+        if kind == "multiple_choice":
+            row["options"] = [text or "in" for text in texts[2 : 3 + place % 3]]
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "from_directory"), [*((kind, False) for kind in TASKS), ("classification", True)]
+)
+def test_predictions_are_those_of_the_command(saved, models, kind, from_directory):
+    given, model = rows(kind), models(kind, from_directory)
+    records = [Record(f"row {i}", str(i), row) for i, row in enumerate(given)]
+    expected = Client.of(saved[kind]).answers(records, 32)
+    for answer, row in zip(model.predict(given), expected, strict=True):
+        assert_said(kind, answer, row, model.labels)
+
+
+def assert_said(kind, answer, row, labels):
+    assert bool(answer.truncated) == row["truncated"]
+    if kind in ("classification", "pairs"):
+        assert answer.label == row["prediction"]
+        shares = [row["probabilities"][label] for label in labels]
+        np.testing.assert_allclose(answer.probabilities, shares, atol=2e-6)
+    elif kind == "regression":
+        assert answer.score == pytest.approx(row["prediction"], abs=2e-6)
+    elif kind == "tagging":
+        assert answer.tags.tolist() == row["prediction"]
+    elif kind == "span":
+        assert answer.answer == row["prediction"]
+    else:
+        assert labels[answer.choice] == row["prediction"]
+        shares = list(row["probabilities"].values())
+        np.testing.assert_allclose(answer.probabilities, shares, atol=2e-6)
+
+
+def test_forms_of_texts_have_one_answer(models):
+    model = models("classification")
+    expected = model.predict(TEXTS).probabilities
+    frame = pd.DataFrame({"review": TEXTS, "other": 1})
+    for form in (np.array(TEXTS), pd.Series(TEXTS, index=range(9, 15)), iter(TEXTS), frame):
+        np.testing.assert_array_equal(model.predict(form).probabilities, expected)
+    one = model.predict(TEXTS[0])
+    assert one.label in model.labels
+    assert one.probabilities.shape == (3,)
+    np.testing.assert_allclose(one.probabilities, expected[0], atol=1e-6)
+    pair = models("pairs")
+    assert pair.inputs() == ["text", "text_pair"]
+    both = [(a, b) for a, b in itertools.pairwise(TEXTS)]
+    expected = pair.predict(both).scores
+    frame = pd.DataFrame(both, columns=["review", "reply"])
+    np.testing.assert_array_equal(pair.predict(frame).scores, expected)
+    np.testing.assert_allclose(pair.predict(both[0]).scores, expected[0], atol=1e-6)
+
+
+def test_words_and_texts_of_a_tagger(models):
+    model = models("tagging")
+    words = [["the", "city"], ["Café"], ["who?"] * 9]
+    expected = model.predict([" ".join(item) for item in words])
+    forms = [words, iter(words), pd.DataFrame({"tokens": words})]
+    for form in (*forms, [{"words": item} for item in words]):
+        found = model.predict(form)
+        assert [row.tolist() for row in found.words] == words
+        assert [row.tolist() for row in found.tags] == [row.tolist() for row in expected.tags]
+
+
+def test_lists_of_options_may_be_columns_of_arrays(models):
+    model, given = models("multiple_choice"), rows("multiple_choice")
+    frame = pd.DataFrame(given).assign(options=[np.array(row["options"]) for row in given])
+    expected = model.predict(given)
+    assert [len(row) for row in expected.probabilities] == [len(r["options"]) for r in given]
+    assert model.predict(frame).choice.tolist() == expected.choice.tolist()
+
+
+def test_tables_of_answers(models):
+    answers = models("classification").predict(TEXTS)
+    frame = answers.to_pandas()
+    assert [c for c in frame if c.startswith("probabilities")] == [
+        *("probabilities.bad", "probabilities.fair", "probabilities.good")
+    ]
+    assert frame["label"].tolist() == list(answers.label) == [row.label for row in answers]
+    assert len(answers[1:3]) == 2
+    assert answers[1:3].label.tolist() == answers.label[1:3].tolist()
+    with pytest.raises(AttributeError, match="label"):
+        answers.lable  # noqa: B018
+    tags = models("tagging").predict(TEXTS).to_pandas()
+    assert [len(row) for row in tags["tags"]] == [len(text.split()) for text in TEXTS]
+
+
+def test_a_pretrained_model(models):
+    for model in (models("pretraining"), models("pretraining", from_directory=True)):
+        mean, pooled = (model.embed(TEXTS, pooling=name) for name in ("mean", "pooled"))
+        assert mean.shape == pooled.shape == (6, model.description["encoder"]["hidden_size"])
+        assert mean.dtype == np.float32
+        vectors = model.ask("embeddings", TEXTS)
+        for i, tokens in enumerate(vectors.tokens):
+            assert len(tokens) == len(vectors.pieces[i])
+            np.testing.assert_allclose(tokens.mean(0), mean[i], atol=1e-5)
+            np.testing.assert_allclose(tokens[0], pooled[i], atol=1e-5)
+        np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
+        assert [len(row) for row in model.fill_mask(TEXTS).candidates] == [0, 0, 0, 0, 2, 0]
+        assert model.fill_mask("the [MASK]").candidates.shape == (1, 10)
+        replaced = model.replaced(TEXTS)
+        assert [len(row) for row in replaced.probabilities] == [len(row) for row in replaced.pieces]
+        scores = model.score(TEXTS)
+        assert scores.num_words.tolist() == [len(text.split()) for text in TEXTS]
+        assert scores.num_pieces.tolist() == [len(row) - 2 for row in replaced.pieces]
+
+
+def test_many_texts_come_back_in_order(models):
+    model = models("pretraining")
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(["the", "city", "was"], n)) for n in draw.integers(1, 12, 5000)]
+    scores = model.score(texts)
+    assert scores.num_words.tolist() == [len(text.split()) for text in texts]
+    some = draw.choice(5000, 20)
+    alone = [model.score(texts[i]).score for i in some]
+    np.testing.assert_allclose(scores.score[some], alone, atol=1e-4)
+
+
+def test_a_table_of_other_columns_is_an_error(models):
+    with pytest.raises(InputError, match="review"):
+        models("classification").predict(pd.DataFrame({"txt": TEXTS}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("classification", lambda model: model.predict([])),
+        ("classification", lambda model: model.predict(3)),
+        ("classification", lambda model: model.predict(b"the")),
+        ("classification", lambda model: model.predict([b"the"])),
+        ("classification", lambda model: model.predict(["the", float("nan")])),
+        ("classification", lambda model: model.predict(["the", ("the", "city")])),
+        ("classification", lambda model: model.predict(None)),
+        ("classification", lambda model: model.fill_mask(TEXTS)),
+        ("classification", lambda model: model.embed(TEXTS, pooling="max")),
+        ("classification", lambda model: model.ask("serving_default", TEXTS, only=["labels"])),
+        ("classification", lambda model: model.ask("none", TEXTS)),
+        ("classification", lambda model: model.ask("token_ids", TEXTS)),
+        ("pairs", lambda model: model.predict(["the", "city"])),
+        ("pairs", lambda model: model.predict([("the", "city"), "city"])),
+        ("pairs", lambda model: model.predict([("the", "city", "was")])),
+        ("pairs", lambda model: model.predict([{"text": "the"}])),
+        ("tagging", lambda model: model.predict([["the"], "city"])),
+        ("tagging", lambda model: model.predict([["the", ""]])),
+        ("pretraining", lambda model: model.predict(TEXTS)),
+        ("pretraining", lambda model: model.continue_text(TEXTS)),
+    ],
+)
+def test_what_cannot_be_asked_is_an_error(models, kind, call):
+    with pytest.raises(InputError):
+        call(models(kind))
+
+
+def test_what_is_no_model_is_an_error(saved, tmp_path):
+    for path in (tmp_path, tmp_path / "none", tmp_path / "none.tflite"):
+        with pytest.raises(InputError):
+            convbert.load(path)
+    with pytest.raises(InputError, match="max_seq_length"):
+        convbert.load(saved["classification"], max_seq_length=8)
