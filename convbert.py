@@ -12,7 +12,9 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 
 # isort: split
 from errors import InputError
+from finetune.frames import FineTuned, fine_tune
 from serving.answers import Answers
+from serving.evaluation import Evaluation
 from serving.model import Model, load
 
-__all__ = ["Answers", "InputError", "Model", "load"]
+__all__ = ["Answers", "Evaluation", "FineTuned", "InputError", "Model", "fine_tune", "load"]

@@ -28,15 +28,12 @@ from finetune.catalogue import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
 from finetune.grid import NOT_SWEPT, PAPER_GRID
 from finetune.hparams import RunSettings
-from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, load_model, split_hparams
+from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
+from finetune.start import fine_tuned
 from finetune.submission import write_glue_archive
-from finetune.task_files import check_files
 from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
 from training import device_flags, workers
-from training.model_directory import code_facts
-from training.strategies import check_strategy
 from training.tpu_address import FLAG_NAMES as TPU_FLAGS
-from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -74,37 +71,14 @@ flags.DEFINE_enum(
 
 
 def main(argv: list[str]) -> None:
-    """Reads and checks what the flags say, in about a second; then see finetune/run.py."""
+    """Reads and checks what the flags say, in about a second; then see finetune/start.py."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
-    check_strategy(settings.run.strategy)
-    folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
-    check_folders(tpu_address(settings.run), folders)
-    config, vocabulary = load_model(settings)
-    for task in settings.tasks:
-        for _ in settings.points(task, config):  # which raises where a value is wrong
-            pass
-        check_files(
-            task, settings.data_dir, train=settings.train, test=settings.run.write_test_outputs
-        )
-    with workers.at_work(
-        settings.run.strategy,
-        settings.output_dir,
-        lambda: {
-            **settings.shared(),
-            "vocabulary": vocabulary.digest,
-            **code_facts(),
-            **plugins.code_digests(FLAGS.plugins),
-        },
-        FLAGS.worker_timeout,
-    ):
-        from finetune.run import finetune  # TensorFlow: it takes seconds
-
-        finetune(settings, config, vocabulary)
+    with fine_tuned(settings, FLAGS.plugins, FLAGS.worker_timeout):
         if FLAGS.glue_submission and workers.current().is_chief:
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")

@@ -28,6 +28,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
     get_linear_schedule_with_warmup,
+    pipeline,
 )
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -38,7 +39,7 @@ from benchmarks.huggingface_pretraining import (
     encoder,
 )
 from benchmarks.served import random_features
-from benchmarks.texts import texts
+from benchmarks.texts import sentences, texts
 from errors import InputError
 
 _SAME_NAME = (
@@ -116,6 +117,19 @@ def text_vectors(
 
     run.facts = {"vector": run()[0].tolist()}
     return run
+
+
+def classification_pipeline(folder: str, count: int, batch: int):
+    """Labels of texts, by transformers' pipeline with batches."""
+    asked = sentences(count)
+    ask = pipeline("text-classification", folder, top_k=None, batch_size=batch)
+
+    def predict():
+        return ask(asked)
+
+    shares = {row["label"]: row["score"] for row in ask(asked[:1])[0]}
+    predict.facts = {"shares": [shares[label] for label in ask.model.config.label2id]}
+    return predict
 
 
 def pretraining_step(

@@ -16,6 +16,14 @@ def texts(batch: int, length: int) -> list[str]:
     return [" ".join(row) for row in words]
 
 
+def sentences(count: int) -> list[str]:
+    """Texts of lengths as of sentences: log-normal, a median of 16 words and at most 120."""
+    draw = np.random.default_rng(0)
+    lengths = np.clip(draw.lognormal(np.log(16), 0.6, count), 2, 120).astype(int)
+    words = iter(draw.choice(made_up_words(5000), lengths.sum()))
+    return [" ".join(itertools.islice(words, length)) for length in lengths]
+
+
 def made_up_words(count: int) -> list[str]:
     """The first words of four letters, each a piece of the vocabulary."""
     letters = itertools.product(string.ascii_lowercase, repeat=4)

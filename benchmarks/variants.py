@@ -21,8 +21,8 @@ from absl import app, flags, logging
 from benchmarks.table import Report
 from errors import InputError, main_with_clear_errors
 from finetune.kinds.predicted import Predicted
+from finetune.predictor import predict
 from finetune.task_data import Split, load_task_data
-from finetune.trial import predict
 from serving import litert_export
 from serving.litert import MODEL_FILE
 from serving.litert_model import load_functions

@@ -6,8 +6,9 @@
     python -m checkpoints.convert --target huggingface --input MODEL --output FOLDER
 
 With --source the output is a model directory: run_finetuning.py takes it as --model_dir,
-run_pretraining.py as --continue_from. With --target the input is one. Everything that was inferred
-or left out is printed. The output is written atomically.
+run_pretraining.py as --continue_from; with --task it keeps the task's head, for
+export_savedmodel.py. With --target the input is one. Everything that was inferred or left out is
+printed. The output is written atomically.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -65,7 +66,12 @@ flags.DEFINE_string(
     "huggingface: folder of the generator's checkpoint, or none for the model without it.",
 )
 
+flags.DEFINE_string(
+    "task", None, "huggingface: task whose head the checkpoint holds, its name or declaration."
+)
+
 _OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "num_attention_heads", "generator")
+_OPTIONS += ("task",)
 
 
 def main(argv: list[str]) -> None:

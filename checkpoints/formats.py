@@ -7,8 +7,11 @@ import importlib
 import storage
 from checkpoints import FORMATS, model_directory, xlnet
 from checkpoints.model_directory import Options
+from errors import InputError
 from files import new_folder
+from finetune.load import load_fine_tuned
 from model.xlnet.config import XLNetConfig
+from pretrain.saved_settings import is_fine_tuned
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
@@ -25,8 +28,16 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
         of_xlnet = importlib.import_module(xlnet.FORMATS[source])
         ours = not of_xlnet.recognizes(path, options)
         module = importlib.import_module(FORMATS[source]) if ours else of_xlnet
+        about = {"source": source, "input": storage.abspath(path)}
+        if options.task is not None:
+            read = getattr(module, "read_fine_tuned", None)
+            if read is None:
+                raise InputError("--task is for ConvBERT, ELECTRA and BERT of huggingface")
+            model, notes = read(path, options)
+            model_directory.save_fine_tuned(model, folder, {**about, "notes": notes})
+            return notes
         conversion = module.read(path, options)
-        about = {"source": source, "input": storage.abspath(path), "notes": conversion.notes}
+        about["notes"] = conversion.notes
         about["max_seq_length"] = conversion.trained_length
         model_directory.save(conversion, folder, about)
     return conversion.notes
@@ -35,6 +46,11 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
 def to_elsewhere(target: str, path: str, output: str) -> list[str]:
     """Makes a foreign checkpoint of a model directory; the inverse of `from_elsewhere`."""
     with new_folder(output) as folder:
+        write = getattr(importlib.import_module(FORMATS[target]), "write_fine_tuned", None)
+        if write is not None and is_fine_tuned(path):
+            notes = write(load_fine_tuned(path), folder)
+            if notes is not None:
+                return notes
         conversion = model_directory.load(path)
         is_xlnet = isinstance(conversion.config, XLNetConfig)
         module = importlib.import_module((xlnet.FORMATS if is_xlnet else FORMATS)[target])

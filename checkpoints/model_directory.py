@@ -12,6 +12,7 @@ import files
 import storage
 from data.vocabulary import Vocabulary
 from errors import InputError, reason
+from finetune.load import FineTuned
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective, build_optimizer
@@ -27,7 +28,7 @@ from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionS
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
 from training.checkpointing import checkpoint_step, describe_run, latest_checkpoint
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
 
@@ -46,6 +47,7 @@ class Options:
     strip_accents: bool | None = None
     num_attention_heads: int | None = None  # N, before the bottleneck
     generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
+    task: str | None = None  # whose head the source holds: its name, or its declaration
 
 
 class Networks(tf.Module):
@@ -159,16 +161,30 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     describe_run(folder, described, settings)
     conversion.config.save(folder)
     conversion.vocabulary.save(folder)
+    checkpoint = _checkpoint(conversion.objective, conversion.optimizer)
+    _save(checkpoint, folder, "model.ckpt", conversion.step)
+
+
+def _save(checkpoint: tf.train.Checkpoint, folder: str, name: str, step: int) -> None:
     manager = tf.train.CheckpointManager(
-        _checkpoint(conversion.objective, conversion.optimizer),
+        checkpoint,
         os.path.join(folder, CHECKPOINT_FOLDER),
         max_to_keep=None,
-        checkpoint_name="model.ckpt",
+        checkpoint_name=name,
     )
     try:
-        manager.save(checkpoint_number=conversion.step)
+        manager.save(checkpoint_number=step)
     except tf.errors.OpError as error:
         raise InputError(f"{folder}: cannot be written ({reason(error)})") from error
+
+
+def save_fine_tuned(model: FineTuned, folder: str, about: dict[str, Any]) -> None:
+    """Writes the folder of a fine-tuned model, without scores; see `save`."""
+    describe_run(folder, model.record["hparams"], {"converted": about})
+    model.objective.encoder.config.save(folder)
+    model.vocabulary.save(folder)
+    files.write_json(os.path.join(folder, TASK_FILE), model.task.to_json())
+    _save(tf.train.Checkpoint(objective=model.objective), folder, "weights", 0)
 
 
 def load(folder: str) -> Conversion:

@@ -48,6 +48,14 @@ class FinetuningHParams:
     num_train_epochs: float | None = field(default=None, metadata=_POSITIVE)
     train_batch_size: int = field(default=32, metadata=at_least(1))  # over all devices
 
+    # Evaluation during training, on the first development split. The papers have none.
+    # Steps between evaluations; null: at the end alone, or where one of the next asks, each epoch.
+    eval_steps: int | None = field(default=None, metadata=at_least(1))
+    # "best": the weights of the highest headline score, instead of those of the last step.
+    keep: str = field(default="last", metadata=one_of("last", "best"))
+    # Evaluations without a higher score after which training ends; null: none.
+    early_stopping_patience: int | None = field(default=None, metadata=at_least(1))
+
     # Text.
     # 128; for question answering 512, or all the model has.
     max_seq_length: int | None = field(default=None, metadata=at_least(8))

@@ -9,17 +9,21 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.task import Task
 
-_entity_f1 = lazily("seqeval.metrics:f1_score")
+Metric = Callable[["Task", list, Sequence], float]
+
+_roc_auc = lazily("sklearn.metrics:roc_auc_score")
 _pearsonr = lazily("scipy.stats:pearsonr")
 _spearmanr = lazily("scipy.stats:spearmanr")
 
 
-def _of_library(name: str, **options: Any) -> Callable[[Task, list, Sequence], float]:
+def _of_library(name: str, **options: Any) -> Metric:
     """The metric "module:function" of gold labels and answers."""
     function = lazily(name)
     return lambda task, gold, answers: function(gold, answers, **options)
@@ -28,6 +32,12 @@ def _of_library(name: str, **options: Any) -> Callable[[Task, list, Sequence], f
 accuracy = _of_library("sklearn.metrics:accuracy_score")
 binary_f1 = _of_library("sklearn.metrics:f1_score", zero_division=0)  # of the second of two labels
 macro_f1 = _of_library("sklearn.metrics:f1_score", average="macro", zero_division=0)
+precision = _of_library("sklearn.metrics:precision_score", zero_division=0)  # of the second label
+recall = _of_library("sklearn.metrics:recall_score", zero_division=0)
+macro_precision = _of_library("sklearn.metrics:precision_score", average="macro", zero_division=0)
+macro_recall = _of_library("sklearn.metrics:recall_score", average="macro", zero_division=0)
+mae = _of_library("sklearn.metrics:mean_absolute_error")
+rmse = _of_library("sklearn.metrics:root_mean_squared_error")
 matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
 
 
@@ -47,10 +57,34 @@ def token_accuracy(task: Task, gold: list, answers: Sequence) -> float:
     return accuracy(task, *flat)
 
 
-def entity_f1(task: Task, gold: list, answers: Sequence) -> float:
-    """F1 of whole spans of tags such as B-PER and I-PER."""
+def roc_auc(gold: list, shares: np.ndarray) -> float:
+    """Area under the ROC curve; of more than two labels the mean of each against the others.
 
-    def named(sentences: Sequence) -> list[list[str]]:
-        return [[task.labels[tag] for tag in tags] for tags in sentences]
+    Args:
+        gold: labels, 0 to L - 1.
+        shares: probabilities [n, L].
+    """
+    if len({*gold}) < shares.shape[1]:  # of a label that is not there it is undefined
+        return float("nan")
+    if shares.shape[1] == 2:
+        return _roc_auc(gold, shares[:, 1])
+    return _roc_auc(gold, shares, multi_class="ovr")
 
-    return _entity_f1(named(gold), named(answers), zero_division=0)
+
+def _of_entities(name: str) -> Metric:
+    """A metric of whole spans of tags such as B-PER and I-PER."""
+    function = lazily(f"seqeval.metrics:{name}")
+
+    def metric(task: Task, gold: list, answers: Sequence) -> float:
+        named = (
+            [[task.labels[tag] for tag in tags] for tags in sentences]
+            for sentences in (gold, answers)
+        )
+        return function(*named, zero_division=0)
+
+    return metric
+
+
+entity_f1 = _of_entities("f1_score")
+entity_precision = _of_entities("precision_score")
+entity_recall = _of_entities("recall_score")

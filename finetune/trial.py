@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tf_keras
 import tqdm
@@ -22,12 +21,13 @@ from errors import warn
 from files import read_json, write_json, write_text
 from finetune import kinds, predictions
 from finetune.baselines import baseline
-from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.batches import TrainingBatches
+from finetune.evaluations import SPLIT, Evaluations, forget_best
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.kinds.predicted import Predicted
 from finetune.objective import FineTuning, learning_rate_scales
+from finetune.predictor import Predictor
 from finetune.results import RESULT_FILE
-from finetune.task import Task
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.backbone import rematerialize
@@ -35,13 +35,11 @@ from model.config import ADDED_LATER
 from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.distribution import own_rows
-from training.feeding import on_this_machine
 from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
 from training.optimizer import WarmupTimesDecay, create_optimizer
 from training.strategies import micro_batches
-from training.tracing import plain_function, temporary_graphs
+from training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
@@ -62,8 +60,12 @@ class Trial:
     @property
     def num_steps(self) -> int:
         """Training steps as the original counts them: an epoch is rounded up to whole batches."""
-        per_epoch = -(-len(self.data.train) // self.hparams.train_batch_size)
-        return max(1, int(per_epoch * self.hparams.num_train_epochs))
+        return max(1, int(self.steps_per_epoch * self.hparams.num_train_epochs))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of an epoch, the last of which may be filled up from the next epoch."""
+        return -(-len(self.data.train) // self.hparams.train_batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,13 +101,13 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
 def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """What was recorded of a run; without what is not, now: it did not decide its scores.
 
-    Once the record of every run held the hyper-parameters of all kinds. A kind's own that came
-    later had the effect of their defaults.
+    Once the record of every run held the hyper-parameters of all kinds. Those that came later had
+    the effect of their defaults.
     """
     kind = kinds.get(now["task"]["kind"])
-    own = {*field_names(kind.hparams)} - {*field_names(FinetuningHParams)}
-    added = {name: getattr(kind.hparams(), name) for name in own - {*before}}
-    return {name: value for name, value in {**before, **added}.items() if name in now}
+    added = {*field_names(kind.hparams)} - {*before}
+    defaults = {name: getattr(kind.hparams(), name) for name in added}
+    return {name: value for name, value in {**before, **defaults}.items() if name in now}
 
 
 def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
@@ -141,6 +143,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         encoder = context.create_encoder(hparams)
         head = data.task.plugin.head(data.task, encoder.config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
+    settings = {"batch_size": context.run.eval_batch_size, "hparams": hparams}
+    predictor = Predictor(objective, data.task, **settings, strategy=context.strategy)
     if train:
         now = describe_trial(trial, context)
         checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
@@ -148,9 +152,9 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
             _forget_useless(trial)
         workers.current().exchange("what to resume from")
         started = time.monotonic()
-        _train(trial, context, objective, bar)
+        trained = _train(trial, context, objective, predictor, bar)
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
-        result = {"steps": trial.num_steps, "train_rows": len(data.train), "seconds": seconds}
+        result = {**trained, "train_rows": len(data.train), "seconds": seconds}
     else:
         result = finished_result(trial, context) or {}
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
@@ -164,16 +168,20 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         "main_metric": data.task.metrics[0],
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
-        **_measure(trial, context, objective),
+        **_measure(trial, context, predictor),
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
     write_json(os.path.join(workers.current().written(trial.folder), RESULT_FILE), result)
     if train:
-        _keep_weights_only(trial, objective)
+        _keep_weights_only(trial, objective, result["steps"])
+        forget_best(workers.current().written(trial.folder))
     return result
 
 
-def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
+def _train(
+    trial: Trial, context: Context, objective: FineTuning, predictor: Predictor, bar
+) -> dict[str, Any]:
+    """Trains, or resumes training; what `result.json` says of it."""
     hparams, run, total = trial.hparams, context.run, trial.num_steps
     with context.strategy.scope():
         optimizer = _create_optimizer(hparams, total, objective)
@@ -198,14 +206,11 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
         interval=run.save_checkpoints_steps,
         max_to_keep=CHECKPOINTS_KEPT,
     )
-    # Makes the folder self-describing, after what is in it has been restored.
-    run_settings = {**dataclasses.asdict(run), **context.about, **context.origin}
     folder = workers.current().written(trial.folder)
-    checkpointing.describe_run(folder, describe_trial(trial, context), run_settings)
-    objective.encoder.config.save(folder)
-    context.vocabulary.save(folder)
-    write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
-    log = monitoring.MetricsLog(folder, step).action("train")
+    _describe(trial, context, objective, folder)  # after what is in it has been restored
+    evaluations = Evaluations(objective, trial, int(step.numpy()))
+    metrics_log = monitoring.MetricsLog(folder, step)
+    log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
     show = bar(step, hparams.train_batch_size)
     if run.xla or on_tpu(context.strategy):
         count = len(batches.lengths)
@@ -214,20 +219,41 @@ def _train(trial: Trial, context: Context, objective: FineTuning, bar) -> None:
     agree = workers.current().agree_to_stop
     try:
         with stopping.deferred("this loop of steps", agree) as stop_if_asked:
-            while (now := int(step.numpy())) < total:
+            while True:
+                now = int(step.numpy())
+                if evaluations.due(now):
+                    log_scores(evaluations.add(now, _dev_scores(trial, predictor)))
+                if now >= total or evaluations.should_stop:
+                    break
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-                steps = min(run.iterations_per_loop, multiple - now, total - now)
-                values = trainer.train(tf.constant(steps))
+                until = min(multiple, evaluations.next(now), total)
+                values = trainer.train(tf.constant(min(run.iterations_per_loop, until - now)))
                 log(values)
                 show(values)
-                if int(step.numpy()) in (multiple, total):
-                    manager.save(int(step.numpy()), check_interval=False)
+                if int(step.numpy()) == until:
+                    manager.save(until, check_interval=False)
                 stop_if_asked()
     except stopping.Stopped:
         manager.save(int(step.numpy()), check_interval=False)
         raise
     finally:
         trainer.close()
+    return {"steps": now, **evaluations.finish()}
+
+
+def _describe(trial: Trial, context: Context, objective: FineTuning, folder: str) -> None:
+    """Makes the folder of a run self-describing."""
+    run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
+    checkpointing.describe_run(folder, describe_trial(trial, context), run_settings)
+    objective.encoder.config.save(folder)
+    context.vocabulary.save(folder)
+    write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
+
+
+def _dev_scores(trial: Trial, predictor: Predictor) -> dict[str, float | None]:
+    """The scores of the first development split."""
+    task = trial.data.task
+    return task.plugin.score(answered(trial, trial.data.splits[task.dev[0]], predictor))
 
 
 def _training_batches(trial: Trial) -> TrainingBatches:
@@ -253,7 +279,7 @@ def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: F
     return create_optimizer(hparams.optimizer, schedule, decay, variables, scales)
 
 
-def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
+def _keep_weights_only(trial: Trial, objective: FineTuning, steps: int) -> None:
     """Replaces the checkpoints of training by one without the optimizer's slots, a third as large.
 
     Comes after `result.json`, which is what says that the run is finished. Killed in between, the
@@ -265,7 +291,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning) -> None:
         max_to_keep=1,  # the others go when this one is complete
         checkpoint_name=WEIGHTS_NAME,
     )
-    manager.save(trial.num_steps)
+    manager.save(steps)
 
 
 def _forget_useless(trial: Trial) -> None:
@@ -285,82 +311,7 @@ def _forget_useless(trial: Trial) -> None:
             storage.rmtree(folder)
 
 
-def predict(
-    objective: FineTuning,
-    task: Task,
-    split: Split,
-    *,
-    batch_size: int,
-    hparams: FinetuningHParams,
-    strategy: tf.distribute.Strategy,
-) -> dict[str, np.ndarray]:
-    """What the network predicts for every sequence of a split, in the order of its sequences.
-
-    Returns:
-        Arrays of one item per sequence; those of tokens lie flat along the split's tokens. Where
-        the head has `constants()`, these too.
-    """
-    batches = EvaluationBatches(
-        split.encoded,
-        batch_size,
-        length_buckets=hparams.length_buckets,
-        max_seq_length=hparams.max_seq_length,
-        group_size=task.plugin.group_size(task),
-    )
-    with on_this_machine(strategy):
-        dataset = batches()
-        iterator = iter(dataset)
-
-    def predict_part(features):
-        return objective.predict(own_rows(features))
-
-    def predict_batch(features):
-        return strategy.run(predict_part, (features,))
-
-    # One trace for all lengths, but on a TPU, where shapes are static.
-    options = {} if on_tpu(strategy) else {"input_signature": [dataset.element_spec]}
-    run = plain_function(predict_batch, **options)
-    emitted: dict[str, list[np.ndarray]] = {}
-    for features in iterator:
-        for name, value in run(features).items():
-            for part in strategy.experimental_local_results(value):
-                emitted.setdefault(name, []).extend(part.numpy())
-    outputs = _collect(emitted, batches.own, split.encoded.lengths, task.plugin.token_outputs)
-    return outputs | getattr(objective.head, "constants", dict)()
-
-
-def _collect(
-    emitted: dict[str, list[np.ndarray]],
-    own: np.ndarray,
-    lengths: np.ndarray,
-    token_outputs: tuple[str, ...],
-) -> dict[str, np.ndarray]:
-    """Puts what all workers' batches gave into the order of the sequences; see `predict`.
-
-    Args:
-        emitted: by name, one array for each sequence that came out on this worker.
-        own: the numbers of these sequences.
-        lengths: of all sequences.
-        token_outputs: names of arrays that have an item for each token, and for padding.
-    """
-    packed = {name: np.stack(v) for name, v in emitted.items() if name not in token_outputs}
-    for name in emitted.keys() - packed:
-        cut = [value[:length] for value, length in zip(emitted[name], lengths[own])]
-        packed[name] = np.concatenate(cut)
-    gathered = workers.current().gather("predictions", {**packed, "": own})
-    all_own = np.concatenate([arrays.pop("") for arrays in gathered])
-    place = np.unique(all_own, return_index=True)[1]  # of each sequence, without its copies
-    collected = {name: np.concatenate([arrays[name] for arrays in gathered]) for name in emitted}
-    for name, values in collected.items():
-        if name in token_outputs:
-            values = np.split(values, np.cumsum(lengths[all_own])[:-1])
-            collected[name] = np.concatenate([values[i] for i in place])
-        else:
-            collected[name] = values[place]
-    return collected
-
-
-def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str, Any]:
+def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions and pictures."""
     task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
@@ -370,16 +321,7 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
     for name, split in trial.data.splits.items():
         if name in task.test and trial.number >= context.run.n_writes_test:
             continue
-        outputs = predict(
-            objective,
-            task,
-            split,
-            batch_size=context.run.eval_batch_size,
-            hparams=hparams,
-            strategy=context.strategy,
-        )
-        answers = kind.answers(task, split.examples, split.encoded, outputs, hparams)
-        predicted = Predicted(task, split.examples, answers, hparams, outputs)
+        predicted = answered(trial, split, predictor)
         predictions.write(folder, name, predicted)
         if name not in task.dev:
             continue
@@ -394,3 +336,11 @@ def _measure(trial: Trial, context: Context, objective: FineTuning) -> dict[str,
             text = predictions.largest_errors(predicted, context.show_errors)
             write_text(os.path.join(folder, f"{name}_errors.md"), text)
     return found
+
+
+def answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:
+    """What the network answers to the examples of a split."""
+    task, hparams = trial.data.task, trial.hparams
+    outputs = predictor(split)
+    answers = task.plugin.answers(task, split.examples, split.encoded, outputs, hparams)
+    return Predicted(task, split.examples, answers, hparams, outputs)

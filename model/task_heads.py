@@ -15,28 +15,44 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import BackboneConfig
-from model.layers import dropout
+from model.kernels import split_seeds
+from model.layers import activation_function, dropout
 
 NO_OPTION = -1e9  # the logit of what cannot be chosen
 HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates
 
 
 class _PooledHead(tf_keras.layers.Layer):
-    """A dense layer on the vector of a text.
+    """A dense layer on the vector of a text, maybe after another one, D -> D with an activation.
 
-    For a backbone whose `config` has a `summary_layer`, a dense layer D -> D with tanh comes first.
-    Both are then initialised as the backbone is: XLNet's `summarize_sequence`.
+    Where there is one, both are initialised as the backbone is. A backbone whose `config` has a
+    `summary_layer` has one with tanh: XLNet's `summarize_sequence`.
+
+    Args:
+        form: "linear"; "dense", as transformers' `ConvBertClassificationHead` and
+            `ElectraClassificationHead` are, with a dropout before each of the layers; or "pooler",
+            as its BERT has it, with tanh and one dropout, as in XLNet.
     """
 
-    def __init__(self, units: int, name: str, config: BackboneConfig | None = None):
+    def __init__(
+        self,
+        units: int,
+        name: str,
+        config: BackboneConfig | None = None,
+        form: str = "linear",
+    ):
         super().__init__(name=name)
+        has_own = config is not None and config.summary_layer
+        if form != "linear" and (config is None or has_own):
+            raise ValueError(f"`form` should be linear for this backbone. Received: {form!r}")
         self.summary, kernel_initializer = None, tf_keras.initializers.GlorotUniform
-        if config is not None and config.summary_layer:
+        self._both_dropouts = form == "dense"
+        if has_own or form != "linear":
             deviation = config.initializer_range
             kernel_initializer = functools.partial(tf_keras.initializers.RandomNormal, 0, deviation)
             self.summary = tf_keras.layers.Dense(
                 config.hidden_size,
-                "tanh",
+                activation_function(_dense_act(config)) if form == "dense" else "tanh",
                 kernel_initializer=kernel_initializer(),
                 name="summary",
                 dtype="float32",
@@ -48,20 +64,29 @@ class _PooledHead(tf_keras.layers.Layer):
 
     def call(self, pooled, training=False, seed=None):
         """[B, D] -> float32 [B, units]; `seed`, int32 [2], is for dropout in training."""
+        rate = HEAD_DROPOUT if training else 0.0
+        if self._both_dropouts:
+            first, seed = split_seeds(seed, 2) if training else (None, None)
+            pooled = dropout(pooled, rate, first)
         if self.summary is not None:
             pooled = self.summary(pooled)
-        return self.dense(dropout(pooled, HEAD_DROPOUT if training else 0.0, seed))
+        return self.dense(dropout(pooled, rate, seed))
 
     def loss_weights(self, batch):
         """1 for sequences, 0 for those that only fill the batch: float32 [B]."""
         return batch["weight"]
 
 
+def _dense_act(config: BackboneConfig) -> str:
+    """ELECTRA's is always GELU, ConvBERT's that of its layers."""
+    return config.hidden_act if getattr(config, "token_mixer", "") == "mixed" else "gelu"
+
+
 class ClassificationHead(_PooledHead):
     """One of L labels for the whole text, by softmax."""
 
-    def __init__(self, num_labels: int, config: BackboneConfig | None = None):
-        super().__init__(num_labels, "classification", config)
+    def __init__(self, num_labels: int, config: BackboneConfig | None = None, form: str = "linear"):
+        super().__init__(num_labels, "classification", config, form)
 
     def loss(self, output, batch, *, training, seed=None):
         """Cross entropy [B] with `label` int32 [B]."""
@@ -76,8 +101,8 @@ class ClassificationHead(_PooledHead):
 class RegressionHead(_PooledHead):
     """A number for the whole text."""
 
-    def __init__(self, config: BackboneConfig | None = None):
-        super().__init__(1, "regression", config)
+    def __init__(self, config: BackboneConfig | None = None, form: str = "linear"):
+        super().__init__(1, "regression", config, form)
 
     def loss(self, output, batch, *, training, seed=None):
         """Squared error [B] against `label` float32 [B]."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 from tqdm.auto import tqdm
 
@@ -17,6 +18,7 @@ from errors import InputError
 from serving.answers import Answers
 from serving.client import COUNTS, Client, length, load_saved_model, without_padding
 from serving.description import DESCRIPTION, inputs_of, read_description
+from serving.evaluation import Evaluation, evaluate
 from serving.export import describe
 from serving.litert import litert_file
 from serving.litert_model import load_signatures
@@ -136,6 +138,18 @@ class Model:
         Options: num_tokens, temperature, top_k, top_p, seed; see docs/serving.md.
         """
         return self.ask("continue_text", texts, options=options, progress=progress)
+
+    def evaluate(
+        self,
+        data: str | os.PathLike | pd.DataFrame,
+        *,
+        metrics: list[str] | None = None,
+        bootstrap: int = 0,
+        progress: bool | None = None,
+    ) -> Evaluation:
+        """Scores on a labelled file or table; see `serving.evaluation.evaluate`."""
+        given = {"metrics": metrics, "bootstrap": bootstrap, "progress": progress}
+        return evaluate(self, data, **given)
 
     def ask(
         self,

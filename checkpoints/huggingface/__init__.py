@@ -1,6 +1,6 @@
 """Weights in Hugging Face's files: ConvBERT, ELECTRA and BERT, both directions, without torch."""
 
-from checkpoints.huggingface.reading import read
-from checkpoints.huggingface.writing import write
+from checkpoints.huggingface.reading import read, read_fine_tuned
+from checkpoints.huggingface.writing import write, write_fine_tuned
 
-__all__ = ["read", "write"]
+__all__ = ["read", "read_fine_tuned", "write", "write_fine_tuned"]

@@ -45,14 +45,15 @@ COPIES = {
     "cls.predictions.decoder.weight": "{encoder}" + WORD_EMBEDDINGS,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+_TASK_HEAD = f"{TASK_HEAD}, unless --task says which task it is"
 # Beginnings of names that nothing here takes, after the encoder's prefix, and why.
 LEFT_OUT = {
     "embeddings.position_ids": "the numbers of the positions, not learned",
     "embeddings.token_type_ids": "zeros, not learned",
     "pooler.": "a layer on the first token's state, which encoders do not have here",
     "cls.seq_relationship.": "the head of next-sentence prediction, which is not learned here",
-    "classifier.": TASK_HEAD,
-    "qa_outputs.": TASK_HEAD,
+    "classifier.": _TASK_HEAD,
+    "qa_outputs.": _TASK_HEAD,
     "sequence_summary.": TASK_HEAD,
 }
 
@@ -104,7 +105,7 @@ def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
     for name, layer in encoder_layers(encoder).items():
         for original, theirs in _RENAMED.items():
             name = name.replace(original, theirs)
-        slots |= _slots(name, layer)
+        slots |= layer_slots(name, layer)
     return {prefix + name: slot for name, slot in slots.items()}
 
 
@@ -116,8 +117,8 @@ def masked_lm_slots(head: MaskedLMHead, model_type: str) -> dict[str, Slot]:
     else:
         dense, bias = scope, "generator_lm_head.bias"
     return {
-        **_slots(f"{dense}.dense", head.transform),
-        **_slots(f"{dense}.LayerNorm", head.norm),
+        **layer_slots(f"{dense}.dense", head.transform),
+        **layer_slots(f"{dense}.LayerNorm", head.norm),
         bias: Slot(head.output_bias),
     }
 
@@ -125,8 +126,8 @@ def masked_lm_slots(head: MaskedLMHead, model_type: str) -> dict[str, Slot]:
 def discriminator_slots(head: DiscriminatorHead) -> dict[str, Slot]:
     """Names of a discriminator head, under ELECTRA's names."""
     return {
-        **_slots(f"{DISCRIMINATOR_HEAD}.dense", head.transform),
-        **_slots(f"{DISCRIMINATOR_HEAD}.dense_prediction", head.logit),
+        **layer_slots(f"{DISCRIMINATOR_HEAD}.dense", head.transform),
+        **layer_slots(f"{DISCRIMINATOR_HEAD}.dense_prediction", head.logit),
     }
 
 
@@ -138,7 +139,8 @@ def current_name(name: str) -> str:
     return name
 
 
-def _slots(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:
+def layer_slots(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:
+    """Names of one layer's weights."""
     if isinstance(layer, LayerNorm):
         slots = {"weight": Slot(layer.gamma), "bias": Slot(layer.beta)}
     elif isinstance(layer, SpanKey):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import storage
-from checkpoints.huggingface import names
+from checkpoints.huggingface import names, task_heads
 from checkpoints.huggingface.config import HEAD_ACT
 from checkpoints.huggingface.source import GENERATOR_FOLDER, Source, open_source
 from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
@@ -24,6 +24,7 @@ from checkpoints.model_directory import (
 )
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
 from errors import InputError
+from finetune.load import FineTuned
 from model import DiscriminatorHead, Encoder, MaskedLMHead, build_encoder
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
@@ -70,6 +71,22 @@ def read(path: str, options: Options) -> Conversion:
         hparams, objective = _encoder(source, vocabulary)
     notes = source.notes + (generator.notes if generator is not None else [])
     return Conversion(source.config, hparams, vocabulary, objective, notes=notes)
+
+
+def read_fine_tuned(path: str, options: Options) -> tuple[FineTuned, list[str]]:
+    """Reads a model with the head of a task, `options.task`; see `read`.
+
+    Returns:
+        The model, and notes on what was inferred or left out.
+
+    Raises:
+        InputError: as of `read`; or the head is not one of such a task.
+    """
+    if options.generator is not None:
+        raise InputError("--generator is for discriminators; of a fine-tuned model there is none")
+    source = open_source(path, options.config)
+    found = task_heads.filled(source, _vocabulary(source, options), options.task)
+    return found, source.notes
 
 
 def _vocabulary(source: Source, options: Options) -> Vocabulary:

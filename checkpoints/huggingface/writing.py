@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from checkpoints.huggingface import names
+from checkpoints.huggingface import names, task_heads
 from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields
 from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
@@ -14,6 +14,7 @@ from checkpoints.model_directory import Conversion, padding_notes
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
+from finetune.load import FineTuned
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.masked_lm import MaskedLMSettings
@@ -57,6 +58,29 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")
     )
     return notes
+
+
+def write_fine_tuned(model: FineTuned, folder: str) -> list[str] | None:
+    """Writes a fine-tuned model with its head; None, and nothing, where transformers has no such.
+
+    Returns:
+        Notes on what was written.
+
+    Raises:
+        InputError: Hugging Face has no such network, or a file cannot be written.
+    """
+    encoder, task = model.objective.encoder, model.task
+    ending = task_heads.class_ending(task, model.hparams)
+    if ending is None or not isinstance(encoder.config, EncoderConfig):
+        return None
+    before = model.record.get("run_settings", {}).get("pretraining", {})
+    bert = before.get("objective") in task_heads.OBJECTIVES_OF_BERT
+    model_type = task_heads.model_type_of(encoder.config, model.hparams, bert)
+    own = task_heads.slots(model.objective, task, model_type)
+    notes = _write_model(
+        ending, model_type, encoder, own, model.vocabulary, folder, task_heads.fields(task)
+    )
+    return [*notes, *padding_notes(encoder.config)]
 
 
 def _write_encoder(
@@ -127,8 +151,12 @@ def _write_model(
     head: dict[str, names.Slot],
     vocabulary: Vocabulary,
     folder: str,
+    about: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Writes a whole folder; `task` ends the name of the class, `head` is what it adds."""
+    """Writes a whole folder; `task` ends the name of the class, `head` is what it adds.
+
+    `about` are fields of `config.json` about the task.
+    """
     architecture = _CLASSES[model_type] + task
     fields = {
         "architectures": [architecture],
@@ -136,6 +164,7 @@ def _write_model(
         "pad_token_id": vocabulary.pad_id,
         "bos_token_id": None,
         "eos_token_id": None,
+        **(about or {}),
     }
     # The class without a head is the encoder itself; in the others it is a part with a name.
     prefix = "" if task == "Model" else f"{model_type}."
@@ -145,7 +174,7 @@ def _write_model(
     write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
     notes = [f"written: {architecture}, {len(tensors)} tensors"]
     notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
-    if model_type == "bert":
+    if model_type == "bert" and not any(name.startswith(f"{prefix}pooler.") for name in slots):
         notes.append(
             "there is no pooler here, the pooled output being the first token's state:"
             " transformers' BertModel makes one of random weights, and says so"

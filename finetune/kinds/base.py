@@ -68,6 +68,7 @@ class Kind:
         has_labels: whether answers are of a list of labels, `Task.labels`, which is collected from
             the training split where it is not declared.
         metrics: name -> function; None where `score` computes it in another way.
+        errors: names of metrics of which 0 is the best, in the unit of the labels; never the first.
         default_metrics: of a declaration without `metrics`.
         hparams: frozen dataclass of the hyper-parameters, a subclass where the kind has its own;
             all have defaults, and checks as `settings` says. JSON may hold those of any kind,
@@ -85,6 +86,7 @@ class Kind:
     target: str | None = None
     has_labels: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
+    errors: tuple[str, ...] = ()
     default_metrics: tuple[str, ...]
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     shortened: str = "cut"
@@ -140,6 +142,11 @@ class Kind:
                     f"{task.name}: `metrics` of a {self.name} task should be among "
                     f"{', '.join(self.metrics)}. Received: {name!r}"
                 )
+        if task.metrics[0] in self.errors:
+            raise InputError(
+                f"{task.name}: `metrics` should begin with one of which more is better. Received:"
+                f" {task.metrics[0]!r}"
+            )
 
     # examples
 
@@ -255,7 +262,7 @@ class Kind:
     # scores
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
-        """The task's metrics, times 100 as the papers print them.
+        """The task's metrics, times 100 as the papers print them, but for `errors`.
 
         A score that is not a number, such as the correlation with a constant, is None; `undefined`
         has the reason. Where a convention makes it 0 (F1 and Matthews' correlation of constants),
@@ -277,9 +284,14 @@ class Kind:
         for name in task.metrics:
             with warnings.catch_warnings():  # about what is constant or never predicted
                 warnings.simplefilter("ignore")
-                value = float(self.metrics[name](task, gold, predicted.answers))
-            scores[name] = 100.0 * value if np.isfinite(value) else None
+                value = float(self.metric(name, predicted, gold))
+            factor = 1.0 if name in self.errors else 100.0
+            scores[name] = factor * value if np.isfinite(value) else None
         return scores
+
+    def metric(self, name: str, predicted: Predicted, gold: list) -> float:
+        """One of `metrics`, which a kind may compute from what the network says."""
+        return self.metrics[name](predicted.task, gold, predicted.answers)
 
     def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
         """Why scores have no value: metric -> reason, for those that `score` gave as None."""
@@ -338,6 +350,14 @@ class Kind:
         `network` is a `signatures.network.Network`.
         """
         raise NotImplementedError
+
+    def request(self, task: Task, example: Any) -> dict[str, Any]:
+        """An example as the inputs of an exported model, by name; `words` where it has them."""
+        raise InputError(f"{task.name}: examples of the kind {self.name} cannot be asked about")
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> Any:
+        """An exported model's answer to a `request`, as `answers` has it."""
+        raise InputError(f"{task.name}: answers of the kind {self.name} cannot be scored")
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """An exported model's answer to one text as JSON, in the form of `row` as far as it goes.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,11 @@ class Classification(TextKind):
         "f1": metrics.binary_f1,
         "macro_f1": metrics.macro_f1,
         "matthews_corrcoef": metrics.matthews_corrcoef,
+        "precision": metrics.precision,
+        "recall": metrics.recall,
+        "macro_precision": metrics.macro_precision,
+        "macro_recall": metrics.macro_recall,
+        "roc_auc": None,
     }
     default_metrics = ("accuracy",)
     signatures = staticmethod(lazily("signatures.classification:signatures"))
@@ -54,11 +60,20 @@ class Classification(TextKind):
     def check_metrics(self, task: Task) -> None:
         """See Kind.check_metrics: f1 is of two labels."""
         super().check_metrics(task)
-        if "f1" in task.metrics and len(task.labels) > 2:
+        of_two = [name for name in ("f1", "precision", "recall") if name in task.metrics]
+        if of_two and len(task.labels) > 2:
             raise InputError(
-                f"{task.name}: the metric f1 is of the second of two labels; of more, use "
-                f"macro_f1. Received: {len(task.labels)} labels"
+                f"{task.name}: the metric {of_two[0]} is of the second of two labels; of more, use "
+                f"macro_{of_two[0]}. Received: {len(task.labels)} labels"
             )
+
+    def metric(self, name: str, predicted: Predicted, gold: list) -> float:
+        """See Kind.metric: roc_auc is of probabilities; NaN where only answers are known."""
+        if name != "roc_auc":
+            return super().metric(name, predicted, gold)
+        if "logits" not in predicted.outputs:
+            return math.nan
+        return metrics.roc_auc(gold, probabilities(predicted.outputs["logits"]))
 
     def label(self, source: Source, where: str, value: Any) -> int:
         """See TextKind.label."""
@@ -76,7 +91,7 @@ class Classification(TextKind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head(len(task.labels), config)
+        return _head(len(task.labels), config, self.form(config, hparams))
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The labels of highest `logits` [n, L]."""
@@ -120,6 +135,10 @@ class Classification(TextKind):
         """A confusion matrix."""
         gold = [example.label for example in predicted.examples]
         pictures.confusion_matrix(path, predicted.task.labels, gold, predicted.answers)
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
+        """See Kind.answer_of."""
+        return task.labels.index(values["label"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""

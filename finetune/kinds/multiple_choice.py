@@ -253,6 +253,17 @@ class MultipleChoice(Kind):
         gold = [example.label for example in predicted.examples]
         pictures.confusion_matrix(path, predicted.task.labels, gold, predicted.answers)
 
+    def request(self, task: Task, example: ChoiceExample) -> dict[str, Any]:
+        """See Kind.request."""
+        texts = {"context": example.context, "question": example.question}
+        if "question" not in task.columns and task.format != "race":
+            del texts["question"]
+        return {**texts, "options": list(example.options)}
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
+        """See Kind.answer_of."""
+        return int(values["choice"])
+
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""
         places = range(len(values["probabilities"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,7 +34,13 @@ class Regression(TextKind):
     """
 
     name = "regression"
-    metrics: ClassVar = {"pearson": metrics.pearson, "spearman": metrics.spearman}
+    metrics: ClassVar = {
+        "pearson": metrics.pearson,
+        "spearman": metrics.spearman,
+        "mae": metrics.mae,
+        "rmse": metrics.rmse,
+    }
+    errors = ("mae", "rmse")
     default_metrics = ("spearman", "pearson")
     signatures = staticmethod(lazily("signatures.regression:signatures"))
 
@@ -70,7 +76,7 @@ class Regression(TextKind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head(config)
+        return _head(config, self.form(config, hparams))
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """`score` [n], a share of the label range, in the unit of the labels."""
@@ -123,6 +129,10 @@ class Regression(TextKind):
         """Predicted scores over true ones."""
         gold = [example.label for example in predicted.examples]
         pictures.score_scatter(path, gold, predicted.answers)
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> float:
+        """See Kind.answer_of."""
+        return float(values["score"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""

@@ -192,6 +192,15 @@ class Span(Kind):
             folder, split, predicted.examples, predicted.answers, _threshold(predicted)
         )
 
+    def request(self, task: Task, example: QuestionExample) -> dict[str, Any]:
+        """See Kind.request."""
+        return {"question": example.question, "context": example.context}
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> SpanAnswer:
+        """See Kind.answer_of; where there is none, the best span is not known."""
+        names = ("answer", "start", "end", "score", "null_score")
+        return _span_answer(*(values[name] for name in names), ())
+
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""
         places = {name: values[name] for name in ("start", "end", "score", "null_score")}

@@ -73,7 +73,12 @@ class Tagging(Kind):
     needed = ("words", "tags")
     target = "tags"
     has_labels = True
-    metrics: ClassVar = {"f1": metrics.entity_f1, "token_accuracy": metrics.token_accuracy}
+    metrics: ClassVar = {
+        "f1": metrics.entity_f1,
+        "precision": metrics.entity_precision,
+        "recall": metrics.entity_recall,
+        "token_accuracy": metrics.token_accuracy,
+    }
     default_metrics = ("token_accuracy",)
     hparams = TaggingHParams
     shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
@@ -92,13 +97,14 @@ class Tagging(Kind):
         return treebank.located(path) if file_format in _TREEBANKS else None
 
     def check_metrics(self, task: Task) -> None:
-        """See Kind.check_metrics: f1 is of spans."""
+        """See Kind.check_metrics: all but the accuracy are of spans."""
         super().check_metrics(task)
         plain = [tag for tag in task.labels if tag != "O" and tag[1:2] != "-"]
-        if "f1" in task.metrics and plain:
+        of_spans = [name for name in task.metrics if name != "token_accuracy"]
+        if of_spans and plain:
             raise InputError(
-                f"{task.name}: the metric f1 counts spans of tags such as B-PER and I-PER; of "
-                f"other tags, use token_accuracy. Received: {plain[0]!r}"
+                f"{task.name}: the metric {of_spans[0]} counts spans of tags such as B-PER and"
+                f" I-PER; of other tags, use token_accuracy. Received: {plain[0]!r}"
             )
 
     def rows(self, source: Source) -> Iterator[Row]:
@@ -234,6 +240,15 @@ class Tagging(Kind):
         gold = itertools.chain.from_iterable(example.tags for example in predicted.examples)
         answers = itertools.chain.from_iterable(predicted.answers)
         pictures.confusion_matrix(path, predicted.task.labels, list(gold), list(answers))
+
+    def request(self, task: Task, example: TaggedExample) -> dict[str, Any]:
+        """See Kind.request."""
+        return {"words": list(example.words)}
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> tuple[int, ...]:
+        """See Kind.answer_of."""
+        places = {label: place for place, label in enumerate(task.labels)}
+        return tuple(places[tag] for tag in values["tags"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,12 +14,14 @@ from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
 from finetune.labels import reject_header
 from plugins import lazily
+from settings import check_setting, one_of
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
     from finetune.task import Task
     from finetune.task_files import Source
+    from model import BackboneConfig
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 _tokenizer = lazily("data.tokenizers:create_tokenizer")
@@ -31,6 +34,9 @@ class TextHParams(FinetuningHParams):
     """Hyper-parameters of tasks of texts."""
 
     double_unordered: bool = True  # symmetric pairs are trained in both orders
+    # Layers on the text's vector: the original's one; or two, as transformers has them for ConvBERT
+    # and ELECTRA ("dense") or BERT ("pooler"), to which such a model is converted with its head.
+    classifier: str = field(default="linear", metadata=one_of("linear", "dense", "pooler"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +57,7 @@ class TextKind(Kind):
     needed, optional = ("text_a", "label"), ("text_b", "id")
     target = "label"
     hparams = TextHParams
+    shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
 
     def check(self, task: Task) -> None:
@@ -99,6 +106,12 @@ class TextKind(Kind):
         """One sequence per example, see `finetune.encoding.encode_texts`; `label` of each."""
         return _encode_texts(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
 
+    def form(self, config: BackboneConfig, hparams: TextHParams) -> str:
+        """The form of the head; InputError where the backbone's own is another."""
+        fits = hparams.classifier == "linear" or not config.summary_layer
+        check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
+        return hparams.classifier
+
     def answers(
         self,
         task: Task,
@@ -110,6 +123,11 @@ class TextKind(Kind):
         """See Kind.answers."""
         values = self.values(task, outputs)
         return values[np.argsort(encoded.sequences["example"], kind="stable")].tolist()
+
+    def request(self, task: Task, example: TextExample) -> dict[str, Any]:
+        """See Kind.request."""
+        pair = {} if example.text_b is None else {"text_pair": example.text_b}
+        return {"text": example.text_a, **pair}
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The answer for every sequence, [n], from what the head predicts."""

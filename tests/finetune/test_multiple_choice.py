@@ -17,12 +17,13 @@ from finetune.glue import TASKS
 from finetune.hparams import RunSettings, resolve_hparams
 from finetune.kinds.multiple_choice import ChoiceExample
 from finetune.objective import FineTuning
+from finetune.predictor import predict
 from finetune.published import published_score
 from finetune.run import _check_batch_sizes
 from finetune.task import Task
 from finetune.task_data import Split, TaskData
 from finetune.task_files import has_split, read_split, resolve_labels
-from finetune.trial import Trial, predict
+from finetune.trial import Trial
 from model import EncoderOutput, build_encoder
 from model.task_heads import MultipleChoiceHead
 from tests.finetune.kinds_support import predicted

@@ -14,8 +14,8 @@ from finetune.encoded import Encoded
 from finetune.glue import TASKS
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, learning_rate_scales
+from finetune.predictor import predict
 from finetune.task_data import Split
-from finetune.trial import predict
 from model import build_encoder
 from model.backbone import rematerialize
 from model.kernels import fusion

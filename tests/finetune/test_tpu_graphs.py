@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from finetune import trial
+from finetune import predictor
 from finetune.glue import TASKS
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
@@ -112,12 +112,12 @@ def assert_predicts(strategy, objective, task, encoded, monkeypatch):
 
         return call
 
-    monkeypatch.setattr(trial, "plain_function", traced_only)
+    monkeypatch.setattr(predictor, "plain_function", traced_only)
     hparams = resolve_hparams(
         {"max_seq_length": 40, "length_buckets": [16, 32]}, task_of("regression"), TINY
     )
     with pytest.raises(Traced):
-        trial.predict(
+        predictor.predict(
             objective, task, Split([], encoded), batch_size=B, hparams=hparams, strategy=strategy
         )
     assert unsupported(graphs[0]) == set()

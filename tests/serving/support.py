@@ -11,9 +11,10 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
+from finetune.predictor import predict
 from finetune.task import Task
 from finetune.task_data import Split
-from finetune.trial import WEIGHTS_NAME, predict
+from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
 from pretrain.build import build_objective

@@ -1,0 +1,88 @@
+"""Labels for many short texts: `convbert.load(...).predict` beside transformers' pipeline.
+
+    python -m benchmarks.prediction --texts 10000
+
+The weights are random and the same: a classifier whose head transformers has. Texts are of made-up
+words, in lengths as of sentences and in no order. Each system is a process of its own. The first
+text's probabilities, asked for alone, should be equal (8-bit ones are not compared); with others
+they depend on padding in Hugging Face's ConvBERT, and not in ours.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+import numpy as np
+from absl import app, flags
+
+from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.latency_table import run
+from benchmarks.table import Report
+from benchmarks.texts import sentences
+from errors import InputError, main_with_clear_errors
+from plugins import lazily
+
+_SIZE = flags.DEFINE_string("size", "small", "Named size of ConvBERT, or another's, electra-small.")
+_TEXTS = flags.DEFINE_integer("texts", 10_000, "Number of texts.", lower_bound=1)
+_BATCH = flags.DEFINE_integer("batch", 32, "Batch size of the pipeline.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.", lower_bound=1)
+_PIPELINE, _INT8 = "pipeline", "LiteRT int8"
+_TOLERANCE = 1e-3
+
+
+def main(argv: list[str]) -> None:
+    """Prints a row for each system."""
+    columns = {"system": "", "texts/s": ".0f", "times the pipeline": ".2f", "peak GiB": ".2f"}
+    report = Report(columns)
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure(systems(folder), _ROUNDS.value, seconds=0.0)
+    check(results)
+    for name, found in results.items():
+        faster = ratio(results[_PIPELINE], found)
+        report.row(name, _TEXTS.value / found.median, faster, found.peak_memory)
+    report.missing(results)
+    report.end()
+
+
+def systems(folder: str) -> list[System]:
+    """Writes the model in all formats."""
+    model, peer = f"{folder}/model", f"{folder}/huggingface"
+    paths = {"model directory": model, "SavedModel": f"{folder}/saved"}
+    paths |= {"LiteRT": f"{folder}/litert", _INT8: f"{folder}/int8"}
+    run("benchmarks.random_model", _SIZE.value, model, "classifier")
+    run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
+    export = ["export_savedmodel", "--model_dir", model, "--output_dir"]
+    run(*export, paths["SavedModel"])
+    run(*export, paths["LiteRT"], "--format", "litert")
+    run(*export, paths[_INT8], "--format", "litert", "--weights", "int8")
+    texts = {"count": _TEXTS.value}
+    found = [
+        System(name, "benchmarks.prediction:ours", {"path": path, **texts})
+        for name, path in paths.items()
+    ]
+    given = {"folder": peer, "batch": _BATCH.value, **texts}
+    return [*found, System(_PIPELINE, "benchmarks.huggingface:classification_pipeline", given)]
+
+
+def ours(path: str, count: int):
+    """Labels of texts by `convbert.load`; TensorFlow is imported in this process alone."""
+    model, texts = lazily("serving.model:load")(path), sentences(count)
+
+    def predict():
+        return model.predict(texts, progress=False)
+
+    predict.facts = {"shares": model.predict(texts[0]).probabilities.tolist()}
+    return predict
+
+
+def check(results: dict[str, Result]) -> None:
+    """Raises InputError where models of the same weights give other probabilities."""
+    found = {name: result.facts.get("shares") for name, result in results.items() if name != _INT8}
+    first, *others = ((name, shares) for name, shares in found.items() if shares)
+    for name, shares in others:
+        if np.max(np.abs(np.subtract(shares, first[1]))) > _TOLERANCE:
+            raise InputError(f"{name}: {shares} should be {first[1]}, those of the {first[0]}")
+
+
+if __name__ == "__main__":
+    app.run(main_with_clear_errors(main))

@@ -1,0 +1,200 @@
+"""Fine-tuned models in Hugging Face's files: encoders with the head of a task, both directions.
+
+transformers has a class for tags, for spans whose start and end are chosen apart, and for labels
+and scores by two layers: our setting `classifier` "dense" is the head of its ConvBERT and ELECTRA,
+"pooler" that of its BERT.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkpoints.huggingface import names
+from checkpoints.huggingface.source import Source
+from data.vocabulary import Vocabulary
+from errors import InputError, located
+from files import read_json
+from finetune import catalogue
+from finetune.hparams import resolve_hparams
+from finetune.load import FineTuned
+from finetune.objective import FineTuning
+from finetune.task import Task
+from model import EncoderConfig, build_encoder
+from model.config import CONFIG_FILE
+
+# Kind -> the end of the class's name.
+CLASSES = {
+    "classification": "ForSequenceClassification",
+    "regression": "ForSequenceClassification",
+    "tagging": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
+}
+OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
+_GENERIC = "LABEL_"  # what transformers calls labels without names
+# Settings of which there is a class.
+_TAGGING = {"head": "softmax"}
+_SPAN = {"joint_prediction": False, "answerable_classifier": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Variables [D, 1] or [1] that are the rows of one tensor [n, D] or [n], multiplied.
+
+    Attributes:
+        factor, offset: theirs is ours * factor + offset.
+    """
+
+    variables: tuple[tf.Variable, ...]
+    factor: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def shape(self) -> list[int]:
+        """The shape of their tensor."""
+        return [len(self.variables), *self.variables[0].shape[:-1]]
+
+    def assign(self, tensor: np.ndarray) -> None:
+        """Takes their tensor."""
+        for variable, row in zip(self.variables, (tensor - self.offset) / self.factor):
+            variable.assign(row[..., None] if row.ndim else [row])
+
+    def tensor(self) -> np.ndarray:
+        """Their tensor."""
+        rows = [variable.numpy()[..., 0] for variable in self.variables]
+        return np.stack(rows) * np.float32(self.factor) + np.float32(self.offset)
+
+
+def class_ending(task: Task, hparams: Any) -> str | None:
+    """The class's end for a task and its settings; None where transformers has none."""
+    kind, end = task.plugin.name, CLASSES.get(task.plugin.name)
+    said = {"tagging": _TAGGING, "span": _SPAN}.get(kind, {})
+    if kind == "span" and not task.version_2:
+        said = {"joint_prediction": False}
+    if any(getattr(hparams, name) != value for name, value in said.items()):
+        return None
+    return None if getattr(hparams, "classifier", None) == "linear" else end
+
+
+def model_type_of(config: EncoderConfig, hparams: Any, bert: bool) -> str:
+    """Hugging Face's type; `bert` where the pre-training is BERT's.
+
+    Raises:
+        InputError: the classifier is another type's.
+    """
+    mixed, form = config.token_mixer != "attention", getattr(hparams, "classifier", None)
+    if form == "pooler" and mixed:
+        raise InputError(
+            'Hugging Face\'s convbert has no "pooler"; train with `classifier` "dense"'
+        )
+    if mixed:
+        return "convbert"
+    same_width = config.embedding_size == config.hidden_size
+    is_bert = form == "pooler" or (form != "dense" and bert)
+    return "bert" if is_bert and same_width else "electra"
+
+
+def slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, names.Slot | Rows]:
+    """Hugging Face's names of a head, and our variables."""
+    head, kind = objective.head, task.plugin.name
+    if kind == "span":
+        layers = (head.start_logit, head.end_logit)
+        return {
+            "qa_outputs.weight": Rows(tuple(layer.kernel for layer in layers)),
+            "qa_outputs.bias": Rows(tuple(layer.bias for layer in layers)),
+        }
+    if kind == "tagging":
+        return names.layer_slots("classifier", head.dense)
+    pooler = model_type == "bert"
+    first = "bert.pooler.dense" if pooler else "classifier.dense"
+    last = "classifier" if pooler else "classifier.out_proj"
+    found: dict[str, names.Slot | Rows] = names.layer_slots(first, head.summary)
+    if kind == "classification":
+        return found | names.layer_slots(last, head.dense)
+    low, high = task.label_range  # theirs says it in the unit of the labels
+    kernel, bias = (head.dense.kernel,), (head.dense.bias,)
+    return found | {
+        f"{last}.weight": Rows(kernel, high - low),
+        f"{last}.bias": Rows(bias, high - low, low),
+    }
+
+
+def fields(task: Task) -> dict[str, Any]:
+    """What `config.json` says of a task."""
+    if task.plugin.name == "regression":
+        return {"problem_type": "regression", "id2label": {"0": _GENERIC + "0"}}
+    if not task.labels:
+        return {}
+    numbers = {str(number): label for number, label in enumerate(task.labels)}
+    found = {"id2label": numbers, "label2id": {label: int(n) for n, label in numbers.items()}}
+    if task.plugin.name == "classification":
+        found["problem_type"] = "single_label_classification"
+    return found
+
+
+def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
+    """The encoder of a folder with the head of a task.
+
+    Args:
+        task_path: name or declaration of the task. Without labels there, those of `config.json`;
+            where both name them, they are the same, in any order.
+
+    Raises:
+        InputError: the folder has no head of such a task, or another one.
+    """
+    task, order = catalogue.load_task(task_path), None
+    kind = task.plugin.name
+    if kind not in CLASSES:
+        raise InputError(
+            f"--task should be of the kind {', '.join(CLASSES)}, of which transformers has heads."
+            f" Received: {kind}"
+        )
+    if task.plugin.has_labels:
+        path = os.path.join(source.folder, CONFIG_FILE)
+        with located(path):
+            task, order = _labels(task, read_json(path))
+    values: dict[str, Any] = {"max_seq_length": source.config.max_position_embeddings}
+    if CLASSES[kind] == CLASSES["classification"]:
+        values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
+    elif kind == "span":
+        values |= _SPAN
+    hparams = resolve_hparams(values, task, source.config)
+    head = task.plugin.head(task, source.config, hparams)
+    objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
+    own = slots(objective, task, source.model_type)
+    if lacking := sorted({*own} - {*source.stored}):
+        raise InputError(
+            f"{source.folder}: should have the head of a {kind} task for --task. The tensors"
+            f" {', '.join(lacking)} are missing"
+        )
+    source.fill({**names.encoder_slots(objective.encoder, source.prefix), **own})
+    for variable in (head.dense.kernel, head.dense.bias) if order is not None else ():
+        variable.assign(tf.gather(variable, order, axis=-1))
+    described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
+    return FineTuned(objective, task, hparams, vocabulary, {"hparams": described})
+
+
+def _labels(task: Task, said: dict[str, Any]) -> tuple[Task, list[int] | None]:
+    """The task with its labels, and their places in the file where those are others."""
+    numbered = said.get("id2label") or {}
+    theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
+    count = len(theirs) or int(said.get("num_labels", 2))  # transformers leaves two out
+    generic = not theirs or all(label.startswith(_GENERIC) for label in theirs)
+    if not task.labels and generic:
+        raise InputError(
+            f"`id2label` should name the {count} labels, or --task should. Received: neither"
+        )
+    if not task.labels:
+        return dataclasses.replace(task, labels=tuple(theirs)), None
+    same = len(task.labels) == count if generic else {*task.labels} == {*theirs}
+    if not same:
+        raise InputError(
+            f"`id2label` should be the labels of the task, {', '.join(task.labels)}. Received:"
+            f" {', '.join(theirs) or count}"
+        )
+    order = None if generic else [theirs.index(label) for label in task.labels]
+    return task, order

@@ -1,0 +1,102 @@
+"""Evaluation during training: scores on the way, the best weights, early stopping."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+import storage
+from finetune.objective import FineTuning
+from training import checkpointing, monitoring, workers
+from training.model_directory import CHECKPOINT_FOLDER
+
+if TYPE_CHECKING:
+    from finetune.trial import Trial
+
+SPLIT = "dev"  # of the rows in metrics.jsonl
+_FOLDER = "best"  # in the run's folder, until the run is finished
+
+
+class Evaluations:
+    """When a run is evaluated, what it scored, and the weights of the highest score.
+
+    Scores are the rows of `metrics.jsonl`, of which resuming drops those of later steps. Weights
+    are written before their row is, so that a run that is killed in between is evaluated again.
+
+    Args:
+        objective: what is trained.
+        trial: the run; its hyper-parameters `eval_steps`, `keep` and `early_stopping_patience`.
+        step: the number of steps trained before now.
+    """
+
+    def __init__(self, objective: FineTuning, trial: Trial, step: int):
+        hparams = trial.hparams
+        self._objective, self._folder = objective, os.path.join(trial.folder, _FOLDER)
+        self._metric, self._total = trial.data.task.metrics[0], trial.num_steps
+        self._keeps_best, self._patience = hparams.keep == "best", hparams.early_stopping_patience
+        wanted = self._keeps_best or self._patience is not None
+        self._every = hparams.eval_steps or (trial.steps_per_epoch if wanted else None)
+        # By step, ascending. All workers read what the chief has written.
+        self._scores = {
+            row["step"]: _or_lowest(row[self._metric])
+            for row in monitoring.read_metrics(trial.folder)
+            if row["split"] == SPLIT and row["step"] <= step
+        }
+
+    def next(self, step: int) -> int:
+        """The first step after this one at which the run is evaluated, at most the last."""
+        if self._every is None:
+            return self._total
+        return min((step // self._every + 1) * self._every, self._total)
+
+    def due(self, step: int) -> bool:
+        """Whether the run is to be evaluated at this step, and was not yet."""
+        is_one = self._every is not None and (step % self._every == 0 or step == self._total)
+        return is_one and step > 0 and step not in self._scores
+
+    def add(self, step: int, scores: dict[str, float | None]) -> dict[str, float | None]:
+        """Takes the scores of a step, and returns them; its weights are kept if they are best."""
+        score = _or_lowest(scores[self._metric])
+        if self._keeps_best and all(score > before for before in self._scores.values()):
+            manager = tf.train.CheckpointManager(
+                tf.train.Checkpoint(objective=self._objective),
+                os.path.join(workers.current().written(self._folder), CHECKPOINT_FOLDER),
+                max_to_keep=1,
+            )
+            manager.save(step)
+        self._scores[step] = score
+        return scores
+
+    @property
+    def best_step(self) -> int | None:
+        """The first step of the highest score; None before the first evaluation."""
+        return max(self._scores, key=self._scores.get, default=None)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the last `early_stopping_patience` evaluations were no better than before."""
+        if self._patience is None or not self._scores:
+            return False
+        steps = list(self._scores)
+        return len(steps) - 1 - steps.index(self.best_step) >= self._patience
+
+    def finish(self) -> dict[str, Any]:
+        """Puts the best weights into the network where they are kept; what `result.json` says."""
+        if self.best_step is None:
+            return {}
+        if self._keeps_best:
+            workers.current().exchange("the best weights")  # the chief has written them
+            checkpointing.restore(tf.train.Checkpoint(objective=self._objective), self._folder)
+        return {"best_step": self.best_step}
+
+
+def forget_best(folder: str) -> None:
+    """Removes the copy of the best weights, which the finished run in this folder has itself."""
+    storage.rmtree(os.path.join(folder, _FOLDER), ignore_errors=True)
+
+
+def _or_lowest(score: float | None) -> float:
+    return -math.inf if score is None else score

@@ -1,0 +1,59 @@
+"""Fine-tuning as `run_finetuning.py` and `convbert.fine_tune` begin it: checks, then the runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import plugins
+from finetune.settings import Settings, load_model
+from finetune.task_files import check_files
+from plugins import lazily
+from training import workers
+from training.model_directory import code_facts
+from training.strategies import check_strategy
+from training.tpu_address import check_folders, tpu_address
+
+_finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
+
+
+@contextlib.contextmanager
+def fine_tuned(
+    settings: Settings,
+    plugin_files: Sequence[str] = (),
+    worker_timeout: float = workers.TIMEOUT,
+) -> Iterator[None]:
+    """Checks in about a second what was asked for, runs it, and keeps the folder for the block.
+
+    Args:
+        settings: what to run.
+        plugin_files: those that were loaded; all workers should have the same.
+        worker_timeout: seconds to wait for the other workers.
+
+    Raises:
+        InputError: what was asked for cannot be run, or another process uses the folder.
+        LossNotFinite: some runs diverged; the others are in the report.
+    """
+    check_strategy(settings.run.strategy)
+    folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
+    check_folders(tpu_address(settings.run), folders)
+    config, vocabulary = load_model(settings)
+    for task in settings.tasks:
+        for _ in settings.points(task, config):  # which raises where a value is wrong
+            pass
+        check_files(
+            task, settings.data_dir, train=settings.train, test=settings.run.write_test_outputs
+        )
+    with workers.at_work(
+        settings.run.strategy,
+        settings.output_dir,
+        lambda: {
+            **settings.shared(),
+            "vocabulary": vocabulary.digest,
+            **code_facts(),
+            **plugins.code_digests(plugin_files),
+        },
+        worker_timeout,
+    ):
+        _finetune(settings, config, vocabulary)
+        yield

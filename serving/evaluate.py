@@ -1,0 +1,64 @@
+"""Scores a fine-tuned model, or an exported one, on a labelled file.
+
+    python -m serving.evaluate --model my_results/reviews --input my_task/test.csv
+    python -m serving.evaluate --model my_savedmodel --input my_task/test.csv --bootstrap 1000
+
+Prints a line for each metric of the task; --json prints one JSON object instead.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+"""
+
+from __future__ import annotations
+
+import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import stopping
+
+if __name__ == "__main__":
+    stopping.install()  # before what takes seconds to import
+
+# isort: split
+import json
+
+from absl import app, flags, logging
+
+import storage
+from errors import InputError, main_with_clear_errors
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("model", None, "Run of run_finetuning.py, folder of runs, or exported model.")
+flags.DEFINE_string("input", None, "File of labelled examples, as the task's development files.")
+flags.DEFINE_list("metrics", None, "Names of metrics, comma-separated. Default: the task's.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_integer(
+    "bootstrap", 0, "Number of draws for 95 % intervals of the scores; 0: none.", lower_bound=0
+)
+flags.DEFINE_bool("json", False, "Output as one JSON object.")
+
+
+def main(argv: list[str]) -> None:
+    """Loads, asks, scores, prints."""
+    if len(argv) > 1:
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    logging.set_verbosity(logging.WARNING)
+    if not storage.exists(FLAGS.input):
+        raise InputError(f"--input {FLAGS.input}: there is no such file")
+    from serving.model import load  # TensorFlow: it takes seconds
+
+    model = load(FLAGS.model, plugins=FLAGS.plugins)
+    found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics, bootstrap=FLAGS.bootstrap)
+    if FLAGS.json:
+        counts = {"examples": len(found.predicted.examples)}
+        intervals = {name: list(ends) for name, ends in found.intervals.items()}
+        print(json.dumps({**counts, "scores": found.scores, "intervals": intervals}))
+        return
+    print(f"{len(found.predicted.examples)} examples")
+    for name, score in found.scores.items():
+        said = "undefined" if score is None else f"{score:.2f}"
+        if name in found.intervals:
+            low, high = found.intervals[name]
+            said += f" (95 %: {low:.2f} to {high:.2f})"
+        print(f"{name}: {said}")
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["model", "input"])
+    app.run(main_with_clear_errors(main))

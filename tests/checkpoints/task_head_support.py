@@ -1,0 +1,87 @@
+"""Fine-tuned models of random weights whose heads transformers has."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, NamedTuple
+
+from checkpoints import formats
+from finetune.objective import FineTuning
+from tests.model_support import random_features
+from tests.serving.support import fine_tuned, task
+
+PLAIN: dict[str, Any] = {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
+WIDE = {**PLAIN, "embedding_size": 16}  # as its layers, which BERT needs
+
+
+class Case(NamedTuple):
+    """A kind, its settings, the encoder's, and what transformers calls that."""
+
+    kind: str
+    hparams: dict[str, Any]
+    config: dict[str, Any]
+    architecture: str
+
+
+_LONG = {"max_position_embeddings": 512}  # for questions of the default length
+_SPAN = {"joint_prediction": False, "answerable_classifier": False}
+CASES = {
+    "convbert labels": Case(
+        "classification", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
+    ),
+    "electra labels": Case(
+        "classification", {"classifier": "dense"}, PLAIN, "ElectraForSequenceClassification"
+    ),
+    "bert labels": Case(
+        "classification", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
+    ),
+    "convbert score": Case(
+        "regression", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
+    ),
+    "bert score": Case(
+        "regression", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
+    ),
+    "convbert tags": Case("tagging", {}, {}, "ConvBertForTokenClassification"),
+    "electra tags": Case("tagging", {}, PLAIN, "ElectraForTokenClassification"),
+    "convbert spans": Case("span", _SPAN, _LONG, "ConvBertForQuestionAnswering"),
+    "electra spans": Case("span", _SPAN, {**PLAIN, **_LONG}, "ElectraForQuestionAnswering"),
+}
+
+
+def _task(case: str):
+    kind = CASES[case].kind
+    fields = {"label_range": (1.0, 5.0)} if kind == "regression" else {}
+    return task(kind, **fields)
+
+
+def declaration(case: str) -> dict[str, Any]:
+    """The task as a user would declare it."""
+    own = _task(case)
+    values = {"kind": own.kind, "files": own.files, "columns": own.columns}
+    values |= {"format": own.format, "name": own.name}
+    if own.labels:
+        values["labels"] = own.labels
+    if own.kind == "regression":
+        values["label_range"] = own.label_range
+    return values
+
+
+def folder_of(folder: pathlib.Path, case: str, **hparams: Any) -> FineTuning:
+    """Writes the folder of a run; returns its objective."""
+    _, own, config, _ = CASES[case]
+    settings = {**own, **hparams}
+    return fine_tuned(
+        folder, _task(case), hparams=settings, mask_padding=False, num_hidden_layers=2, **config
+    )[0]
+
+
+def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path]:
+    """A run and its folder in Hugging Face's format."""
+    objective = folder_of(tmp_path / "run", case)
+    formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "theirs"))
+    return objective, tmp_path / "theirs"
+
+
+def features(vocab_size: int):
+    """Sequences of several lengths, padded; the second half of each is of another segment."""
+    return random_features(3, 12, (12, 9, 5), vocab_size)

@@ -1,0 +1,118 @@
+"""Evaluation during training: the best weights are kept, training stops early, and resumes."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+import convbert
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from errors import InputError
+from finetune import trial
+from finetune.evaluations import Evaluations
+from tests.finetune.kinds_support import model_directory
+from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
+from training.monitoring import read_metrics
+
+COLUMNS = {"text_a": "review", "label": "verdict"}
+EVALUATED = {**HPARAMS, "keep": "best", "eval_steps": 7, "learning_rate": 2e-2}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
+    return model_directory(tmp_path_factory.mktemp("evaluations") / "model", vocabulary)
+
+
+def fine_tune(model_dir, output_dir, hparams):
+    """40 steps; the result, and the scores on the way by step."""
+    given = {"columns": COLUMNS, "hparams": hparams, "output_dir": output_dir}
+    # Labels of a third are wrong, so that scores go up and down.
+    train = reviews(160)
+    wrong = train["verdict"].map({"yes": "no", "no": "yes"})
+    train["verdict"] = train["verdict"].where(np.arange(160) % 3 != 0, wrong)
+    run = convbert.fine_tune(model_dir, train, reviews(60, 1), **given)
+    result = json.loads((pathlib.Path(run.folder) / "result.json").read_text())
+    rows = [row for row in read_metrics(run.folder) if row["split"] == "dev"]
+    return run, result, {row["step"]: row["accuracy"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def best(model_dir, tmp_path_factory):
+    return fine_tune(model_dir, tmp_path_factory.mktemp("best"), EVALUATED)
+
+
+def test_the_best_weights_are_kept(best):
+    run, result, scores = best
+    assert list(scores) == [7, 14, 21, 28, 35, 40]
+    assert len(set(scores.values())) > 1
+    highest = max(scores.values())
+    assert run.scores["dev"]["accuracy"] == highest
+    assert result["best_step"] == next(step for step, score in scores.items() if score == highest)
+    answers = convbert.load(run.folder).predict(reviews(60, 1))
+    right = np.mean(answers.label == reviews(60, 1)["verdict"].to_numpy())
+    assert 100.0 * right == pytest.approx(highest)
+    assert not (pathlib.Path(run.folder) / "best").exists()
+
+
+def test_evaluation_changes_nothing_else(best, model_dir, tmp_path):
+    """The weights of the last step are those of a run that is never evaluated."""
+    _, _, scores = best
+    hparams = {**EVALUATED, "keep": "last", "eval_steps": None}
+    run, result, none = fine_tune(model_dir, tmp_path, hparams)
+    assert none == {}
+    assert "best_step" not in result
+    assert run.scores["dev"]["accuracy"] == scores[40]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("place", ["before the row", "in training"])
+def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypatch, place):
+    calls = 0
+
+    def dies(method, at):
+        def call(*arguments, **options):
+            nonlocal calls
+            calls += 1
+            found = method(*arguments, **options)
+            if calls == at:
+                raise Killed
+            return found
+
+        return call
+
+    with monkeypatch.context() as patched:
+        if place == "before the row":  # the best weights are written, the score is not
+            patched.setattr(Evaluations, "add", dies(Evaluations.add, 2))
+        else:
+            patched.setattr(trial.Trainer, "train", dies(trial.Trainer.train, 6))
+        with pytest.raises(Killed):
+            fine_tune(model_dir, tmp_path, EVALUATED)
+    run, result, scores = fine_tune(model_dir, tmp_path, EVALUATED)
+    assert scores == best[2]
+    assert run.scores == best[0].scores
+    assert result["best_step"] == best[1]["best_step"]
+
+
+def test_training_stops_early(model_dir, tmp_path):
+    hparams = {**HPARAMS, "learning_rate": 0.0, "early_stopping_patience": 2, "eval_steps": 5}
+    _, result, scores = fine_tune(model_dir, tmp_path, hparams)
+    assert list(scores) == [5, 10, 15]
+    assert (result["steps"], result["best_step"]) == (15, 5)
+
+
+def test_an_epoch_is_the_default(model_dir, tmp_path):
+    _, _, scores = fine_tune(model_dir, tmp_path, {**HPARAMS, "keep": "best"})
+    assert list(scores) == [20, 40]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"keep": "all"}, {"eval_steps": 0}, {"early_stopping_patience": -1}]
+)
+def test_wrong_settings_are_errors(model_dir, tmp_path, wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        fine_tune(model_dir, tmp_path, {**HPARAMS, **wrong})

@@ -1,0 +1,119 @@
+"""`convbert.fine_tune`: tables in memory are fine-tuned on as files are."""
+
+import json
+import os
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import convbert
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from errors import InputError
+from tests import command_support
+from tests.finetune.kinds_support import model_directory
+
+GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
+OTHER = [f"w{i}" for i in range(40)]
+HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 2, "train_batch_size": 8}
+HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 5}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
+    return model_directory(tmp_path_factory.mktemp("frames") / "model", vocabulary)
+
+
+def reviews(count, seed=0):
+    """Texts of words, some of them good or bad: label, score, tags of the words."""
+    draw, rows = np.random.default_rng(seed), []
+    for _ in range(count):
+        good = bool(draw.random() < 0.5)
+        words = draw.choice(OTHER, draw.integers(1, 12)).tolist()
+        words += draw.choice(GOOD if good else BAD, 4).tolist()
+        words = draw.permutation(words).tolist()
+        tags = ["A" if word in GOOD else "B" if word in BAD else "C" for word in words]
+        rows.append((" ".join(words), "yes" if good else "no", 2.5 + good, words, tags))
+    return pd.DataFrame(rows, columns=["review", "verdict", "stars", "words", "tags"])
+
+
+def files(folder):
+    return [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+
+
+def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
+    train, dev, test = reviews(240), reviews(60, 1), reviews(20, 2)
+    given = {"output_dir": tmp_path / "own", "hparams": HPARAMS}
+    given["columns"] = {"text_a": "review", "label": "verdict"}
+    test["verdict"] = None
+    run = convbert.fine_tune(model_dir, train, dev, test=test, **given)
+    assert run.scores["dev"]["accuracy"] > 80.0
+    assert os.path.exists(run.report)
+
+    answers = convbert.load(run.folder).predict(dev)  # by the task's names of columns
+    right = np.mean(answers.label == dev["verdict"].to_numpy())
+    assert 100.0 * right == pytest.approx(run.scores["dev"]["accuracy"])
+
+    before = os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns
+    assert convbert.fine_tune(model_dir, train, dev, test=test, **given) == run
+    assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before
+
+    (declared,) = (tmp_path / "own").glob("data/*/table.json")
+    flags = {"model_dir": model_dir, "task": declared, "output_dir": tmp_path / "command"}
+    flags |= {"hparams": json.dumps(HPARAMS), "init": "pretrained"}
+    done = command_support.run(
+        "run_finetuning.py", *(f"--{name}={value}" for name, value in flags.items())
+    )
+    assert done.returncode == 0, done.stderr
+    (result,) = (tmp_path / "command").glob("table/*/trial_0/result.json")
+    assert json.loads(result.read_text())["scores"] == run.scores
+
+
+def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
+    table = reviews(60)
+    hparams = {**HPARAMS, "num_train_epochs": 1}
+    tagged = table[["words", "tags"]].assign(words=[np.array(words) for words in table["words"]])
+    run = convbert.fine_tune(model_dir, tagged, output_dir=tmp_path / "tags", hparams=hparams)
+    model = convbert.load(run.folder)
+    assert (model.kind, model.labels) == ("tagging", ["A", "B", "C"])
+    stars = table.rename(columns={"review": "text", "stars": "label"})[["text", "label"]]
+    run = convbert.fine_tune(model_dir, stars, output_dir=tmp_path / "stars", hparams=hparams)
+    model = convbert.load(run.folder)
+    assert model.kind == "regression"
+    assert model.description["task"]["label_range"] == [2.5, 3.5]
+    assert set(run.scores) == {"dev"}  # a tenth of the table
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: {"train": table.assign(label=np.nan)},
+        lambda table: {"train": table.assign(label=[None, *table["label"][1:]])},
+        lambda table: {"train": table.assign(text=3.5)},
+        lambda table: {"train": table.assign(text=[b"the", *table["text"][1:]])},
+        lambda table: {"train": table.iloc[:0]},
+        lambda table: {"train": table[["text"]]},
+        lambda table: {"train": table.rename(columns={"text": "txt"})},
+        lambda table: {"train": table["text"]},
+        lambda table: {"train": table, "dev": table[["label"]]},
+        lambda table: {"train": table, "dev": [1]},
+        lambda table: {"train": table.assign(label="yes"), "kind": "regression"},
+        lambda table: {"train": table.assign(label=1.5)},
+        lambda table: {"train": table, "hparams": {"learning_rat": 1e-3}},
+        lambda table: {"train": table, "hparams": {"learning_rate": -1}},
+        lambda table: {"train": table, "metrics": ["pearson"]},
+        lambda table: {"train": table, "kind": "classifying"},
+        lambda table: {"train": table, "columns": {"text_a": "text", "label": "verdict"}},
+        lambda table: {"train": table, "recipe": "none.json"},
+        lambda table: {"train": table, "model_dir": "/nowhere"},
+    ],
+)
+def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
+    table = reviews(20).rename(columns={"review": "text", "verdict": "label"})
+    table = table[["text", "label"]]
+    given = {"model_dir": model_dir, "output_dir": tmp_path, **change(table)}
+    with pytest.raises(InputError):
+        convbert.fine_tune(**given)
+    assert files(tmp_path) == []
