@@ -46,6 +46,9 @@ class FinetuningHParams:
     loss_reduction: str = field(default="sum", metadata=one_of("sum", "mean"))
     # 3; 10 for RTE and STS-B; 2 for question answering.
     num_train_epochs: float | None = field(default=None, metadata=_POSITIVE)
+    max_steps: int | None = field(default=None, metadata=at_least(1))  # instead of epochs
+    # That many, drawn at random, always the same ones; null: all.
+    max_train_examples: int | None = field(default=None, metadata=at_least(1))
     train_batch_size: int = field(default=32, metadata=at_least(1))  # over all devices
 
     # Evaluation during training, on the first development split. The papers have none.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Metric = Callable[["Task", list, Sequence], float]
 
+_by_label = lazily("sklearn.metrics:precision_recall_fscore_support")
+_by_entity = lazily("seqeval.metrics.sequence_labeling:precision_recall_fscore_support")
 _roc_auc = lazily("sklearn.metrics:roc_auc_score")
 _pearsonr = lazily("scipy.stats:pearsonr")
 _spearmanr = lazily("scipy.stats:spearmanr")
@@ -39,6 +41,32 @@ macro_recall = _of_library("sklearn.metrics:recall_score", average="macro", zero
 mae = _of_library("sklearn.metrics:mean_absolute_error")
 rmse = _of_library("sklearn.metrics:root_mean_squared_error")
 matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
+
+
+def by_label(gold: list, answers: Sequence, labels: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Label -> precision, recall and f1, times 100, and support; of places among `labels`."""
+    places = range(len(labels))
+    columns = _by_label(gold, answers, labels=places, zero_division=0)
+    return {label: _row(*(column[i] for column in columns)) for i, label in enumerate(labels)}
+
+
+def by_entity(task: Task, gold: list, answers: Sequence) -> dict[str, dict[str, float]]:
+    """Type of entity -> the same of whole spans of tags such as B-PER and I-PER."""
+    found = _by_entity(_named(task, gold), _named(task, answers), average=None, zero_division=0)
+    types = sorted({tag[2:] for tag in task.labels if tag[1:2] == "-"})
+    there = {tag[2:] for tags in (*_named(task, gold), *_named(task, answers)) for tag in tags}
+    return {name: _row(*row) for name, row in zip(sorted(there & {*types}), zip(*found))}
+
+
+def _row(precision: float, recall: float, f1: float, support: int) -> dict[str, float]:
+    scores = {"precision": precision, "recall": recall, "f1": f1}
+    return {name: 100.0 * float(value) for name, value in scores.items()} | {
+        "support": int(support)
+    }
+
+
+def _named(task: Task, sentences: Sequence) -> list[list[str]]:
+    return [[task.labels[tag] for tag in tags] for tags in sentences]
 
 
 def pearson(task: Task, gold: list, answers: Sequence) -> float:
@@ -76,11 +104,7 @@ def _of_entities(name: str) -> Metric:
     function = lazily(f"seqeval.metrics:{name}")
 
     def metric(task: Task, gold: list, answers: Sequence) -> float:
-        named = (
-            [[task.labels[tag] for tag in tags] for tags in sentences]
-            for sentences in (gold, answers)
-        )
-        return function(*named, zero_division=0)
+        return function(_named(task, gold), _named(task, answers), zero_division=0)
 
     return metric
 

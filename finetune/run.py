@@ -136,7 +136,8 @@ def _plan_trials(
                 f" {trained_length} positions",
                 file=sys.stderr,
             )
-        shape = tuple(getattr(hparams, name) for name in task.plugin.shaping)
+        shaping = (*task.plugin.shaping, "max_train_examples")
+        shape = tuple(getattr(hparams, name) for name in shaping)
         if shape not in loaded:
             loaded[shape] = load_task_data(
                 task,

@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import sys
 
+import numpy as np
+
 from data.vocabulary import Vocabulary
 from finetune.cache import load_or_encode
 from finetune.encoded import Encoded
@@ -60,6 +62,7 @@ def load_task_data(
         examples = read_split(task, data_dir, split)
         if split == task.train:
             kind.check_training(task, source_of(task, data_dir, split).path, examples)
+            examples = _drawn(examples, hparams.max_train_examples)
             examples = kind.training_examples(task, examples, hparams)
         return _encoded(task, split, examples, vocabulary, hparams, cache_dir)
 
@@ -68,6 +71,14 @@ def load_task_data(
     known = {name: split for name, split in splits.items() if name not in task.test} | trained
     digests = {name: split.digest for name, split in known.items()}
     return TaskData(task, trained[task.train].encoded if train else None, splits, digests)
+
+
+def _drawn(examples: list, count: int | None) -> list:
+    """That many of the examples, in their order; the same ones whatever the seed of a run."""
+    if count is None or count >= len(examples):
+        return examples
+    chosen = np.random.default_rng(0).choice(len(examples), count, replace=False)
+    return [examples[place] for place in sorted(chosen.tolist())]
 
 
 def _encoded(

@@ -60,6 +60,8 @@ class Trial:
     @property
     def num_steps(self) -> int:
         """Training steps as the original counts them: an epoch is rounded up to whole batches."""
+        if self.hparams.max_steps is not None:
+            return self.hparams.max_steps
         return max(1, int(self.steps_per_epoch * self.hparams.num_train_epochs))
 
     @property

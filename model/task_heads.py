@@ -10,6 +10,7 @@ is predicted. Spans have a file of their own, `model/span_head.py`.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -85,13 +86,34 @@ def _dense_act(config: BackboneConfig) -> str:
 class ClassificationHead(_PooledHead):
     """One of L labels for the whole text, by softmax."""
 
-    def __init__(self, num_labels: int, config: BackboneConfig | None = None, form: str = "linear"):
+    def __init__(
+        self,
+        num_labels: int,
+        config: BackboneConfig | None = None,
+        form: str = "linear",
+        *,
+        label_smoothing: float = 0.0,
+        class_weights: Sequence[float] | None = None,
+    ):
         super().__init__(num_labels, "classification", config, form)
+        self._num_labels, self._smoothing = num_labels, label_smoothing
+        self._class_weights = class_weights
+
+    def loss_weights(self, batch):
+        """Those of the labels, 0 for sequences that only fill the batch: float32 [B]."""
+        weights = batch["weight"]
+        if self._class_weights is not None:
+            weights *= tf.gather(tf.constant(self._class_weights), batch["label"])
+        return weights
 
     def loss(self, output, batch, *, training, seed=None):
-        """Cross entropy [B] with `label` int32 [B]."""
+        """Cross entropy [B] with `label` int32 [B], in training smoothed."""
         logits = self(output.pooled, training=training, seed=seed)
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], logits)
+        if not (training and self._smoothing):
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], logits)
+        shares = tf.one_hot(batch["label"], self._num_labels) * (1.0 - self._smoothing)
+        shares += self._smoothing / self._num_labels
+        return tf.nn.softmax_cross_entropy_with_logits(shares, logits)
 
     def predict(self, output, batch):
         """`logits` float32 [B, L]."""

@@ -48,7 +48,9 @@ def main(argv: list[str]) -> None:
     if FLAGS.json:
         counts = {"examples": len(found.predicted.examples)}
         intervals = {name: list(ends) for name, ends in found.intervals.items()}
-        print(json.dumps({**counts, "scores": found.scores, "intervals": intervals}))
+        labels = found.by_label().to_dict(orient="index")
+        scores = {"scores": found.scores, "intervals": intervals, "by_label": labels}
+        print(json.dumps(counts | scores))
         return
     print(f"{len(found.predicted.examples)} examples")
     for name, score in found.scores.items():
@@ -57,6 +59,9 @@ def main(argv: list[str]) -> None:
             low, high = found.intervals[name]
             said += f" (95 %: {low:.2f} to {high:.2f})"
         print(f"{name}: {said}")
+    labels = found.by_label()
+    if len(labels):
+        print(f"\n{labels.to_string(float_format='{:.2f}'.format)}")
 
 
 if __name__ == "__main__":

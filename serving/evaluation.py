@@ -45,6 +45,11 @@ class Evaluation:
     intervals: dict[str, tuple[float, float]]
     predicted: Predicted
 
+    def by_label(self) -> pd.DataFrame:
+        """A row for each label, tag or type of entity: precision, recall, f1, support."""
+        found = self.predicted.task.plugin.by_label(self.predicted)
+        return pd.DataFrame.from_dict(found, orient="index")
+
     def __repr__(self) -> str:
         return f"<{len(self.predicted.examples)} examples: {self.scores}>"
 

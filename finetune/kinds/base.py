@@ -319,6 +319,10 @@ class Kind:
         found = self.constant(task, examples)
         return [] if found is None else [found]
 
+    def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
+        """Label, or type of entity -> `precision`, `recall`, `f1`, times 100, and `support`."""
+        return {}
+
     # files
 
     def gold(self, task: Task, example: Any) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,9 +21,10 @@ from finetune.kinds.predicted import (
     first_most_frequent,
     quoted,
 )
-from finetune.kinds.texts import Outputs, TextExample, TextKind
+from finetune.kinds.texts import Outputs, TextExample, TextHParams, TextKind
 from finetune.labels import check_counts, label_index, warn_of_rare
 from plugins import lazily
+from settings import check_setting
 
 if TYPE_CHECKING:
     from finetune.hparams import FinetuningHParams
@@ -30,6 +33,19 @@ if TYPE_CHECKING:
     from model import BackboneConfig
 
 _head = lazily("model.task_heads:ClassificationHead")
+_SHARE = {"check": (lambda value: 0 <= value < 1, "at least 0 and below 1")}
+_WEIGHTS = {"check": (lambda value: all(w >= 0 for w in value.values()), "of numbers at least 0")}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationHParams(TextHParams):
+    """Hyper-parameters of classification."""
+
+    # Share of the probability that all labels get alike in training; 0: none.
+    label_smoothing: float = field(default=0.0, metadata=_SHARE)
+    # Label -> factor of its examples' losses, 1 where it is not named; with "loss_reduction" "mean"
+    # the sum is divided by that of the factors.
+    class_weights: dict[str, float] = field(default_factory=dict, metadata=_WEIGHTS)
 
 
 class Classification(TextKind):
@@ -49,6 +65,7 @@ class Classification(TextKind):
         "roc_auc": None,
     }
     default_metrics = ("accuracy",)
+    hparams = ClassificationHParams
     signatures = staticmethod(lazily("signatures.classification:signatures"))
 
     def check(self, task: Task) -> None:
@@ -91,7 +108,15 @@ class Classification(TextKind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head(len(task.labels), config, self.form(config, hparams))
+        weights = None
+        if hparams.class_weights:
+            for name in hparams.class_weights:
+                known = name in task.labels
+                expectation = f"of labels of {task.name}, {', '.join(task.labels)}"
+                check_setting(hparams, known, "class_weights", expectation)
+            weights = [hparams.class_weights.get(label, 1.0) for label in task.labels]
+        options = {"label_smoothing": hparams.label_smoothing, "class_weights": weights}
+        return _head(len(task.labels), config, self.form(config, hparams), **options)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The labels of highest `logits` [n, L]."""
@@ -100,6 +125,11 @@ class Classification(TextKind):
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
         return constant_label(predicted.task, predicted.answers)
+
+    def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
+        """See Kind.by_label."""
+        gold = [example.label for example in predicted.examples]
+        return metrics.by_label(gold, predicted.answers, predicted.task.labels)
 
     def constant(self, task: Task, examples: Sequence[TextExample]) -> tuple[str, str, list[int]]:
         """See Kind.constant."""

@@ -203,6 +203,16 @@ class Tagging(Kind):
         """See Kind.collapsed."""
         return constant_label(predicted.task, [tag for tags in predicted.answers for tag in tags])
 
+    def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
+        """See Kind.by_label: of types of entities where tags are of spans, else of tags."""
+        task, gold = predicted.task, [example.tags for example in predicted.examples]
+        if all(tag == "O" or tag[1:2] == "-" for tag in task.labels):
+            return metrics.by_entity(task, gold, predicted.answers)
+        flat = [
+            [tag for tags in sentences for tag in tags] for sentences in (gold, predicted.answers)
+        ]
+        return metrics.by_label(*flat, task.labels)
+
     def constant(
         self, task: Task, examples: Sequence[TaggedExample]
     ) -> tuple[str, str, list[tuple[int, ...]]]:

@@ -129,7 +129,7 @@ def test_unlabelled_examples_cannot_be_scored():
     ("task", "message"),
     [
         (task_of("classification", "acuracy"), "accuracy, f1, .*Received: 'acuracy'"),
-        (task_of("regression", "accuracy"), "pearson, spearman. Received: 'accuracy'"),
+        (task_of("regression", "accuracy"), "pearson, spearman, mae, rmse. Received: 'accuracy'"),
         (task_of("span", "accuracy"), "f1, exact_match. Received: 'accuracy'"),
         (task_of("classification", "f1", labels=("a", "b", "c")), "macro_f1. Received: 3 labels"),
         (task_of("tagging", "f1", labels=("ADJ", "NOUN")), "token_accuracy. Received: 'ADJ'"),

@@ -87,6 +87,9 @@ def test_a_table_scores_as_its_file(saved, tmp_path):
     found = model.evaluate(table, metrics=metrics, bootstrap=50)
     assert found.scores == model.evaluate(path, metrics=metrics).scores
     assert list(found.scores) == metrics
+    labels = found.by_label()
+    assert labels["support"].to_dict() == table["verdict"].value_counts().to_dict()
+    assert labels["f1"].mean() == pytest.approx(found.scores["macro_f1"])
     right = model.predict(table).label == table["verdict"].to_numpy()
     assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
     for name, (low, high) in found.intervals.items():
