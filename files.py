@@ -159,6 +159,22 @@ def new_parents(path: str) -> Iterator[None]:
         yield
 
 
+def as_path(name: str, value: Any) -> str:
+    """A path that a program gives as the argument `name`; InputError where it is none."""
+    try:
+        return os.fspath(value)
+    except TypeError as error:
+        raise InputError(f"`{name}` should be a path. Received: {value!r:.60}") from error
+
+
+def is_unicode(value: Any) -> bool:
+    """False of a text with half a surrogate pair, which UTF-8 cannot hold."""
+    try:
+        return not isinstance(value, str) or value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def write_text(path: str, text: str) -> None:
     """Writes UTF-8 text with line feeds as they are; raises InputError when that cannot be done."""
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:

@@ -209,7 +209,10 @@ def load(folder: str) -> Conversion:
             f" Received: {vocabulary.tokenizer}"
         )
     if is_fine_tuned(folder):
-        alone = "of a fine-tuned model only the encoder is converted: its task head is left out"
+        alone = (
+            "of a fine-tuned model only the encoder is converted: its task head is left out (to"
+            " huggingface, those of docs/guide.md are converted, such as `classifier` dense)"
+        )
     else:
         hparams, settings = load_hparams(folder)
         objective = hparams.objective

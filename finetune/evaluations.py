@@ -57,8 +57,8 @@ class Evaluations:
         is_one = self._every is not None and (step % self._every == 0 or step == self._total)
         return is_one and step > 0 and step not in self._scores
 
-    def add(self, step: int, scores: dict[str, float | None]) -> dict[str, float | None]:
-        """Takes the scores of a step, and returns them; its weights are kept if they are best."""
+    def add(self, step: int, scores: dict[str, float | None]) -> None:
+        """Takes the scores of a step; its weights are kept if they are the best."""
         score = _or_lowest(scores[self._metric])
         if self._keeps_best and all(score > before for before in self._scores.values()):
             manager = tf.train.CheckpointManager(
@@ -68,7 +68,6 @@ class Evaluations:
             )
             manager.save(step)
         self._scores[step] = score
-        return scores
 
     @property
     def best_step(self) -> int | None:

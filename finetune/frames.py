@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,35 +17,36 @@ import pandas as pd
 import plugins as plugin_files
 import storage
 from errors import InputError
-from files import write_bytes, write_json
+from files import as_path, is_unicode, write_bytes
 from finetune import declaration, kinds
-from finetune.choice import choose_run
 from finetune.hparams import RunSettings
-from finetune.kinds.base import Kind
 from finetune.report import REPORT_FILE
-from finetune.settings import Settings, split_hparams
+from finetune.results import rank
+from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
 from finetune.start import fine_tuned
 from finetune.task import Task
 from settings import read_json_object, replace_checked
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 DATA_FOLDER = "data"
-# Other names of roles, those of exported models.
-_ROLES = {"text": "text_a", "text_pair": "text_b"}
+# What exported models call roles.
+_INPUTS = {"text_a": "text", "text_b": "text_pair"}
 
 
 @dataclasses.dataclass(frozen=True)
 class FineTuned:
-    """The run of highest development score.
+    """Of the runs that were asked for the one of highest development score.
 
     Attributes:
         folder: of the run, which `convbert.load` takes.
         scores: split -> metric -> score, times 100; None where it is undefined.
+        best_step: whose score is the highest; None without evaluation during training.
         report: the path of `report.md`, of all runs.
     """
 
     folder: str
     scores: dict[str, dict[str, float | None]]
+    best_step: int | None
     report: str
 
 
@@ -58,12 +60,13 @@ def fine_tune(
     columns: Mapping[str, Any] | None = None,
     kind: str | None = None,
     metrics: Sequence[str] | None = None,
+    label_range: tuple[float, float] | None = None,
     name: str = "table",
     hparams: Mapping[str, Any] | None = None,
-    recipe: str = "",
-    num_trials: int = 1,
-    seed: int = 0,
-    init: str = "pretrained",
+    recipe: str | os.PathLike = "",
+    num_trials: int | None = None,
+    seed: int | None = None,
+    init: str | None = None,
     plugins: Sequence[str] = (),
 ) -> FineTuned:
     """Fine-tunes a pre-trained encoder on tables, by the code of run_finetuning.py.
@@ -78,112 +81,163 @@ def fine_tune(
         columns: role -> column, as in a declared task (docs/tasks.md): text_a, text_b, label;
             words, tags; context, question, options, label. By default the columns that are called
             so, or text, text_pair.
-        kind: of the task. By default tagging where there are tags, multiple_choice where there are
-            options, regression where labels are floats, else classification.
+        kind: of the task. By default tagging where there are words and tags, multiple_choice where
+            there are a context and options, regression where labels are floats, else
+            classification.
         metrics: the first is the headline; by default those of the kind.
+        label_range: of regression; by default the lowest and the highest label of train and dev.
         name: of the task.
         hparams: any of docs/reference.md, by name.
-        recipe: a JSON file of them, such as configs/finetune_convbert.json.
+        recipe: a JSON file of them, such as configs/finetune_convbert.json; `hparams` go first.
         num_trials, seed, init: as the flags of run_finetuning.py.
         plugins: Python files or modules to import first.
 
     Raises:
         InputError: a column that is missing, a value that is none, or what the command rejects.
-            No file is written then.
+            Tables that were written for this call are removed.
         LossNotFinite: training diverged.
     """
+    plugins = [plugins] if isinstance(plugins, str) else list(plugins)
     plugin_files.load(plugins)
+    model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
     tables = _tables(train, dev, test)
-    model_dir, output_dir = os.fspath(model_dir), os.fspath(output_dir)
-    roles = dict(columns) if columns is not None else _roles(tables["train"])
-    kind = kind or _kind(tables["train"], roles)
+    if columns is not None and not isinstance(columns, Mapping):
+        raise InputError(
+            f"`columns` should be a mapping of roles to columns. Received: {columns!r:.60}"
+        )
+    if kind is None:
+        kind = _kind(tables["train"], columns)
+        print(f"{name}: {kind}, by the columns; `kind` says another")
+    roles = dict(columns) if columns is not None else _roles(tables, kind)
     lines = {split: json_lines(split, table, roles, kind) for split, table in tables.items()}
-    digest = hashlib.sha256(b"\0".join(lines.values())).hexdigest()[:12]
-    folder = os.path.join(output_dir, DATA_FOLDER, digest)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
     fields["files"] = {split: f"{split}.jsonl" for split in tables}
     if kind == "regression":
-        fields["label_range"] = _label_range(tables, roles)
+        fields["label_range"] = list(label_range or _label_range(tables, roles))
     if metrics is not None:
-        fields["metrics"] = list(metrics)
-    task = declaration.parse({**fields, "folders": [folder]}, "columns")
+        fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
+    content = {f"{split}.jsonl": text for split, text in lines.items()}
+    content[f"{name}.json"] = json.dumps(fields, indent=2, ensure_ascii=False).encode()
+    digest = hashlib.sha256(b"\0".join(content.values())).hexdigest()[:12]
+    folder = os.path.join(output_dir, DATA_FOLDER, digest)
+    task = declaration.parse({**fields, "folders": [folder]}, "the table")
     flags = {"num_trials": num_trials, "seed": seed, "init": init}
     settings = _settings(model_dir, output_dir, task, hparams or {}, flags, recipe)
-    new = not storage.exists(folder)
-    storage.makedirs(folder)
+    written = [] if storage.exists(folder) else _write(folder, content)
     try:
-        for split, text in lines.items():
-            write_bytes(os.path.join(folder, f"{split}.jsonl"), text)
-        write_json(os.path.join(folder, f"{name}.json"), fields)
-        with fine_tuned(settings, plugins):
-            run = choose_run(os.path.join(output_dir, name)).run
-    except InputError:
-        if new:
-            storage.rmtree(folder)
-        raise
-    return FineTuned(run["folder"], run["scores"], os.path.join(output_dir, REPORT_FILE))
+        with fine_tuned(settings, plugins) as results:
+            best = max(results, key=lambda folder: rank(results[folder]))
+    except InputError as error:
+        for path in written:
+            storage.rmtree(path)
+        raise InputError(in_rows(str(error), folder)) from error
+    report = os.path.join(output_dir, REPORT_FILE)
+    return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
+
+
+def in_rows(said: str, folder: str) -> str:
+    """What is said of lines of the files in a folder, of rows of the tables they were made from."""
+    places = re.compile(re.escape(folder) + r"/(\w+)\.jsonl, line (\d+)")
+    said = places.sub(lambda found: f"`{found[1]}`, row {int(found[2]) - 1}", said)
+    return re.sub(re.escape(folder) + r"/(\w+)\.jsonl", r"`\1`", said)
+
+
+def _write(folder: str, content: Mapping[str, bytes]) -> list[str]:
+    """Writes files into a new folder; the folder to remove to have it undone."""
+    parent = os.path.dirname(folder)
+    new = folder if storage.exists(parent) else parent
+    storage.makedirs(folder)
+    for name, text in content.items():
+        write_bytes(os.path.join(folder, name), text)
+    return [new]
 
 
 def _tables(train: Any, dev: Any, test: Any) -> dict[str, pd.DataFrame]:
     """The tables by split, with rows numbered from 0."""
     given = {"train": train, "dev": dev, "test": test}
+    tables = {}
     for split, table in given.items():
-        if not isinstance(table, pd.DataFrame) and (split == "train" or table is not None):
+        if table is None and split != "train":
+            continue
+        if not isinstance(table, pd.DataFrame):
             raise InputError(f"`{split}` should be a DataFrame. Received: {type(table).__name__}")
-    tables = {split: table for split, table in given.items() if table is not None}
-    if dev is None:
-        taken = train.reset_index(drop=True).sample(frac=DEV_SHARE, random_state=0)
-        tables |= {"train": train.reset_index(drop=True).drop(taken.index), "dev": taken}
-    for split, table in tables.items():
         if table.empty:
             raise InputError(f"`{split}` should have at least one row. Received: none")
-    return {split: table.reset_index(drop=True) for split, table in tables.items()}
+        tables[split] = table.reset_index(drop=True)
+    if dev is None:
+        taken = tables["train"].sample(frac=DEV_SHARE, random_state=0)
+        if taken.empty:
+            raise InputError(
+                "`train` should have at least 10 rows where there is no `dev`. Received:"
+                f" {len(train)}"
+            )
+        rest = tables["train"].drop(taken.index)
+        tables |= {"train": rest.reset_index(drop=True), "dev": taken.reset_index(drop=True)}
+    return tables
 
 
-def _roles(table: pd.DataFrame) -> dict[str, str]:
-    """Role -> column, of columns that are called as roles are."""
-    known = {role for name in kinds.names() for role in _roles_of(kinds.get(name))}
-    found = {_ROLES.get(column, column): column for column in table.columns}
-    return {role: column for role, column in found.items() if role in known}
-
-
-def _roles_of(kind: Kind) -> tuple[str, ...]:
-    return (*kind.needed, *kind.optional)
-
-
-def _kind(table: pd.DataFrame, roles: Mapping[str, Any]) -> str:
+def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
     """The kind of a task by its columns and the type of its labels."""
-    if "tags" in roles:
+    roles = columns if columns is not None else {name: name for name in table.columns}
+    if {"words", "tags"} <= {*roles}:
         return "tagging"
-    if "options" in roles:
+    if {"context", "options"} <= {*roles}:
         return "multiple_choice"
     label = roles.get("label")
     is_float = label in table.columns and pd.api.types.is_float_dtype(table[label])
     return "regression" if is_float else "classification"
 
 
-def json_lines(split: str, table: pd.DataFrame, roles: Mapping[str, Any], kind: str) -> bytes:
-    """The rows as JSON lines, of the columns that have a role."""
-    target = kinds.get(kind).target
-    columns: dict[str, bool] = {}  # name -> whether it may be missing
-    for role, names in roles.items():
-        hidden = split == "test" and role == target
-        columns |= dict.fromkeys([names] if isinstance(names, str) else names, hidden)
-    lacking = [name for name, hidden in columns.items() if name not in table.columns]
-    lacking = [name for name in lacking if not columns[name]]
-    if lacking:
+def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
+    """Role -> column, of columns that are called as roles of the kind are, or their inputs."""
+    own, found = kinds.get(kind), {}
+    names = [list(table.columns) for table in tables.values()]
+    for role in (*own.needed, *own.optional):
+        called = next((name for name in (role, _INPUTS.get(role)) if name in names[0]), None)
+        everywhere = all(called in columns for columns in names)
+        if called is not None and (everywhere or role in own.needed):
+            found[role] = called
+    missing = [role for role in own.needed if role not in found]
+    if missing:
+        wanted = ", ".join(_INPUTS.get(role, role) for role in own.needed)
         raise InputError(
-            f"`{split}` should have the column {', '.join(map(repr, lacking))}. Received:"
-            f" {', '.join(map(repr, table.columns))}"
+            f"`train` should have the columns {wanted}, for {kind}; or `columns` should say what"
+            f" they are called. Received: {', '.join(map(repr, names[0]))}"
         )
-    label = roles.get(target) if kinds.get(kind).has_labels else None
+    return found
+
+
+def json_lines(split: str, table: pd.DataFrame, roles: Mapping[str, Any], kind: str) -> bytes:
+    """The rows of a table as JSON lines, of the columns that have a role.
+
+    Raises:
+        InputError: a column is missing, or there twice; a value is missing, or of a type that JSON
+            does not have. Names `split`.
+    """
+    own = kinds.get(kind)
+    may_be_missing: dict[str, bool] = {}  # by column
+    for role, column in roles.items():
+        hidden = split == "test" and role == own.target
+        columns = column if isinstance(column, (list, tuple)) else [column]
+        may_be_missing |= dict.fromkeys(columns, hidden)
+    for column, hidden in may_be_missing.items():
+        count = list(table.columns).count(column)
+        if not isinstance(column, str) or count > 1 or not (count or hidden):
+            there = "twice" if count > 1 else "not" if isinstance(column, str) else "no text"
+            raise InputError(
+                f"`{split}` should have the column {column!r} once, called by a text; it is"
+                f" {there} there. Received: {', '.join(map(repr, table.columns))}"
+            )
+    wanted = [column for column in may_be_missing if column in table.columns]
+    label = roles.get(own.target) if own.has_labels else None
     lines = []
-    for number, row in enumerate(zip(*(table[name] for name in columns if name in table.columns))):
+    for number, row in enumerate(zip(*(table[column] for column in wanted), strict=True)):
         values = {}
-        for name, value in zip((name for name in columns if name in table.columns), row):
-            where = f"`{split}`, row {number}: `{name}`"
-            value = _plain(where, value, columns[name])
-            values[name] = str(value) if name == label and isinstance(value, (int, bool)) else value
+        for column, value in zip(wanted, row, strict=True):
+            where = f"`{split}`, row {number}: `{column}`"
+            value = _plain(where, value, may_be_missing[column])
+            is_label = column == label and isinstance(value, (int, bool))
+            values[column] = str(value) if is_label else value
         lines.append(json.dumps(values, ensure_ascii=False))
     return "\n".join([*lines, ""]).encode()
 
@@ -198,17 +252,16 @@ def _plain(where: str, value: Any, may_be_missing: bool) -> Any:
         if may_be_missing:
             return None
         raise InputError(f"{where} is missing")
-    if not isinstance(value, (str, int, float, bool)):
+    if not isinstance(value, (str, int, float, bool)) or not is_unicode(value):
         raise InputError(f"{where} should be a text or a number. Received: {value!r:.60}")
     return value
 
 
 def _label_range(tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> list[float]:
-    """The lowest and the highest label of all tables."""
+    """The lowest and the highest label of training and development."""
     label = roles.get("label")
-    found = [table[label] for table in tables.values() if label in table.columns]
     try:
-        values = pd.concat(found).astype(float) if found else pd.Series([], dtype=float)
+        values = pd.concat([tables[split][label] for split in ("train", "dev")]).astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(f"`{label}` should be numbers ({error})") from error
     if values.nunique() < 2:
@@ -221,27 +274,34 @@ def _settings(
     output_dir: str,
     task: Task,
     given: Mapping[str, Any],
-    run: Mapping[str, Any],
-    recipe: str,
+    flags: Mapping[str, Any],
+    recipe: str | os.PathLike,
 ) -> Settings:
-    """What the command would be asked; `given` are hyper-parameters and `run` flags."""
-    values = read_json_object(recipe, "recipe")
-    for name in ("about", "tasks"):
-        values.pop(name, None)
-    hparams, of_run, model_values, _ = split_hparams({**values, **given})
-    hparams |= {"seed": run["seed"]}
+    """What the command would be asked; `flags` are None where they are not said."""
+    values = read_json_object(as_path("recipe", recipe), "recipe")
+    values.pop("about", None)
+    own = values.pop("tasks", {}).get(task.name, {})
+    given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
+    hparams, of_run, model_values, ignored = split_hparams({**values, **own, **given})
+    ignored += [name for name in (TASK_NAMES, *FLAG_NAMES) if name in given]
+    if ignored:
+        raise InputError(f"`hparams` should be those of a table. Received: {', '.join(ignored)}")
+    if flags["seed"] is not None:
+        hparams["seed"] = flags["seed"]
+    if flags["num_trials"] is not None:
+        of_run["num_trials"] = flags["num_trials"]
     return Settings(
         model_dir=model_dir,
         data_dir="",
         output_dir=output_dir,
         tasks=[task],
-        run=replace_checked(RunSettings(), {**of_run, "num_trials": run["num_trials"]}),
+        run=replace_checked(RunSettings(), of_run),
         recipe={},
         per_task={},
         given=hparams,
         model_values=model_values,
         grid={},
-        inits=(run["init"],),
+        inits=() if flags["init"] is None else (flags["init"],),
         train=True,
         show_errors=0,
     )

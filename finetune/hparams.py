@@ -132,4 +132,5 @@ def resolve_hparams(
     fits = hparams.max_seq_length <= positions
     check_setting(hparams, fits, "max_seq_length", f"at most {positions}, as the model's")
     task.plugin.check_hparams(hparams)
+    task.plugin.check_network(task, hparams, config)
     return hparams

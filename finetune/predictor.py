@@ -59,7 +59,10 @@ class Predictor:
         with on_this_machine(strategy):
             dataset = batches()
             iterator = iter(dataset)
-        run = self._traced.setdefault(str(dataset.element_spec), self._run(dataset.element_spec))
+        held = str(dataset.element_spec)
+        if held not in self._traced:
+            self._traced[held] = self._run(dataset.element_spec)
+        run = self._traced[held]
         emitted: dict[str, list[np.ndarray]] = {}
         for features in iterator:
             for name, value in run(features).items():

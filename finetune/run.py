@@ -35,8 +35,13 @@ from training.strategies import micro_batches
 from training.tpu_address import tpu_address
 
 
-def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary) -> None:
+def finetune(
+    settings: Settings, config: BackboneConfig, vocabulary: Vocabulary
+) -> dict[str, dict[str, Any]]:
     """Runs -> report. Reads all files before the first run.
+
+    Returns:
+        Folder -> contents of `result.json`, of every run that was asked for.
 
     Raises:
         InputError: model and data do not fit together.
@@ -78,6 +83,7 @@ def finetune(settings: Settings, config: BackboneConfig, vocabulary: Vocabulary)
         print(f"report: {write_report(settings.output_dir)}")
     if stopped:
         raise LossNotFinite("\n".join(stopped))
+    return {trial.folder: result for trial, result in zip(trials, results, strict=True)}
 
 
 def _fast_values(
@@ -148,6 +154,7 @@ def _plan_trials(
                 train=settings.train,
                 test=settings.run.write_test_outputs,
             )
+        task.plugin.check_network(loaded[shape].task, hparams, config)  # whose labels are known
         setting = setting_of(hparams, swept)
         folder = os.path.join(settings.output_dir, task.name, folder_name(setting, hparams.init))
         for number in range(settings.run.num_trials):

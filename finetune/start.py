@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import plugins
 from finetune.settings import Settings, load_model
@@ -22,8 +23,10 @@ def fine_tuned(
     settings: Settings,
     plugin_files: Sequence[str] = (),
     worker_timeout: float = workers.TIMEOUT,
-) -> Iterator[None]:
+) -> Iterator[dict[str, dict[str, Any]]]:
     """Checks in about a second what was asked for, runs it, and keeps the folder for the block.
+
+    Yields the results of the runs by folder.
 
     Args:
         settings: what to run.
@@ -55,5 +58,4 @@ def fine_tuned(
         },
         worker_timeout,
     ):
-        _finetune(settings, config, vocabulary)
-        yield
+        yield _finetune(settings, config, vocabulary)

@@ -101,7 +101,7 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
 
 
 def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """What was recorded of a run; without what is not, now: it did not decide its scores.
+    """What was recorded of a run, as it would be now: without what is no longer recorded.
 
     Once the record of every run held the hyper-parameters of all kinds. Those that came later had
     the effect of their defaults.
@@ -173,9 +173,13 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         **_measure(trial, context, predictor),
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
+    keeps_best = hparams.keep == "best"
+    if train and keeps_best:  # first, as checkpoints of training hold the weights of the last step
+        _keep_weights_only(trial, objective, result["best_step"])
     write_json(os.path.join(workers.current().written(trial.folder), RESULT_FILE), result)
-    if train:
+    if train and not keeps_best:
         _keep_weights_only(trial, objective, result["steps"])
+    if train:
         forget_best(workers.current().written(trial.folder))
     return result
 
@@ -224,7 +228,9 @@ def _train(
             while True:
                 now = int(step.numpy())
                 if evaluations.due(now):
-                    log_scores(evaluations.add(now, _dev_scores(trial, predictor)))
+                    scores = _dev_scores(trial, predictor)
+                    evaluations.add(now, scores)
+                    log_scores(scores)
                 if now >= total or evaluations.should_stop:
                     break
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
@@ -284,8 +290,8 @@ def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: F
 def _keep_weights_only(trial: Trial, objective: FineTuning, steps: int) -> None:
     """Replaces the checkpoints of training by one without the optimizer's slots, a third as large.
 
-    Comes after `result.json`, which is what says that the run is finished. Killed in between, the
-    larger checkpoint of the last step stays, which holds the same weights.
+    Where the last step's are kept, this comes after `result.json`, which is what says that the run
+    is finished. Killed in between, the larger checkpoint stays, which holds the same weights.
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
@@ -306,6 +312,7 @@ def _forget_useless(trial: Trial) -> None:
     found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
     if any(name.startswith(WEIGHTS_NAME) for name in found):
         storage.rmtree(folder)
+        forget_best(trial.folder)
     elif checkpointing.has_checkpoint(trial.folder):
         readable, damaged = newest_readable(folder)
         if readable is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import operator
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,17 +11,21 @@ import numpy as np
 import pandas as pd
 
 
+class Answer(types.SimpleNamespace):
+    """The answer to one text; its attributes are what the signature says."""
+
+
 class Answers(Sequence):
     """An answer for each text, in their order.
 
     `answers.label` is a column: an array with a value for each text, or a list where the values
-    differ in length. `answers[0]` is the first text's answer, a frozen dataclass of the same
-    fields.
+    differ in length. `answers[0]` is the first text's `Answer`, with the same attributes.
 
     Args:
         columns: by name, of equal length.
         labels: of the task; the names along the second axis of columns in `of_labels`.
         of_labels: names of columns with a value for each label.
+        index: of the rows of `to_pandas`; by default numbers from 0.
     """
 
     def __init__(
@@ -28,22 +33,27 @@ class Answers(Sequence):
         columns: dict[str, np.ndarray | list],
         labels: Sequence[str] = (),
         of_labels: Sequence[str] = (),
+        index: pd.Index | None = None,
     ):
         self.columns = columns
-        self._labels, self._of_labels = labels, of_labels
-        self._row = dataclasses.make_dataclass("Answer", list(columns), frozen=True, eq=False)
+        self._labels, self._of_labels, self._index = labels, of_labels, index
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, place: int | slice) -> Any:
+        if not isinstance(place, slice):
+            place = operator.index(place)
         found = {name: column[place] for name, column in self.columns.items()}
         if isinstance(place, slice):
-            return Answers(found, self._labels, self._of_labels)
-        return self._row(**found)
+            index = None if self._index is None else self._index[place]
+            return Answers(found, self._labels, self._of_labels, index)
+        return Answer(**found)
 
     def __getattr__(self, name: str) -> np.ndarray | list:
-        if name != "columns" and name in self.columns:
+        if name.startswith("__") or "columns" not in vars(self):  # as where it is copied
+            raise AttributeError(name)
+        if name in self.columns:
             return self.columns[name]
         raise AttributeError(f"these answers have {', '.join(self.columns)}, and no {name!r}")
 
@@ -64,4 +74,4 @@ class Answers(Sequence):
                 found |= {f"{name}.{label}": column[:, i] for i, label in enumerate(self._labels)}
             else:
                 found[name] = list(column)
-        return pd.DataFrame(found)
+        return pd.DataFrame(found, index=self._index)

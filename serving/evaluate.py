@@ -16,7 +16,9 @@ if __name__ == "__main__":
     stopping.install()  # before what takes seconds to import
 
 # isort: split
+import contextlib
 import json
+import sys
 
 from absl import app, flags, logging
 
@@ -43,21 +45,24 @@ def main(argv: list[str]) -> None:
         raise InputError(f"--input {FLAGS.input}: there is no such file")
     from serving.model import load  # TensorFlow: it takes seconds
 
-    model = load(FLAGS.model, plugins=FLAGS.plugins)
+    with contextlib.redirect_stdout(sys.stderr):  # which says what was chosen
+        model = load(FLAGS.model, plugins=FLAGS.plugins)
     found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics, bootstrap=FLAGS.bootstrap)
     if FLAGS.json:
         counts = {"examples": len(found.predicted.examples)}
         intervals = {name: list(ends) for name, ends in found.intervals.items()}
         labels = found.by_label().to_dict(orient="index")
-        scores = {"scores": found.scores, "intervals": intervals, "by_label": labels}
+        scores = {"scores": found.scores, "undefined": found.undefined}
+        scores |= {"intervals": intervals, "by_label": labels}
         print(json.dumps(counts | scores))
         return
     print(f"{len(found.predicted.examples)} examples")
     for name, score in found.scores.items():
-        said = "undefined" if score is None else f"{score:.2f}"
+        form = ".4g" if name in found.predicted.task.plugin.lower_is_better else ".2f"
+        said = f"undefined ({found.undefined[name]})" if score is None else f"{score:{form}}"
         if name in found.intervals:
             low, high = found.intervals[name]
-            said += f" (95 %: {low:.2f} to {high:.2f})"
+            said += f" (95 %: {low:{form}} to {high:{form}})"
         print(f"{name}: {said}")
     labels = found.by_label()
     if len(labels):

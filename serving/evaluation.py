@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+import storage
 from errors import InputError
-from files import write_bytes
+from files import as_path, write_bytes
 from finetune import declaration
-from finetune.frames import json_lines
+from finetune.frames import in_rows, json_lines
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
 from finetune.task import Task
 from finetune.task_files import read_split
 from serving.load import PRETRAINING
+from serving.progress import shown
 from serving.records import WORD_LIST
 from settings import field_names
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 _SPLIT = "evaluated"
 _SHARE = 95.0  # of an interval, in percent
+_TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +40,15 @@ class Evaluation:
     Attributes:
         scores: by metric, times 100 as in `report.md`; errors (mae, rmse) in the unit of the
             labels; None where undefined.
-        intervals: of the metrics, the ends of their 95 % bootstrap intervals (percentiles); {}
-            where none were asked for.
+        intervals: of the metrics, the ends of their 95 % bootstrap intervals (percentiles), where
+            they were asked for; without those that are undefined in more than 5 % of the draws.
+        undefined: why scores are None.
         predicted: examples and answers.
     """
 
     scores: dict[str, float | None]
     intervals: dict[str, tuple[float, float]]
+    undefined: dict[str, str]
     predicted: Predicted
 
     def by_label(self) -> pd.DataFrame:
@@ -58,7 +64,7 @@ def evaluate(
     model: Model,
     data: str | os.PathLike | pd.DataFrame,
     *,
-    metrics: list[str] | None = None,
+    metrics: Sequence[str] | None = None,
     bootstrap: int = 0,
     progress: bool | None = None,
 ) -> Evaluation:
@@ -75,63 +81,87 @@ def evaluate(
     Raises:
         InputError: the model has no task, or the data is not as its declaration says.
     """
-    task, examples = _examples(model, data, metrics)
+    if not isinstance(bootstrap, int) or bootstrap < 0:
+        raise InputError(f"`bootstrap` should be a number of draws. Received: {bootstrap!r}")
+    task, examples = _examples(model, data)
+    wanted = [metrics] if isinstance(metrics, str) else metrics
+    if wanted is not None:  # behind the task's headline, of which more is better
+        names = dict.fromkeys((task.metrics[0], *wanted))
+        task = dataclasses.replace(task, metrics=tuple(names))
     kind = task.plugin
+    kind.check_metrics(task)
     signature = WORD_LIST if WORD_LIST in model.signatures else "serving_default"
     requests = [kind.request(task, example) for example in examples]
     answers = model.ask(signature, requests, progress=progress)
-    found = [kind.answer_of(task, dataclasses.asdict(answer)) for answer in answers]
-    outputs = {"logits": answers.scores} if kind.name == "classification" else {}
+    found = [kind.answer_of(task, vars(answer)) for answer in answers]
+    outputs = kind.outputs_of(task, answers.columns)
     predicted = Predicted(task, examples, found, _hparams(model, task), outputs)
     scores = kind.score(predicted)
-    return Evaluation(scores, _intervals(predicted, bootstrap), predicted)
+    undefined = kind.undefined(predicted, scores)
+    intervals = _intervals(predicted, bootstrap, progress)
+
+    def chosen(by_metric: dict[str, Any]) -> dict[str, Any]:
+        return {n: v for n, v in by_metric.items() if wanted is None or n in wanted}
+
+    return Evaluation(chosen(scores), chosen(intervals), chosen(undefined), predicted)
 
 
-def _examples(
-    model: Model, data: str | os.PathLike | pd.DataFrame, metrics: list[str] | None
-) -> tuple[Task, list]:
-    """The model's task with these metrics, and the examples."""
+def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Task, list]:
+    """The model's task, and the examples."""
     if model.kind == PRETRAINING:
         raise InputError(f"evaluate needs a model fine-tuned on a task. This is of {model.kind}")
     task = declaration.parse({**model.description["task"], "folders": []}, "the model's task")
-    if metrics is not None:
-        task = dataclasses.replace(task, metrics=tuple(metrics))
-    task.plugin.check_metrics(task)
     if not isinstance(data, pd.DataFrame):
-        return task, _read(task, os.path.abspath(os.fspath(data)))
+        return task, _read(task, os.path.abspath(as_path("data", data)))
+    columns = _columns(task)
+    if columns is None:
+        raise InputError(
+            f"{task.name}: a table has no columns for this task, whose files are of the format"
+            f" {task.format}; give such a file"
+        )
+    if columns.get("id") not in data.columns:
+        columns.pop("id", None)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "table.jsonl")
-        write_bytes(path, json_lines("the table", data, _named(task, data), task.plugin.name))
-        return task, _read(task, path)
+        write_bytes(path, json_lines("table", data, columns, task.plugin.name))
+        try:
+            return task, _read(task, path)
+        except InputError as error:
+            raise InputError(in_rows(str(error), folder)) from error
 
 
 def _read(task: Task, path: str) -> list:
     """The labelled examples of a file."""
+    if not storage.exists(path):
+        raise InputError(f"{path}: there is no such file")
     dev, (folder, name) = task.dev[0], os.path.split(path)
-    formats = {end: name for name, end in task.plugin.formats.items() if end}
+    formats = {end: known for known, end in task.plugin.formats.items() if end}
+    file_format = formats.get(os.path.splitext(path)[1].lower(), task.format)
+    another = file_format != task.format
+    if another and (file_format not in _TABLES or _columns(task) is None):
+        raise InputError(
+            f"{path}: the task's files are of the format {task.format}; give such a file"
+        )
     own = dataclasses.replace(
         task,
-        format=formats.get(os.path.splitext(path)[1].lower(), task.format),
+        format=file_format,
         files={task.train: task.files[task.train], _SPLIT: name},
         folders=(folder,),
         dev=(_SPLIT,),
         test=(),
-        delimiter=None,
+        delimiter=None if another else task.delimiter,
         per_split={_SPLIT: task.per_split[dev]} if dev in task.per_split else {},
     )
     return read_split(own, "", _SPLIT)
 
 
-def _named(task: Task, table: pd.DataFrame) -> dict[str, Any]:
-    """Role -> column, those of the task's declaration."""
-    columns = {r: list(c) if isinstance(c, tuple) else c for r, c in task.columns.items()}
-    if columns.get("id") not in table.columns:
-        columns.pop("id", None)
-    if any(isinstance(name, int) for name in columns.values()):
-        raise InputError(
-            f"the task {task.name} has columns by number, so a table has none for it; give a file"
-        )
-    return columns
+def _columns(task: Task) -> dict[str, Any] | None:
+    """Role -> column of any table of the task; None where its columns have no names."""
+    columns = task.columns_of(task.dev[0])
+    names = [n for c in columns.values() for n in (c if isinstance(c, tuple) else (c,))]
+    if task.format not in _TABLES or not all(isinstance(name, str) for name in names):
+        return None
+    return {role: list(c) if isinstance(c, tuple) else c for role, c in columns.items()}
 
 
 def _hparams(model: Model, task: Task) -> FinetuningHParams:
@@ -141,10 +171,15 @@ def _hparams(model: Model, task: Task) -> FinetuningHParams:
     return own(**{name: saved[name] for name in field_names(own) if name in saved})
 
 
-def _intervals(predicted: Predicted, bootstrap: int) -> dict[str, tuple[float, float]]:
-    """The percentile intervals of scores over draws of as many examples with replacement."""
+def _intervals(
+    predicted: Predicted, bootstrap: int, progress: bool | None
+) -> dict[str, tuple[float, float]]:
+    """The percentile intervals of scores over draws of as many examples with replacement.
+
+    Of a score that is undefined in more than one of twenty draws there is none.
+    """
     draw, found = np.random.default_rng(0), {}
-    for _ in range(bootstrap):
+    for _ in shown(range(bootstrap), progress, " draws"):
         numbers = draw.integers(0, len(predicted.examples), len(predicted.examples))
         drawn = dataclasses.replace(
             predicted,
@@ -156,4 +191,8 @@ def _intervals(predicted: Predicted, bootstrap: int) -> dict[str, tuple[float, f
             if score is not None:
                 found.setdefault(name, []).append(score)
     ends = [(100.0 - _SHARE) / 2.0, (100.0 + _SHARE) / 2.0]
-    return {name: tuple(np.percentile(scores, ends).tolist()) for name, scores in found.items()}
+    return {
+        name: tuple(np.percentile(scores, ends).tolist())
+        for name, scores in found.items()
+        if len(scores) >= 0.95 * bootstrap
+    }

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from tqdm.auto import tqdm
 
 import plugins as plugin_files
 import storage
 from errors import InputError
+from files import as_path
 from serving.answers import Answers
 from serving.client import COUNTS, Client, length, load_saved_model, without_padding
 from serving.description import DESCRIPTION, inputs_of, read_description
@@ -24,6 +24,7 @@ from serving.litert import litert_file
 from serving.litert_model import load_signatures
 from serving.load import PRETRAINING
 from serving.load import load as load_model_directory
+from serving.progress import shown
 from serving.records import WORD_LIST, Record
 from serving.rows import are_words, is_one_row, records
 from serving.signatures import signatures
@@ -31,9 +32,10 @@ from signatures.signature import Signature
 
 # Of one request: the model's graph divides it by tokens; see `signatures.parts`.
 _CHARACTERS, _ROWS = 2**16, 2048
-_SECONDS_UNTIL_PROGRESS = 2.0
+_PRECISIONS = ("float32", "mixed_bfloat16")
 _DECODED = np.frompyfunc(bytes.decode, 1, 1)
 Ask = Callable[..., dict[str, tf.Tensor]]  # from inputs by name to outputs by name
+_METHODS = {"masked_tokens": "fill_mask", "replaced_tokens": "replaced"}
 _NEEDS = {
     "predict": "a model fine-tuned on a task",
     "replaced_tokens": "a pre-trained model with a discriminator or self-critic",
@@ -114,7 +116,8 @@ class Model:
         if self.kind == PRETRAINING:
             raise self._lacking("predict")
         signature = "serving_default"
-        texts = list(texts) if isinstance(texts, Iterator) else texts
+        if not isinstance(texts, (str, bytes, Mapping, tuple, np.ndarray, pd.Series, pd.DataFrame)):
+            texts = list(texts) if np.iterable(texts) else texts
         if WORD_LIST in self.description["signatures"]:
             words = inputs_of(self.description, WORD_LIST)
             signature = WORD_LIST if are_words(texts, words) else signature
@@ -181,28 +184,30 @@ class Model:
         names = [name for name in client.outputs if name not in client.lengths]
         if only is not None:
             names = [_checked_name(name, names) for name in only]
+            if not names:
+                raise InputError("`only` should name at least one output. Received: none")
         one = is_one_row(texts, client.inputs)
         asked = records([texts] if one else texts, client.inputs)
         found: dict[str, list] = {name: [] for name in names}
         requests = list(_requests(asked))
-        bar = {"total": len(asked), "delay": _SECONDS_UNTIL_PROGRESS, "unit": " texts"}
-        with tqdm(**bar, disable=None if progress is None else not progress) as shown:
+        with shown(None, progress, " texts", total=len(asked)) as bar:
             for numbers in requests:
                 outputs = client.ask([asked[number] for number in numbers])
                 for name in names:
                     found[name].append(_rows(outputs, name, client.outputs[name].axes[1:]))
-                shown.update(len(numbers))
+                bar.update(len(numbers))
         back = np.argsort(np.concatenate(requests))
         columns = {name: _in_order(parts, back) for name, parts in found.items()}
         of_labels = [name for name in names if client.outputs[name].axes[1:] == ("L",)]
-        answers = Answers(columns, self.labels, of_labels)
+        index = texts.index if isinstance(texts, (pd.Series, pd.DataFrame)) else None
+        answers = Answers(columns, self.labels, of_labels, index)
         return answers[0] if one else answers
 
     def _lacking(self, what: str) -> InputError:
-        return InputError(
-            f"{what} needs {_NEEDS.get(what, 'a signature of this name')}. This is a model of kind"
-            f" {self.kind}, with {', '.join(self.signatures)}"
-        )
+        has = f"This is a model of kind {self.kind}, with {', '.join(self.signatures)}"
+        if what in _NEEDS:
+            return InputError(f"{_METHODS.get(what, what)} needs {_NEEDS[what]}. {has}")
+        return InputError(f"`signature` should be one of the model's. {has}. Received: {what!r}")
 
 
 def load(
@@ -228,8 +233,11 @@ def load(
     Raises:
         InputError: there is no model, or the arguments do not fit it.
     """
-    path = os.fspath(path)
-    plugin_files.load(plugins)
+    path = as_path("path", path)
+    plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
+    if precision not in (None, *_PRECISIONS):
+        known = " or ".join(_PRECISIONS)
+        raise InputError(f"`precision` should be {known}. Received: {precision!r}")
     settings = {"max_seq_length": max_seq_length, "precision": precision}
     settings = {**settings, "scoring_method": scoring_method}
     given = {name: value for name, value in settings.items() if value is not None}
@@ -239,7 +247,9 @@ def load(
         asked = signatures(model)
         return Model(describe(model, asked, path), _traced_later(asked), model)
     if given:
-        raise InputError(f"{path}: an exported model keeps its {', '.join(given)}")
+        raise InputError(
+            f"{path}: {', '.join(given)} of an exported model should be said when it is exported"
+        )
     description = read_description(path)
     if tflite:
         asked = load_signatures(tflite)

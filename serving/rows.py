@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from errors import InputError
+from files import is_unicode
 from finetune.readers.tables import gathered
 from serving.records import WORD_LIST, Inputs, Record, check_texts
 
@@ -26,7 +27,7 @@ def are_words(rows: Any, inputs: Inputs) -> bool:
     """Whether rows, or the one row, are lists of words: `inputs` are those of `words`."""
     if isinstance(rows, pd.DataFrame):
         return inputs.columns(rows.columns)[WORD_LIST] in rows.columns
-    first = rows[0] if isinstance(rows, _LISTS[:3]) and len(rows) else rows
+    first = next(iter(rows), None) if isinstance(rows, _LISTS) else rows
     return isinstance(first, (list, tuple, np.ndarray)) or (
         isinstance(first, Mapping) and inputs.columns(first)[WORD_LIST] in first
     )
@@ -46,7 +47,7 @@ def records(rows: Any, inputs: Inputs) -> list[Record]:
     """
     if isinstance(rows, pd.DataFrame):
         values = _of_frame(rows, inputs)
-    elif isinstance(rows, (bytes, bytearray)) or not isinstance(rows, Iterable):
+    elif isinstance(rows, (bytes, bytearray)) or not np.iterable(rows):
         raise InputError(f"texts should be a list of texts. Received: {_shown(rows)}")
     else:
         values = (_of_row(f"row {i}", row, inputs) for i, row in enumerate(rows))
@@ -54,6 +55,9 @@ def records(rows: Any, inputs: Inputs) -> list[Record]:
     for number, row in enumerate(values):
         where = f"row {number}"
         check_texts(where, row, inputs.lists)
+        for value in row.values():
+            if not all(map(is_unicode, value if isinstance(value, list) else [value])):
+                raise InputError(f"{where}: half a surrogate pair is no text. Received: {value!a}")
         found.append(Record(where, str(number), row))
     if not found:
         raise InputError("texts should be at least one. Received: none")
@@ -76,6 +80,9 @@ def _of_frame(frame: pd.DataFrame, inputs: Inputs) -> Iterable[dict[str, Any]]:
             f"the table should have the column {', '.join(lacking)}. Received:"
             f" {', '.join(map(repr, frame.columns))}"
         )
+    for name in set().union(*wanted.values()):
+        if list(frame.columns).count(name) > 1:
+            raise InputError(f"the table should have the column {name!r} once")
     chosen = [next(name for name in names if name in frame.columns) for names in wanted.values()]
     for row in zip(*(frame[name] for name in chosen)):
         yield _plain(gathered(dict(zip(wanted, row))), inputs)

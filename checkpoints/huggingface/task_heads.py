@@ -94,6 +94,11 @@ def model_type_of(config: EncoderConfig, hparams: Any, bert: bool) -> str:
     if mixed:
         return "convbert"
     same_width = config.embedding_size == config.hidden_size
+    if form == "pooler" and not same_width:
+        raise InputError(
+            "Hugging Face's bert has embeddings of the width of its layers, and its electra no"
+            ' "pooler"; train with `classifier` "dense"'
+        )
     is_bert = form == "pooler" or (form != "dense" and bert)
     return "bert" if is_bert and same_width else "electra"
 

@@ -68,7 +68,7 @@ class Kind:
         has_labels: whether answers are of a list of labels, `Task.labels`, which is collected from
             the training split where it is not declared.
         metrics: name -> function; None where `score` computes it in another way.
-        errors: names of metrics of which 0 is the best, in the unit of the labels; never the first.
+        lower_is_better: names of metrics in the unit of the labels, not times 100; never the first.
         default_metrics: of a declaration without `metrics`.
         hparams: frozen dataclass of the hyper-parameters, a subclass where the kind has its own;
             all have defaults, and checks as `settings` says. JSON may hold those of any kind,
@@ -86,7 +86,7 @@ class Kind:
     target: str | None = None
     has_labels: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
-    errors: tuple[str, ...] = ()
+    lower_is_better: tuple[str, ...] = ()
     default_metrics: tuple[str, ...]
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     shortened: str = "cut"
@@ -142,7 +142,7 @@ class Kind:
                     f"{task.name}: `metrics` of a {self.name} task should be among "
                     f"{', '.join(self.metrics)}. Received: {name!r}"
                 )
-        if task.metrics[0] in self.errors:
+        if task.metrics[0] in self.lower_is_better:
             raise InputError(
                 f"{task.name}: `metrics` should begin with one of which more is better. Received:"
                 f" {task.metrics[0]!r}"
@@ -210,6 +210,9 @@ class Kind:
     def check_hparams(self, hparams: FinetuningHParams) -> None:
         """Raises InputError for values that do not fit each other (see `check_setting`)."""
 
+    def check_network(self, task: Task, hparams: FinetuningHParams, config: BackboneConfig) -> None:
+        """Raises InputError for values that do not fit the encoder, or the labels if known."""
+
     # network
 
     def encode(
@@ -262,7 +265,7 @@ class Kind:
     # scores
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
-        """The task's metrics, times 100 as the papers print them, but for `errors`.
+        """The task's metrics, times 100 as the papers print them, but for `lower_is_better`.
 
         A score that is not a number, such as the correlation with a constant, is None; `undefined`
         has the reason. Where a convention makes it 0 (F1 and Matthews' correlation of constants),
@@ -285,7 +288,7 @@ class Kind:
             with warnings.catch_warnings():  # about what is constant or never predicted
                 warnings.simplefilter("ignore")
                 value = float(self.metric(name, predicted, gold))
-            factor = 1.0 if name in self.errors else 100.0
+            factor = 1.0 if name in self.lower_is_better else 100.0
             scores[name] = factor * value if np.isfinite(value) else None
         return scores
 
@@ -362,6 +365,10 @@ class Kind:
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> Any:
         """An exported model's answer to a `request`, as `answers` has it."""
         raise InputError(f"{task.name}: answers of the kind {self.name} cannot be scored")
+
+    def outputs_of(self, task: Task, columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """What `Predicted.outputs` has, as far as an exported model's answers say it."""
+        return {}
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """An exported model's answer to one text as JSON, in the form of `row` as far as it goes.

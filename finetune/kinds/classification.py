@@ -27,7 +27,6 @@ from plugins import lazily
 from settings import check_setting
 
 if TYPE_CHECKING:
-    from finetune.hparams import FinetuningHParams
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
@@ -106,21 +105,35 @@ class Classification(TextKind):
         """See TextKind.label_column: int32."""
         return np.array(labels, np.int32)
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def check_network(
+        self, task: Task, hparams: ClassificationHParams, config: BackboneConfig
+    ) -> None:
+        """See Kind.check_network: weights are of labels that the task has."""
+        super().check_network(task, hparams, config)
+        fits = not task.labels or {*hparams.class_weights} <= {*task.labels}
+        expectation = f"of the labels {', '.join(task.labels)}"
+        check_setting(hparams, fits, "class_weights", expectation)
+
+    def head(self, task: Task, config: BackboneConfig, hparams: ClassificationHParams) -> Any:
         """See Kind.head."""
         weights = None
         if hparams.class_weights:
-            for name in hparams.class_weights:
-                known = name in task.labels
-                expectation = f"of labels of {task.name}, {', '.join(task.labels)}"
-                check_setting(hparams, known, "class_weights", expectation)
             weights = [hparams.class_weights.get(label, 1.0) for label in task.labels]
         options = {"label_smoothing": hparams.label_smoothing, "class_weights": weights}
-        return _head(len(task.labels), config, self.form(config, hparams), **options)
+        return _head(len(task.labels), config, hparams.classifier, **options)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """The labels of highest `logits` [n, L]."""
         return np.argmax(outputs["logits"], axis=-1)
+
+    def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
+        """See Kind.undefined: the area under the curve needs examples of all labels."""
+        reasons = super().undefined(predicted, scores)
+        there = {example.label for example in predicted.examples}
+        missing = [name for i, name in enumerate(predicted.task.labels) if i not in there]
+        if "roc_auc" in reasons and missing:
+            reasons["roc_auc"] = f"no example has the label {missing[0]}"
+        return reasons
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
@@ -169,6 +182,10 @@ class Classification(TextKind):
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
         """See Kind.answer_of."""
         return task.labels.index(values["label"])
+
+    def outputs_of(self, task: Task, columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """See Kind.outputs_of."""
+        return {"logits": columns["scores"]}
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         """See Kind.answer_row."""

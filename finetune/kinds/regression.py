@@ -40,7 +40,7 @@ class Regression(TextKind):
         "mae": metrics.mae,
         "rmse": metrics.rmse,
     }
-    errors = ("mae", "rmse")
+    lower_is_better = ("mae", "rmse")
     default_metrics = ("spearman", "pearson")
     signatures = staticmethod(lazily("signatures.regression:signatures"))
 
@@ -76,7 +76,7 @@ class Regression(TextKind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         """See Kind.head."""
-        return _head(config, self.form(config, hparams))
+        return _head(config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """`score` [n], a share of the label range, in the unit of the labels."""

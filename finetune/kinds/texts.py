@@ -106,11 +106,10 @@ class TextKind(Kind):
         """One sequence per example, see `finetune.encoding.encode_texts`; `label` of each."""
         return _encode_texts(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
 
-    def form(self, config: BackboneConfig, hparams: TextHParams) -> str:
-        """The form of the head; InputError where the backbone's own is another."""
+    def check_network(self, task: Task, hparams: TextHParams, config: BackboneConfig) -> None:
+        """See Kind.check_network: some backbones bring a layer of their own for texts."""
         fits = hparams.classifier == "linear" or not config.summary_layer
         check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
-        return hparams.classifier
 
     def answers(
         self,

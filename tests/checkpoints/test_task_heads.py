@@ -106,7 +106,8 @@ def test_labels_without_names_are_an_error(tmp_path):
         formats.from_elsewhere("huggingface", str(folder), str(tmp_path / "out"), options)
 
 
-def test_a_pooler_is_of_no_convbert(tmp_path):
-    folder_of(tmp_path / "run", "convbert labels", classifier="pooler")
+@pytest.mark.parametrize("case", ["convbert labels", "electra labels"])
+def test_a_pooler_is_of_bert_alone(tmp_path, case):
+    folder_of(tmp_path / "run", case, classifier="pooler")
     with pytest.raises(InputError, match="pooler"):
         formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "out"))

@@ -57,7 +57,7 @@ def test_the_best_weights_are_kept(best):
 
 
 def test_evaluation_changes_nothing_else(best, model_dir, tmp_path):
-    """The weights of the last step are those of a run that is never evaluated."""
+    """The score of the last step is that of a run that is never evaluated."""
     _, _, scores = best
     hparams = {**EVALUATED, "keep": "last", "eval_steps": None}
     run, result, none = fine_tune(model_dir, tmp_path, hparams)
@@ -70,7 +70,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("place", ["before the row", "in training"])
+@pytest.mark.parametrize("place", ["before the row", "in training", "at the end"])
 def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypatch, place):
     calls = 0
 
@@ -88,6 +88,8 @@ def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypat
     with monkeypatch.context() as patched:
         if place == "before the row":  # the best weights are written, the score is not
             patched.setattr(Evaluations, "add", dies(Evaluations.add, 2))
+        elif place == "at the end":  # the best weights are there, or the result is
+            patched.setattr(trial, "_keep_weights_only", dies(trial._keep_weights_only, 1))
         else:
             patched.setattr(trial.Trainer, "train", dies(trial.Trainer.train, 6))
         with pytest.raises(Killed):
@@ -95,6 +97,9 @@ def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypat
     run, result, scores = fine_tune(model_dir, tmp_path, EVALUATED)
     assert scores == best[2]
     assert run.scores == best[0].scores
+    accuracy = convbert.load(run.folder).evaluate(reviews(60, 1)).scores["accuracy"]
+    assert accuracy == pytest.approx(run.scores["dev"]["accuracy"])
+    assert not (pathlib.Path(run.folder) / "best").exists()
     assert result["best_step"] == best[1]["best_step"]
 
 

@@ -72,18 +72,46 @@ def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
 
 
 def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
-    table = reviews(60)
+    table = reviews(60).assign(context="of another kind")
     hparams = {**HPARAMS, "num_train_epochs": 1}
     tagged = table[["words", "tags"]].assign(words=[np.array(words) for words in table["words"]])
     run = convbert.fine_tune(model_dir, tagged, output_dir=tmp_path / "tags", hparams=hparams)
     model = convbert.load(run.folder)
     assert (model.kind, model.labels) == ("tagging", ["A", "B", "C"])
-    stars = table.rename(columns={"review": "text", "stars": "label"})[["text", "label"]]
+    stars = table.rename(columns={"review": "text", "stars": "label"})[["text", "label", "context"]]
     run = convbert.fine_tune(model_dir, stars, output_dir=tmp_path / "stars", hparams=hparams)
     model = convbert.load(run.folder)
     assert model.kind == "regression"
     assert model.description["task"]["label_range"] == [2.5, 3.5]
     assert set(run.scores) == {"dev"}  # a tenth of the table
+
+
+def test_a_call_returns_its_own_run(model_dir, tmp_path):
+    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    first = convbert.fine_tune(model_dir, reviews(240), hparams=HPARAMS, **given)
+    other = reviews(40).assign(verdict=lambda table: table["verdict"] + "!")
+    hparams = {**HPARAMS, "max_steps": 1, "learning_rate": 1e-6}
+    second = convbert.fine_tune(model_dir, other, hparams=hparams, **given)
+    assert second.folder != first.folder
+    assert convbert.load(second.folder).labels == ["no!", "yes!"]
+
+
+def test_an_error_names_the_row(model_dir, tmp_path):
+    dev = reviews(9, 1)
+    dev.loc[4, "verdict"] = "maybe"
+    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    with pytest.raises(InputError, match="`dev`, row 4"):
+        convbert.fine_tune(model_dir, reviews(40), dev, **given)
+
+
+def test_hyper_parameters_may_say_what_arguments_do(model_dir, tmp_path):
+    hparams = {**HPARAMS, "max_steps": 2, "seed": 5, "num_trials": 2}
+    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    convbert.fine_tune(model_dir, reviews(40), hparams=hparams, **given)
+    found = [
+        json.loads(path.read_text()) for path in sorted(tmp_path.glob("table/*/*/result.json"))
+    ]
+    assert [result["seed"] for result in found] == [5, 6]
 
 
 @pytest.mark.parametrize(
@@ -108,6 +136,13 @@ def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
         lambda table: {"train": table, "columns": {"text_a": "text", "label": "verdict"}},
         lambda table: {"train": table, "recipe": "none.json"},
         lambda table: {"train": table, "model_dir": "/nowhere"},
+        lambda table: {"train": table, "model_dir": None},
+        lambda table: {"train": pd.concat([table, table[["text"]]], axis=1)},
+        lambda table: {"train": table, "columns": ["text", "label"]},
+        lambda table: {"train": table, "columns": {"text_a": 0, "label": 1}},
+        lambda table: {"train": table, "hparams": {"do_train": False}},
+        lambda table: {"train": table, "hparams": {"model_name": "mine"}},
+        lambda table: {"train": table.iloc[:4]},
     ],
 )
 def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
@@ -117,3 +152,4 @@ def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
     with pytest.raises(InputError):
         convbert.fine_tune(**given)
     assert files(tmp_path) == []
+    assert not (tmp_path / "data").exists()

@@ -103,8 +103,7 @@ def test_errors_of_scores_are_in_the_unit_of_the_labels(saved):
     difference = model.predict(table).score - table["stars"].to_numpy()
     assert found["mae"] == pytest.approx(np.mean(np.abs(difference)), rel=1e-5)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean(difference**2)), rel=1e-5)
-    with pytest.raises(InputError, match="mae"):
-        model.evaluate(table, metrics=["mae"])
+    assert model.evaluate(table, metrics="mae").scores == {"mae": found["mae"]}
 
 
 def test_the_command(saved, tmp_path):
@@ -114,7 +113,15 @@ def test_the_command(saved, tmp_path):
     done = run("-m", "serving.evaluate", f"--model={where}", f"--input={path}", "--json")
     assert done.returncode == 0, done.stderr
     expected = convbert.load(saved["classification"]).evaluate(path).scores
-    assert json.loads(done.stdout.splitlines()[-1])["scores"] == pytest.approx(expected)
+    assert json.loads(done.stdout)["scores"] == pytest.approx(expected)
+
+
+def test_what_is_undefined_says_why(saved):
+    table = rows("classification").assign(verdict="good")
+    found = convbert.load(saved["classification"]).evaluate(table, metrics=["roc_auc"], bootstrap=9)
+    assert found.scores == {"roc_auc": None}
+    assert "bad" in found.undefined["roc_auc"]
+    assert found.intervals == {}
 
 
 @pytest.mark.parametrize(

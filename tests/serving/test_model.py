@@ -1,8 +1,10 @@
 """`convbert.load` and its methods: as exported models answer, of rows in every form."""
 
+import copy
 import functools
 import itertools
 import os
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -76,6 +78,8 @@ def test_forms_of_texts_have_one_answer(models):
     model = models("classification")
     expected = model.predict(TEXTS).probabilities
     frame = pd.DataFrame({"review": TEXTS, "other": 1})
+    assert copy.copy(model.predict(TEXTS)).label.tolist() == model.predict(TEXTS).label.tolist()
+    assert len(pickle.loads(pickle.dumps(model.predict(TEXTS)))) == 6
     for form in (np.array(TEXTS), pd.Series(TEXTS, index=range(9, 15)), iter(TEXTS), frame):
         np.testing.assert_array_equal(model.predict(form).probabilities, expected)
     one = model.predict(TEXTS[0])
@@ -95,7 +99,7 @@ def test_words_and_texts_of_a_tagger(models):
     model = models("tagging")
     words = [["the", "city"], ["Café"], ["who?"] * 9]
     expected = model.predict([" ".join(item) for item in words])
-    forms = [words, iter(words), pd.DataFrame({"tokens": words})]
+    forms = [words, iter(words), pd.Series(words), pd.DataFrame({"tokens": words})]
     for form in (*forms, [{"words": item} for item in words]):
         found = model.predict(form)
         assert [row.tolist() for row in found.words] == words
@@ -119,6 +123,10 @@ def test_tables_of_answers(models):
     assert frame["label"].tolist() == list(answers.label) == [row.label for row in answers]
     assert len(answers[1:3]) == 2
     assert answers[1:3].label.tolist() == answers.label[1:3].tolist()
+    series = pd.Series(TEXTS, index=range(9, 15))
+    assert models("classification").predict(series).to_pandas().index.tolist() == [*range(9, 15)]
+    with pytest.raises(TypeError):
+        answers[[0, 1]]
     with pytest.raises(AttributeError, match="label"):
         answers.lable  # noqa: B018
     tags = models("tagging").predict(TEXTS).to_pandas()
@@ -171,6 +179,15 @@ def test_a_table_of_other_columns_is_an_error(models):
         ("classification", lambda model: model.predict(["the", float("nan")])),
         ("classification", lambda model: model.predict(["the", ("the", "city")])),
         ("classification", lambda model: model.predict(None)),
+        ("classification", lambda model: model.predict(np.array("the city"))),
+        ("classification", lambda model: model.predict(["a\ud800b"])),
+        (
+            "classification",
+            lambda model: model.predict(pd.DataFrame([["a", "b"]], columns=["review"] * 2)),
+        ),
+        ("classification", lambda model: model.ask("serving_default", TEXTS, only=[])),
+        ("classification", lambda model: model.evaluate(3)),
+        ("classification", lambda model: model.evaluate(pd.DataFrame(), bootstrap="10")),
         ("classification", lambda model: model.fill_mask(TEXTS)),
         ("classification", lambda model: model.embed(TEXTS, pooling="max")),
         ("classification", lambda model: model.ask("serving_default", TEXTS, only=["labels"])),
@@ -192,8 +209,10 @@ def test_what_cannot_be_asked_is_an_error(models, kind, call):
 
 
 def test_what_is_no_model_is_an_error(saved, tmp_path):
-    for path in (tmp_path, tmp_path / "none", tmp_path / "none.tflite"):
+    for path in (tmp_path, tmp_path / "none", tmp_path / "none.tflite", None, 3):
         with pytest.raises(InputError):
             convbert.load(path)
     with pytest.raises(InputError, match="max_seq_length"):
         convbert.load(saved["classification"], max_seq_length=8)
+    with pytest.raises(InputError, match="precision"):
+        convbert.load(tmp_path, precision="fp16")
