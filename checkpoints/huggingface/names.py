@@ -54,7 +54,7 @@ LEFT_OUT = {
     "cls.seq_relationship.": "the head of next-sentence prediction, which is not learned here",
     "classifier.": _TASK_HEAD,
     "qa_outputs.": _TASK_HEAD,
-    "sequence_summary.": TASK_HEAD,
+    "sequence_summary.": _TASK_HEAD,
 }
 
 

@@ -44,8 +44,8 @@ def test_of_a_fine_tuned_model_the_encoder_is_read(head, tmp_path):
 
     change_tensors(folder, change)
     notes = from_elsewhere("huggingface", str(folder), str(tmp_path / "model"), Options())
-    reason = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
-    assert f"{folder}: left out: {', '.join(sorted(head))} ({reason})" in notes
+    named = f"{folder}: left out: {', '.join(sorted(head))} (the head of a fine-tuned task"
+    assert any(note.startswith(named) for note in notes)
     assert any("what there is can be fine-tuned" in note for note in notes)
     assert load_encoder(str(tmp_path / "model")).config == load("electra").config
 
