@@ -6,11 +6,12 @@ and five minutes of two cores; without these packages it is skipped and says so.
 
 import pathlib
 
-import nbformat
 import pytest
 
-nbclient = pytest.importorskip("nbclient", reason="needs requirements-peers.txt")
-pytest.importorskip("ipykernel", reason="needs requirements-peers.txt")
+NEEDED = "needs requirements-peers.txt"
+nbclient = pytest.importorskip("nbclient", reason=NEEDED)
+nbformat = pytest.importorskip("nbformat", reason=NEEDED)
+pytest.importorskip("ipykernel", reason=NEEDED)
 
 pytestmark = pytest.mark.slow  # see above for what it needs
 
