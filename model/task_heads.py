@@ -17,7 +17,7 @@ import tf_keras
 
 from model.config import BackboneConfig
 from model.kernels import split_seeds
-from model.layers import activation_function, dropout
+from model.layers import dense, dropout
 
 NO_OPTION = -1e9  # the logit of what cannot be chosen
 HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates
@@ -51,11 +51,12 @@ class _PooledHead(tf_keras.layers.Layer):
         if has_own or form != "linear":
             deviation = config.initializer_range
             kernel_initializer = functools.partial(tf_keras.initializers.RandomNormal, 0, deviation)
-            self.summary = tf_keras.layers.Dense(
+            self.summary = dense(
+                config,
                 config.hidden_size,
-                activation_function(_dense_act(config)) if form == "dense" else "tanh",
+                "summary",
+                _dense_act(config) if form == "dense" else "tanh",
                 kernel_initializer=kernel_initializer(),
-                name="summary",
                 dtype="float32",
             )
         # In float32 whatever the policy: scores of half precision would be full of ties.

@@ -44,6 +44,9 @@ def write(folder, kind):
         pretrained(folder, **OBJECTIVES[kind])
     elif kind == "crf":
         fine_tuned(folder, task("tagging"), num_hidden_layers=1, hparams={"head": "crf"})
+    elif kind == "dense":
+        own = task("classification")
+        fine_tuned(folder, own, num_hidden_layers=1, hparams={"classifier": "dense"})
     elif kind == "padding enters":
         fine_tuned(folder, task("tagging"), num_hidden_layers=1, mask_padding=False)
     else:
@@ -78,7 +81,7 @@ def assert_equal(received, expected):
 
 
 QUICK = ("classification", "masked_lm")
-KINDS = [*TASKS, "crf", "padding enters", *OBJECTIVES]
+KINDS = [*TASKS, "crf", "dense", "padding enters", *OBJECTIVES]
 
 
 # The slow ones need three minutes: each converts a model and traces its signatures twice.
