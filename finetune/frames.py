@@ -109,29 +109,37 @@ def fine_tune(
         kind = _kind(tables["train"], columns)
         print(f"{name}: {kind}, by the columns; `kind` says another")
     roles = dict(columns) if columns is not None else _roles(tables, kind)
-    lines = {split: json_lines(split, table, roles, kind) for split, table in tables.items()}
+    content = {
+        f"{split}.jsonl": json_lines(split, table, roles, kind) for split, table in tables.items()
+    }
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
     fields["files"] = {split: f"{split}.jsonl" for split in tables}
     if kind == "regression":
         fields["label_range"] = list(label_range or _label_range(tables, roles))
     if metrics is not None:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
-    content = {f"{split}.jsonl": text for split, text in lines.items()}
     content[f"{name}.json"] = json.dumps(fields, indent=2, ensure_ascii=False).encode()
     digest = hashlib.sha256(b"\0".join(content.values())).hexdigest()[:12]
     folder = os.path.join(output_dir, DATA_FOLDER, digest)
     task = declaration.parse({**fields, "folders": [folder]}, "the table")
     flags = {"num_trials": num_trials, "seed": seed, "init": init}
     settings = _settings(model_dir, output_dir, task, hparams or {}, flags, recipe)
-    written = [] if storage.exists(folder) else _write(folder, content)
+    return _run(settings, plugins, folder, content)
+
+
+def _run(
+    settings: Settings, plugins: Sequence[str], folder: str, content: Mapping[str, bytes]
+) -> FineTuned:
+    """Writes the files of a task into its folder, unless it is there, and fine-tunes on them."""
+    written = None if storage.exists(folder) else _write(folder, content)
     try:
         with fine_tuned(settings, plugins) as results:
-            best = max(results, key=lambda folder: rank(results[folder]))
+            best = max(results, key=lambda run: rank(results[run]))
     except InputError as error:
-        for path in written:
-            storage.rmtree(path)
+        if written is not None:
+            storage.rmtree(written)
         raise InputError(in_rows(str(error), folder)) from error
-    report = os.path.join(output_dir, REPORT_FILE)
+    report = os.path.join(settings.output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
 
 
@@ -142,14 +150,14 @@ def in_rows(said: str, folder: str) -> str:
     return re.sub(re.escape(folder) + r"/(\w+)\.jsonl", r"`\1`", said)
 
 
-def _write(folder: str, content: Mapping[str, bytes]) -> list[str]:
+def _write(folder: str, content: Mapping[str, bytes]) -> str:
     """Writes files into a new folder; the folder to remove to have it undone."""
     parent = os.path.dirname(folder)
     new = folder if storage.exists(parent) else parent
     storage.makedirs(folder)
     for name, text in content.items():
         write_bytes(os.path.join(folder, name), text)
-    return [new]
+    return new
 
 
 def _tables(train: Any, dev: Any, test: Any) -> dict[str, pd.DataFrame]:

@@ -219,9 +219,7 @@ def _train(
     log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
     show = bar(step, hparams.train_batch_size)
     if run.xla or on_tpu(context.strategy):
-        count = len(batches.lengths)
-        text = f"compiling the training step for {count} lengths of batch, each when it first comes"
-        tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
+        _say_that_it_compiles(len(batches.lengths))
     agree = workers.current().agree_to_stop
     try:
         with stopping.deferred("this loop of steps", agree) as stop_if_asked:
@@ -256,6 +254,12 @@ def _describe(trial: Trial, context: Context, objective: FineTuning, folder: str
     objective.encoder.config.save(folder)
     context.vocabulary.save(folder)
     write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
+
+
+def _say_that_it_compiles(count: int) -> None:
+    """On standard error, above the bar; `count` is the number of lengths of batch."""
+    text = f"compiling the training step for {count} lengths of batch, each when it first comes"
+    tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
 
 
 def _dev_scores(trial: Trial, predictor: Predictor) -> dict[str, float | None]:
