@@ -8,6 +8,10 @@ vectors = model.embed(["The weather is fine.", "It rains."])  # float32 [2, D]
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "0")  # which Keras, the program says
+
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split

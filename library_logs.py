@@ -1,4 +1,6 @@
-"""Keeps what TensorFlow's C++ libraries log off the terminal. Every command imports it first.
+"""Keeps what TensorFlow's C++ libraries log off the terminal, and Keras 3 out of the process.
+
+Every command imports it first.
 
 TensorFlow reads its environment when it is imported. A variable that is set already stays.
 """
@@ -15,6 +17,10 @@ _NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 _WARNINGS_AND_WORSE, _NOTHING_BUT_FATAL = "1", "3"
 _found = any(map(os.path.exists, _NVIDIA))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _WARNINGS_AND_WORSE if _found else _NOTHING_BUT_FATAL)
+
+# Without it TensorFlow imports Keras 3, and with that scikit-learn and Matplotlib, which no command
+# uses, for nearly two seconds.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 # `void absl::SetMinLogLevel(absl::LogSeverityAtLeast)` of the Abseil in TensorFlow 2.20.
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"

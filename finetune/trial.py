@@ -32,6 +32,7 @@ from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.backbone import rematerialize
 from model.config import ADDED_LATER
+from model.layer_function import starting_soon
 from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
@@ -222,7 +223,10 @@ def _train(
         _say_that_it_compiles(len(batches.lengths))
     agree = workers.current().agree_to_stop
     try:
-        with stopping.deferred("this loop of steps", agree) as stop_if_asked:
+        with (
+            starting_soon(total),
+            stopping.deferred("this loop of steps", agree) as stop_if_asked,
+        ):
             while True:
                 now = int(step.numpy())
                 if evaluations.due(now):

@@ -12,6 +12,7 @@ import tf_keras
 from model.backbone import EncoderOutput
 from model.config import EncoderConfig
 from model.kernels import sizes, split_seeds
+from model.layer_function import as_functions
 from model.layer_loop import layers_in_loop, runs_as_loop
 from model.layers import Embeddings, GroupedDense, LayerNorm, dense
 from model.token_mixing import TokenMixer, attention_bias
@@ -142,7 +143,7 @@ class Encoder(tf_keras.layers.Layer):
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)  # [B, S, D]
         bias = attention_bias(mask, embedded.dtype, config.causal)  # [B, 1, 1 or S, S]
-        padding_mask = tf.ones([1, 1, 1], embedded.dtype)  # lets padding in
+        padding_mask = None
         if config.mask_padding:
             padding_mask = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # [B, S, 1]
 
@@ -152,6 +153,8 @@ class Encoder(tf_keras.layers.Layer):
                 layers, embedded, bias, padding_mask, seeds[:-1], self.rematerialize
             )
             return EncoderOutput(states[-1], self._pooled(states[-1], mask), embedded, states)
+        if training and not about_mixing:
+            layers = as_functions(layers)
         hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
         for i, layer in enumerate(layers):
             if training and self.rematerialize and not about_mixing:
@@ -182,8 +185,9 @@ class Encoder(tf_keras.layers.Layer):
         return tf.gather(hidden, last, batch_dims=1)
 
 
-def _rematerialized(layer: EncoderLayer):
-    """An `EncoderLayer` whose gradient computes it again; what it says of mixing is left out."""
+def _rematerialized(layer):
+    """A layer, or its function, whose gradient computes it again; what it says of mixing is left
+    out."""
 
     def call(hidden, *others, **options):
         output = tf.recompute_grad(lambda hidden: layer(hidden, *others, **options)[0])

@@ -7,16 +7,15 @@ written out. Values and gradients are those of the layers one after the other.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from model.kernels import built_for_tpu
-from model.layers import LayerNorm
+from model.layer_weights import layer_weights, substituted
 
 
 def runs_as_loop(layers: Sequence[tf_keras.layers.Layer], hidden: tf.Tensor) -> bool:
@@ -29,7 +28,7 @@ def layers_in_loop(
     layers: Sequence[tf_keras.layers.Layer],
     hidden: tf.Tensor,
     bias: tf.Tensor,
-    padding_mask: tf.Tensor,
+    padding_mask: tf.Tensor | None,
     seeds: Sequence[tf.Tensor],
     rematerialize: bool = False,
 ) -> tuple[tf.Tensor, ...]:
@@ -44,7 +43,9 @@ def layers_in_loop(
         rematerialize: whether gradients compute a layer again from what enters it; otherwise all
             that they read is kept.
     """
-    weights = [tf.stack(values) for values in zip(*(_weights(layer) for layer in layers))]
+    weights = [tf.stack(values) for values in zip(*(layer_weights(layer) for layer in layers))]
+    if padding_mask is None:
+        padding_mask = tf.ones([1, 1, 1], hidden.dtype)  # lets padding in
     constants, seeds = (bias, padding_mask), tf.reshape(tf.stack(seeds), [len(layers), 3, -1])
     traced = _traced(layers[0], hidden, constants, seeds[0], [w[0] for w in weights], rematerialize)
     return tuple(tf.unstack(_loop(traced, hidden, constants, seeds, weights)))
@@ -142,7 +143,7 @@ def _traced(layer, hidden, constants, seeds, weights, rematerialize) -> _Traced:
 
     @tf.function(autograph=False)
     def both(upstream, hidden, bias, padding_mask, seeds, *weights):
-        with _substituted(layer, weights):
+        with substituted(layer, weights):
             output, *_ = layer(hidden, bias, padding_mask, training=True, seeds=tf.unstack(seeds))
         boundary.extend(output.graph.get_operations())
         return output, tf.gradients(output, [hidden, *weights], upstream)
@@ -208,38 +209,3 @@ def _is_cheap(operation):
             is not None
         )
     return operation.type in CHEAP
-
-
-def _places(layer: tf_keras.layers.Layer) -> list[tuple[tf_keras.layers.Layer, str]]:
-    """Where the weights are, in an order that layers of the same structure share."""
-    return [
-        (part, name)
-        for part in (layer, *layer.submodules)
-        for name, value in sorted(vars(part).items())
-        if isinstance(value, tf.Variable)
-    ]
-
-
-def _weights(layer: tf_keras.layers.Layer) -> list[tf.Tensor]:
-    """The weights as the layer reads them: in the dtype it computes in."""
-    return [
-        tf.convert_to_tensor(value)
-        if isinstance(part, LayerNorm)
-        else tf.cast(value, part.compute_dtype)
-        for part, name in _places(layer)
-        for value in [vars(part)[name]]
-    ]
-
-
-@contextlib.contextmanager
-def _substituted(layer: tf_keras.layers.Layer, tensors: Sequence[tf.Tensor]) -> Iterator[None]:
-    """Within, the layer reads `tensors` in place of its weights."""
-    places = _places(layer)
-    variables = [vars(part)[name] for part, name in places]
-    try:
-        for (part, name), tensor in zip(places, tensors, strict=True):
-            vars(part)[name] = tensor
-        yield
-    finally:
-        for (part, name), variable in zip(places, variables, strict=True):
-            vars(part)[name] = variable

@@ -153,13 +153,14 @@ class Convolution(tf_keras.layers.Layer):
             hidden: X, [B, S, D].
             q: [B, S, A]; only the span kernel reads it.
             v: [B, S, A].
-            padding_mask: [B, S, 1], 0 at padding; ones let padding in, as the original does.
+            padding_mask: [B, S, 1], 0 at padding; None lets padding in, as the original does.
 
         Returns:
             The mixed tokens [B, S, A] and the logits of their kernels [B, S, N, K], None for the
             static kernel.
         """
-        v = v * padding_mask
+        if padding_mask is not None:
+            v, hidden = v * padding_mask, hidden * padding_mask
         if self.config.convolution == "static":
             if self.config.causal:
                 v = tf.pad(v, [[0, 0], [self.config.conv_kernel_size - 1, 0], [0, 0]])
@@ -167,7 +168,7 @@ class Convolution(tf_keras.layers.Layer):
         if self.config.convolution == "dynamic":
             logits = self.kernel(v)
         else:
-            k_s = self.span_key(hidden * padding_mask)
+            k_s = self.span_key(hidden)
             logits = self.kernel(q * k_s)
         mixed = lightweight_conv(v, logits, self.config.num_heads, self.config.causal)
         return mixed, self._by_head(logits)
@@ -206,7 +207,7 @@ class TokenMixer(tf_keras.layers.Layer):
         Args:
             hidden: X, [B, S, D].
             bias: `attention_bias`, added to the attention scores.
-            padding_mask: [B, S, 1], for the convolution.
+            padding_mask: [B, S, 1] for the convolution, or None.
             training: whether dropout is on.
             seed: int32 [2] for dropout in training.
 

@@ -5,6 +5,7 @@ import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as library_logs says
 
 import pytest
 import tensorflow as tf

@@ -50,6 +50,22 @@ assert float(plain_function(lambda x: tf.tanh(x) + 1, jit_compile=True)(tf.const
 """
 
 
+@pytest.mark.parametrize(("module", "keras"), [("library_logs", "tf_keras"), ("convbert", "keras")])
+def test_keras_3_is_for_programs_that_may_use_it(module, keras):
+    code = f"""
+import sys
+import {module}
+import tensorflow as tf
+print("keras" in sys.modules, getattr(tf, "keras").layers.Layer.__module__.split(".")[0])
+"""
+    environment = {n: v for n, v in os.environ.items() if n != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(keras == "keras"), keras]
+
+
 @pytest.mark.slow  # imports TensorFlow in a process of its own and compiles
 def test_importing_tensorflow_and_compiling_say_nothing():
     done = subprocess.run(

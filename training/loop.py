@@ -8,7 +8,7 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from backend import on_tpu
+from backend import on_tpu, running_on_cpu_only
 from data.streams import without_autotuning
 from errors import LossNotFinite
 from training import metrics, workers
@@ -73,8 +73,7 @@ class Trainer(orbit.AbstractTrainer):
         """
         if self._iterator is None:  # now, because the step has been restored since construction
             self._iterator = self._batches(int(self.optimizer.iterations.numpy()))
-        run = self._run_fed if self._feeding is Feeding.FED else self._run
-        sums, first_bad_step = run(self._iterator, num_steps)
+        sums, first_bad_step = self._run_steps(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
             raise LossNotFinite(
                 f"the loss or its gradient is not finite (NaN or infinite) at step "
@@ -100,11 +99,23 @@ class Trainer(orbit.AbstractTrainer):
         with on_this_machine(self.strategy):
             return iter(without_autotuning(self._create_dataset(step)))
 
-    def _run_fed(self, iterator, num_steps):
+    def _run_steps(self, iterator, num_steps):
+        """The metrics' sums over steps, and the first step that is not finite, or NO_STEP.
+
+        Where a CPU takes the steps, the loop is Python's: in a graph, where each variable is one of
+        the loop's inputs, it takes two seconds to begin and saves one or two milliseconds a step.
+        """
+        if self._feeding is Feeding.FED:
+            return self._run_here(lambda: self._batch_step(next(iterator)), num_steps)
+        if running_on_cpu_only():
+            return self._run_here(lambda: self._step(iterator), num_steps)
+        return self._run(iterator, num_steps)
+
+    def _run_here(self, run_step, num_steps):
         """`_run_fn` as a loop of Python."""
         totals, bad_steps = None, []
         for _ in range(int(num_steps)):
-            sums, bad_step = self._batch_step(next(iterator))
+            sums, bad_step = run_step()
             totals = sums if totals is None else tf.nest.map_structure(tf.add, totals, sums)
             bad_steps.append(bad_step)
         return totals, next((step for step in bad_steps if step != NO_STEP), NO_STEP)

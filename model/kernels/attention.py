@@ -5,8 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from backend import built_for_litert
-from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
-from model.kernels.stateless_dropout import drop, dropout_reference
+from model.kernels.fusion import fused, is_fused, last_axis_mean, running_on_cpu_only, sizes
+from model.kernels.stateless_dropout import drop, dropout_reference, dropping
 
 
 def attend(
@@ -70,16 +70,20 @@ def attention_probabilities(
         seed: int32 [2] of the dropout; not read at a rate of 0.
     """
 
+    drops = dropping(scores, seed, rate)
+
     @tf.custom_gradient
     def probabilities(scores):
         # Not fused: XLA's reductions over the last axis are slow on CPUs, this softmax is not.
         undropped = tf.nn.softmax(scores + bias)
 
         def gradient(upstream):
-            return _attention_probabilities_gradient(upstream, undropped, seed, rate)
+            if is_fused(upstream):
+                return _attention_probabilities_gradient(upstream, undropped, seed, rate)
+            upstream = drops(tf.cast(upstream, tf.float32))
+            return _attention_probabilities_gradient.plain(upstream, undropped, seed, 0.0)
 
-        dropped = undropped if rate == 0.0 else drop(undropped, seed, rate)
-        return dropped, gradient
+        return drops(undropped), gradient
 
     return probabilities(scores)
 

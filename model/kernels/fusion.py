@@ -49,6 +49,12 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
     return call
 
 
+def is_fused(*tensors: tf.Tensor) -> bool:
+    """Whether a fused function of these tensors is one kernel, and not run op by op."""
+    as_part = on_tpu() and not tf.executing_eagerly()
+    return as_part or compiles([tensor.shape for tensor in tensors])
+
+
 def compiles(shapes, sooner=1):
     """Whether a fused function of tensors of these shapes is compiled."""
     if tf.executing_eagerly() or on_tpu() or any(shape.rank is None for shape in shapes):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.kernels.fusion import fused, last_axis_mean, sum_to_last_axis
-from model.kernels.stateless_dropout import drop, dropout, dropout_reference
+from model.kernels.fusion import fused, is_fused, last_axis_mean, sum_to_last_axis
+from model.kernels.stateless_dropout import drop, dropout, dropout_reference, dropping
 
 
 def add_and_norm(
@@ -68,12 +68,12 @@ def _drop_then_add(inputs, residual, seed, rate):
     if residual is None:
         return dropout(inputs, rate, seed)
 
+    fuse, drops = is_fused(inputs), dropping(inputs, seed, rate)
+
     @tf.custom_gradient
     def drop_and_add(inputs, residual):
-        def gradient(upstream):
-            return drop(upstream, seed, rate), upstream
-
-        return _drop_and_add(inputs, residual, seed, rate), gradient
+        both = _drop_and_add(inputs, residual, seed, rate) if fuse else drops(inputs) + residual
+        return both, lambda upstream: (drops(upstream), upstream)
 
     return drop_and_add(inputs, residual)
 

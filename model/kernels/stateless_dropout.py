@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
-from model.kernels.fusion import fused, sizes
+from model.kernels.fusion import fused, is_fused, sizes
 
 
 def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf.Tensor:
@@ -19,9 +21,11 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf
     if rate == 0.0:
         return inputs
 
+    drops = dropping(inputs, seed, rate)
+
     @tf.custom_gradient
     def dropped(inputs):
-        return drop(inputs, seed, rate), lambda upstream: drop(upstream, seed, rate)
+        return drops(inputs), drops
 
     return dropped(inputs)
 
@@ -33,12 +37,31 @@ def dropout_reference(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = N
     return inputs * tf.cast(_kept(inputs, seed, rate), inputs.dtype) / (1.0 - rate)
 
 
+def dropping(
+    like: tf.Tensor, seed: tf.Tensor | None, rate: float
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Dropout of tensors of the shape of `like`, such as an input and its gradient.
+
+    Op by op, the mask is worked out once for all of them.
+    """
+    if rate == 0.0:
+        return lambda inputs: inputs
+    if is_fused(like):
+        return lambda inputs: drop(inputs, seed, rate)
+    kept = _kept(like, seed, rate)
+    return lambda inputs: _scaled_where(kept, inputs, rate)
+
+
 @fused
 def drop(inputs, seed, rate):
     """`dropout` at a rate above 0, without a gradient of its own; `drop.plain` is for use in fused
     functions."""
+    return _scaled_where(_kept(inputs, seed, rate), inputs, rate)
+
+
+def _scaled_where(kept, inputs, rate):
     scaled = inputs * tf.cast(1.0 / (1.0 - rate), inputs.dtype)
-    return tf.where(_kept(inputs, seed, rate), scaled, tf.zeros([], inputs.dtype))
+    return tf.where(kept, scaled, tf.zeros([], inputs.dtype))
 
 
 def _kept(like, seed, rate):

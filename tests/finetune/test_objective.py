@@ -75,7 +75,7 @@ def trainer_of(objective, encoded, strategy=None, **options):
 def train(objective, encoded, steps, *, strategy, **options):
     trainer = trainer_of(objective, encoded, strategy, **options)
     losses = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
-    assert trainer._run.experimental_get_tracing_count() == 1  # whatever the lengths
+    assert trainer._step.experimental_get_tracing_count() == 1  # whatever the lengths
     return losses
 
 
