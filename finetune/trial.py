@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 import tqdm
 
 import stopping
@@ -21,25 +20,21 @@ from errors import warn
 from files import read_json, write_json, write_text
 from finetune import kinds, predictions
 from finetune.baselines import baseline
-from finetune.batches import TrainingBatches
 from finetune.evaluations import SPLIT, Evaluations, forget_best
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.kinds.predicted import Predicted
-from finetune.objective import FineTuning, learning_rate_scales
+from finetune.learner import Learner, Learners, training_batches
+from finetune.objective import FineTuning
 from finetune.predictor import Predictor
 from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
-from model.backbone import rematerialize
 from model.config import ADDED_LATER
 from model.layer_function import starting_soon
 from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.loop import Trainer
 from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
-from training.optimizer import WarmupTimesDecay, create_optimizer
-from training.strategies import micro_batches
 from training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
@@ -84,6 +79,7 @@ class Context:
     config: BackboneConfig
     checkpoint: str | None  # digest of the pre-trained weights; None where no run takes them
     show_errors: int = 0  # number of largest errors to write for each split
+    learners: Learners = dataclasses.field(default_factory=Learners)
 
 
 def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
@@ -140,14 +136,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         train: False measures a finished run again.
     """
     hparams, data = trial.hparams, trial.data
-    tf_keras.backend.clear_session()
-    tf_keras.utils.set_random_seed(hparams.seed)
-    with context.strategy.scope():
-        encoder = context.create_encoder(hparams)
-        head = data.task.plugin.head(data.task, encoder.config, hparams)
-        objective = FineTuning(encoder, head, hparams.loss_reduction)
-    settings = {"batch_size": context.run.eval_batch_size, "hparams": hparams}
-    predictor = Predictor(objective, data.task, **settings, strategy=context.strategy)
+    learner = context.learners.of(trial, context)
+    objective, predictor = learner.objective, learner.predictor
     if train:
         now = describe_trial(trial, context)
         checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
@@ -155,7 +145,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
             _forget_useless(trial)
         workers.current().exchange("what to resume from")
         started = time.monotonic()
-        trained = _train(trial, context, objective, predictor, bar)
+        trained = _train(trial, context, learner, bar)
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
         result = {**trained, "train_rows": len(data.train), "seconds": seconds}
     else:
@@ -185,26 +175,10 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     return result
 
 
-def _train(
-    trial: Trial, context: Context, objective: FineTuning, predictor: Predictor, bar
-) -> dict[str, Any]:
+def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, Any]:
     """Trains, or resumes training; what `result.json` says of it."""
     hparams, run, total = trial.hparams, context.run, trial.num_steps
-    with context.strategy.scope():
-        optimizer = _create_optimizer(hparams, total, objective)
-    batches = _training_batches(trial)
-    if run.rematerialize:
-        rematerialize(objective)
-    devices = context.strategy.num_replicas_in_sync
-    trainer = Trainer(
-        objective,
-        optimizer,
-        batches,
-        seed=hparams.seed,
-        strategy=context.strategy,
-        xla=run.xla,
-        micro_batches=micro_batches(hparams.train_batch_size, devices, run.micro_batch_size),
-    )
+    objective, optimizer, trainer = learner.objective, learner.optimizer, learner.trainer
     step = optimizer.iterations
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=objective, optimizer=optimizer),
@@ -220,7 +194,7 @@ def _train(
     log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
     show = bar(step, hparams.train_batch_size)
     if run.xla or on_tpu(context.strategy):
-        _say_that_it_compiles(len(batches.lengths))
+        _say_that_it_compiles(len(training_batches(trial).lengths))
     agree = workers.current().agree_to_stop
     try:
         with (
@@ -230,7 +204,7 @@ def _train(
             while True:
                 now = int(step.numpy())
                 if evaluations.due(now):
-                    scores = _dev_scores(trial, predictor)
+                    scores = _dev_scores(trial, learner.predictor)
                     evaluations.add(now, scores)
                     log_scores(scores)
                 if now >= total or evaluations.should_stop:
@@ -270,29 +244,6 @@ def _dev_scores(trial: Trial, predictor: Predictor) -> dict[str, float | None]:
     """The scores of the first development split."""
     task = trial.data.task
     return task.plugin.score(answered(trial, trial.data.splits[task.dev[0]], predictor))
-
-
-def _training_batches(trial: Trial) -> TrainingBatches:
-    hparams, task = trial.hparams, trial.data.task
-    return TrainingBatches(
-        trial.data.train,
-        hparams.train_batch_size,
-        hparams.seed,
-        length_buckets=hparams.length_buckets,
-        max_seq_length=hparams.max_seq_length,
-        group_size=task.plugin.group_size(task),
-        whole_examples=task.plugin.whole_examples(hparams),
-    )
-
-
-def _create_optimizer(hparams: FinetuningHParams, total_steps: int, objective: FineTuning):
-    warmup = int(total_steps * hparams.warmup_proportion)
-    schedule = WarmupTimesDecay(hparams.learning_rate, total_steps, warmup, hparams.lr_decay_power)
-    scales = learning_rate_scales(
-        objective, hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay
-    )
-    variables, decay = objective.trainable_variables, hparams.weight_decay_rate
-    return create_optimizer(hparams.optimizer, schedule, decay, variables, scales)
 
 
 def _keep_weights_only(trial: Trial, objective: FineTuning, steps: int) -> None:

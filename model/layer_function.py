@@ -25,10 +25,15 @@ _NOT_INLINED = {"_noinline": True}  # or its copies would be optimized one by on
 _starts_soon = contextvars.ContextVar("starts_soon", default=False)
 
 
+def starts_soon(steps: int) -> bool:
+    """Whether a run of so many steps is short enough for functions to be worth their time."""
+    return steps <= FEW_STEPS
+
+
 @contextlib.contextmanager
 def starting_soon(steps: int) -> Iterator[None]:
     """Training steps that are traced within start soon, if a run has few of them."""
-    token = _starts_soon.set(steps <= FEW_STEPS)
+    token = _starts_soon.set(starts_soon(steps))
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from training import metrics, workers
 from training.distribution import own_rows, replica_number, sum_over_replicas
 from training.feeding import Feeding, batches_per_host, feeding, on_this_machine
 from training.objective import Objective
-from training.optimizer import apply_gradients, clip
+from training.optimizer import Adjustable, adjusted, apply_gradients, clip
 from training.randomness import part_seed, split_seed, step_seed
 from training.tracing import plain_function
 
@@ -44,7 +44,7 @@ class Trainer(orbit.AbstractTrainer):
         optimizer,
         create_dataset: Callable[[int], tf.data.Dataset],
         *,
-        seed: int,
+        seed: int | Adjustable,
         strategy: tf.distribute.Strategy,
         xla: bool = False,
         micro_batches: int = 1,
@@ -82,6 +82,11 @@ class Trainer(orbit.AbstractTrainer):
         rate = self.optimizer.learning_rate  # of the last step taken; LAMB has the schedule itself
         rate = rate(self.optimizer.iterations - 1) if callable(rate) else rate
         return {**metrics.summarize(sums), "learning_rate": float(tf.convert_to_tensor(rate))}
+
+    def begin(self, create_dataset: Callable[[int], tf.data.Dataset]) -> None:
+        """Takes other batches of the same kind; what is traced stays."""
+        self.close()
+        self._create_dataset = create_dataset
 
     def close(self) -> None:
         """Ends the stream of batches; `train` would begin a new one at the present step.
@@ -150,7 +155,7 @@ class Trainer(orbit.AbstractTrainer):
         return sums, tf.where(finite, tf.constant(NO_STEP, tf.int64), step)
 
     def _replica_step_fn(self, features):
-        seed = step_seed(self.seed, self.optimizer.iterations)
+        seed = step_seed(adjusted(self.seed), self.optimizer.iterations)
         data_seed, dropout_seed = split_seed(seed, 2)
         if self._feeding is not Feeding.PER_HOST:
             features = own_rows(features)

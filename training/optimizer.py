@@ -14,12 +14,34 @@ from backend import built_for_tpu, running_on_cpu_only
 CLIP_NORM = 1.0
 
 
+class Adjustable:
+    """A number, or several, that a traced step reads from a variable, so that it may change.
+
+    It is not trackable: no checkpoint holds it, as none holds a constant.
+    """
+
+    def __init__(self, value: int | float | Sequence[float]):
+        dtype = tf.int32 if isinstance(value, int) else tf.float32
+        self._variable = tf.Variable(value, trainable=False, dtype=dtype)
+        self.assign = self._variable.assign
+
+    def __call__(self) -> tf.Tensor:
+        return tf.convert_to_tensor(self._variable)
+
+
+def adjusted(number):
+    """What an `Adjustable` holds now; any other number as it is."""
+    return number() if isinstance(number, Adjustable) else number
+
+
 class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
 
     Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, where
     tf-models-official's schedule would ramp up to the rate at the end of warm-up. Steps count from
     1 there: the first one, which a Keras optimizer calls 0, already has a rate.
+
+    Numbers may be `Adjustable`.
 
     Args:
         total_steps: the step at which it is 0.
@@ -41,9 +63,12 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32) - self.from_step + 1.0
-        progress = tf.minimum(step / (self.total_steps - self.from_step), 1.0)
-        warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
-        return self.peak * (1.0 - progress) ** self.power * warmup
+        total, warmup = (
+            tf.cast(adjusted(steps), tf.float32) for steps in (self.total_steps, self.warmup_steps)
+        )
+        progress = tf.minimum(step / (total - self.from_step), 1.0)
+        warmup = tf.minimum(1.0, step / warmup)  # 1 of no steps of warm-up, as step is not 0
+        return adjusted(self.peak) * (1.0 - progress) ** adjusted(self.power) * warmup
 
     def get_config(self):
         return {
@@ -70,16 +95,16 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     bias, which takes larger first steps.
 
     Args:
-        weight_decay_rate: applied where `decays` says so.
+        weight_decay_rate: applied where `decays` says so; a number or `Adjustable`.
         scales: per-variable factors of the learning rate (layer-wise decay), in the order of the
-            variables; 1 by default.
+            variables, or `Adjustable` ones; 1 by default.
     """
 
     def __init__(
         self,
         learning_rate,
-        weight_decay_rate: float = 0.0,
-        scales: Sequence[float] | None = None,
+        weight_decay_rate: float | Adjustable = 0.0,
+        scales: Sequence[float] | Adjustable | None = None,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
@@ -117,14 +142,18 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         """Updates one variable with its (dense) gradient."""
         if self._scalars is None:
             constants = (0.0, self.beta_1, self.beta_2, self.epsilon)
-            rate = tf.convert_to_tensor(self.learning_rate)
-            self._scalars = (rate, 1.0 - rate * self.decay_rate, *map(tf.constant, constants))
-        rate, kept, zero, beta_1, beta_2, epsilon = self._scalars
+            rate, decay = tf.convert_to_tensor(self.learning_rate), adjusted(self.decay_rate)
+            scales = self.scales
+            if isinstance(scales, Adjustable):
+                scales = tf.unstack(scales())
+            self._scalars = rate, decay, scales, 1.0 - rate * decay, *map(tf.constant, constants)
+        rate, decay, scales, kept, zero, beta_1, beta_2, epsilon = self._scalars
         m, v = self.slots(variable)
-        if self.scales is not None:
-            rate *= self.scales[self._index_dict[self._var_key(variable)]]
-            kept = 1.0 - rate * self.decay_rate
-        if self.decay_rate and decays(variable):
+        if scales is not None:
+            rate *= scales[self._index_dict[self._var_key(variable)]]
+            kept = 1.0 - rate * decay
+        # An adjustable rate is not 0, and has no truth value in a graph.
+        if (isinstance(self.decay_rate, Adjustable) or self.decay_rate) and decays(variable):
             # A product whose memory becomes the variable's: half the traffic of a difference.
             variable.assign(kept * variable)
         # One kernel, one pass. Its correction of the bias is off with both powers of beta at 0.

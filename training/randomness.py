@@ -7,9 +7,9 @@ import tensorflow as tf
 from backend import running_on_cpu_only
 
 
-def step_seed(seed: int, step: tf.Tensor) -> tf.Tensor:
+def step_seed(seed: int | tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """The int32 [2] seed of a training step."""
-    folded = tf.random.fold_in(tf.constant([seed, 0], tf.int32), tf.cast(step, tf.int32))
+    folded = tf.random.fold_in(tf.stack([tf.cast(seed, tf.int32), 0]), tf.cast(step, tf.int32))
     return folded & tf.int32.max
 
 

@@ -35,7 +35,8 @@ def temporary_graphs() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in set(registered) - before:
-            if name.startswith("CustomGradient-"):
-                del registered[name]
-        gc.collect()  # graphs refer to themselves
+        added = {name for name in set(registered) - before if name.startswith("CustomGradient-")}
+        for name in added:
+            del registered[name]
+        if added:
+            gc.collect()  # graphs refer to themselves; it takes a second

@@ -1,0 +1,174 @@
+"""A network with its optimizer and its traced functions, which runs that differ in numbers share.
+
+Tracing the training step and the predictions of a small model takes seconds, and a sweep has a
+hundred runs. What differs between its runs, as a rule, are initial weights, the seed, the data's
+order and the optimizer's numbers; all of these are read from variables here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+import tf_keras
+
+from backend import on_tpu
+from finetune.batches import TrainingBatches
+from finetune.objective import FineTuning, learning_rate_scales
+from finetune.predictor import Predictor
+from model.backbone import rematerialize
+from model.layer_function import starts_soon
+from training.loop import Trainer
+from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
+from training.strategies import micro_batches
+
+if TYPE_CHECKING:
+    from finetune.trial import Context, Trial
+
+# Hyper-parameters that a traced step reads from variables, or that no step reads.
+_NUMBERS = (
+    *("seed", "init", "learning_rate", "lr_decay_power", "warmup_proportion"),
+    *("num_train_epochs", "max_steps", "weight_decay_rate"),
+    *("layerwise_lr_decay", "corrected_layerwise_lr_decay"),
+    *("eval_steps", "keep", "early_stopping_patience"),
+)
+
+
+_SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
+
+
+class Learner:
+    """What a run trains and asks; `begin` makes it that of another run.
+
+    Attributes:
+        objective: encoder and head.
+        predictor: asks them about splits.
+        optimizer: its `iterations` is the step; None where nothing is trained.
+        trainer: takes the steps; None likewise.
+    """
+
+    def __init__(self, trial: Trial, context: Context):
+        hparams, run, strategy = trial.hparams, context.run, context.strategy
+        self.objective = _new_objective(trial, context)
+        self.predictor = Predictor(
+            self.objective,
+            trial.data.task,
+            batch_size=run.eval_batch_size,
+            hparams=hparams,
+            strategy=strategy,
+        )
+        self.optimizer = self.trainer = None
+        if trial.data.train is None:
+            return
+        if run.rematerialize:
+            rematerialize(self.objective)
+        adjustable = Adjustable if _may_be_shared(trial, context) else lambda value: value
+        with strategy.scope():
+            numbers = _numbers(trial, self.objective)
+            numbers = {name: adjustable(value) for name, value in numbers.items()}
+            self._numbers = numbers
+            self.optimizer = create_optimizer(
+                hparams.optimizer,
+                WarmupTimesDecay(*(numbers[name] for name in _SCHEDULE)),
+                numbers.get("weight_decay_rate", 0.0),
+                self.objective.trainable_variables,
+                numbers.get("scales"),
+            )
+        devices = strategy.num_replicas_in_sync
+        self.trainer = Trainer(
+            self.objective,
+            self.optimizer,
+            training_batches(trial),
+            seed=adjustable(hparams.seed),
+            strategy=strategy,
+            xla=run.xla,
+            micro_batches=micro_batches(hparams.train_batch_size, devices, run.micro_batch_size),
+        )
+
+    def begin(self, trial: Trial, context: Context) -> None:
+        """Makes everything as `__init__` would for this run, and keeps what is traced."""
+        initial = _new_objective(trial, context)
+        for variable, value in zip(self.objective.variables, initial.variables, strict=True):
+            variable.assign(value)
+        for variable in self.optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        for name, value in _numbers(trial, self.objective).items():
+            self._numbers[name].assign(value)
+        self.trainer.seed.assign(trial.hparams.seed)
+        self.trainer.begin(training_batches(trial))
+
+
+class Learners:
+    """The learner of the last run, for the next one if it may be shared."""
+
+    def __init__(self):
+        self._last: Learner | None = None
+        self._data, self._traced = None, {}
+
+    def of(self, trial: Trial, context: Context) -> Learner:
+        """A learner at the first step of a run, whose values are those of a new one."""
+        traced = _what_is_traced(trial)
+        if self._last is not None and trial.data is self._data and traced == self._traced:
+            self._last.begin(trial, context)
+            return self._last
+        self._last = None  # two at a time would be twice the memory
+        learner = Learner(trial, context)
+        if _may_be_shared(trial, context):
+            self._last, self._data, self._traced = learner, trial.data, traced
+        return learner
+
+
+def training_batches(trial: Trial) -> TrainingBatches:
+    """The batches of a run's training split, in the order of its seed."""
+    hparams, task = trial.hparams, trial.data.task
+    return TrainingBatches(
+        trial.data.train,
+        hparams.train_batch_size,
+        hparams.seed,
+        length_buckets=hparams.length_buckets,
+        max_seq_length=hparams.max_seq_length,
+        group_size=task.plugin.group_size(task),
+        whole_examples=task.plugin.whole_examples(hparams),
+    )
+
+
+def _new_objective(trial: Trial, context: Context) -> FineTuning:
+    hparams, task = trial.hparams, trial.data.task
+    tf_keras.backend.clear_session()
+    tf_keras.utils.set_random_seed(hparams.seed)
+    with context.strategy.scope():
+        encoder = context.create_encoder(hparams)
+        head = task.plugin.head(task, encoder.config, hparams)
+        return FineTuning(encoder, head, hparams.loss_reduction)
+
+
+def _may_be_shared(trial: Trial, context: Context) -> bool:
+    """Not where replicas or a TPU read numbers, nor with LAMB, which keeps them its own way."""
+    one = context.strategy.num_replicas_in_sync == 1 and not on_tpu(context.strategy)
+    return one and trial.data.train is not None and trial.hparams.optimizer == "adam"
+
+
+def _what_is_traced(trial: Trial) -> dict[str, Any]:
+    """The hyper-parameters that are in the graph of a step."""
+    values = dataclasses.asdict(trial.hparams)
+    traced = {name: value for name, value in values.items() if name not in _NUMBERS}
+    traced |= {name: bool(values[name]) for name in ("weight_decay_rate", "layerwise_lr_decay")}
+    return traced | {"starts soon": starts_soon(trial.num_steps)}
+
+
+def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
+    """What the optimizer reads, {name: number or list of numbers}; what is off is left out."""
+    hparams, total = trial.hparams, trial.num_steps
+    scales = learning_rate_scales(
+        objective, hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay
+    )
+    numbers = {
+        "learning_rate": hparams.learning_rate,
+        "total_steps": total,
+        "warmup_steps": int(total * hparams.warmup_proportion),
+        "lr_decay_power": hparams.lr_decay_power,
+        "weight_decay_rate": hparams.weight_decay_rate or None,
+        "scales": scales,
+    }
+    return {name: value for name, value in numbers.items() if value is not None}

@@ -1,0 +1,140 @@
+"""Runs of a sweep share what is traced, and each is the run that it would be alone."""
+
+import json
+import os
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from finetune import learner
+from finetune.catalogue import load_task
+from finetune.hparams import RunSettings, resolve_hparams
+from finetune.settings import Settings
+from finetune.start import fine_tuned
+from finetune.trial import Trial
+from tests.finetune.kinds_support import model_directory
+from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
+from tests.model_support import TINY
+from training.checkpointing import latest_checkpoint
+
+GIVEN = {**HPARAMS, "max_train_examples": 40}
+GIVEN |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+GRID = {"num_train_epochs": [1, 2], "layerwise_lr_decay": [0.8, 0.6]}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
+    return model_directory(tmp_path_factory.mktemp("learner") / "model", vocabulary)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The learners that were made."""
+    found = []
+
+    class Counted(learner.Learner):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            found.append(self)
+
+    monkeypatch.setattr(learner, "Learner", Counted)
+    return found
+
+
+def weights(folder):
+    path = latest_checkpoint(str(folder))
+    names = [name for name, _ in tf.train.list_variables(path) if name.startswith("objective")]
+    return {name: tf.train.load_variable(path, name) for name in names}
+
+
+def assert_same_weights(one, other):
+    one, other = weights(one), weights(other)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reviews")
+    for split, table in (("train", reviews(60)), ("dev", reviews(20, 1))):
+        table[["review", "verdict"]].to_csv(folder / f"{split}.csv", index=False)
+    declaration = {"kind": "classification", "columns": {"text_a": "review", "label": "verdict"}}
+    declaration["files"] = {split: f"{split}.csv" for split in ("train", "dev")}
+    (folder / "reviews.json").write_text(json.dumps(declaration))
+    return load_task(str(folder / "reviews.json"))
+
+
+def run(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_settings):
+    """The results of the runs by what tells them apart in their folders' names."""
+    settings = Settings(
+        model_dir=str(model_dir),
+        data_dir="",
+        output_dir=str(output_dir),
+        tasks=[task],
+        run=RunSettings(save_checkpoints_steps=3, **run_settings),
+        recipe={},
+        per_task={},
+        given={**GIVEN, **dict(hparams)},
+        model_values={},
+        grid=dict(grid),
+        inits=inits,
+        train=True,
+        show_errors=0,
+    )
+    with fine_tuned(settings) as results:
+        return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
+
+
+def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, made, tmp_path):
+    shared = run(model_dir, task, tmp_path / "all", grid=GRID, num_trials=2)
+    (one,) = made
+    assert one.trainer._step.experimental_get_tracing_count() == 1
+    name = next(reversed(shared))
+    hparams = {key: shared[name]["hparams"][key] for key in (*GRID, "seed")}
+    assert list(hparams.values()) == [2, 0.6, 1]
+    ((alone, result),) = run(model_dir, task, tmp_path / "alone", hparams).items()
+    assert result["scores"] == shared[name]["scores"]
+    assert_same_weights(tmp_path / "all" / name, tmp_path / "alone" / alone)
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "count"),
+    [
+        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3, "init": "random"}, 1),
+        ({"num_train_epochs": 1}, {"num_train_epochs": 2}, 1),
+        ({"num_train_epochs": 1}, {"num_train_epochs": 1000}, 2),  # written out
+        ({"train_batch_size": 8}, {"train_batch_size": 4}, 2),
+        ({"weight_decay_rate": 0.0}, {"weight_decay_rate": 0.1}, 2),
+        ({"layerwise_lr_decay": 0.0}, {"layerwise_lr_decay": 0.8}, 2),
+        ({"hidden_dropout_prob": 0.0}, {"hidden_dropout_prob": 0.1}, 2),
+        ({"loss_reduction": "sum"}, {"loss_reduction": "mean"}, 2),
+        (
+            {"optimizer": "lamb", "layerwise_lr_decay": 0.0, "seed": 0},
+            {"optimizer": "lamb", "layerwise_lr_decay": 0.0, "seed": 1},
+            2,
+        ),
+    ],
+)
+def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypatch):
+    made = []
+
+    class Stub:
+        def __init__(self, trial, context):
+            made.append(trial)
+
+        def begin(self, trial, context):
+            pass
+
+    monkeypatch.setattr(learner, "Learner", Stub)
+    learners, data = learner.Learners(), types.SimpleNamespace(train=range(80), task=task)
+    context = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
+    for values in (before, now):
+        hparams = resolve_hparams(values, task, TINY)
+        learners.of(Trial("folder", 0, {}, hparams, data), context)
+    assert len(made) == count
