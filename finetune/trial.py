@@ -190,7 +190,7 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
     folder = workers.current().written(trial.folder)
     _describe(trial, context, objective, folder)  # after what is in it has been restored
     evaluations = Evaluations(objective, trial, int(step.numpy()))
-    metrics_log = monitoring.MetricsLog(folder, step)
+    metrics_log = monitoring.MetricsLog(folder, step, events=True)
     log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
     show = bar(step, hparams.train_batch_size)
     if run.xla or on_tpu(context.strategy):

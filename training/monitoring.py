@@ -19,6 +19,7 @@ from training import workers
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
+_NO_METRICS = ("step", "split", "time", "data_dir")
 
 
 class MetricsLog:
@@ -31,14 +32,17 @@ class MetricsLog:
         model_dir: the model directory.
         step: the training step. Lines of later steps, which a killed run left behind its last
             checkpoint, are dropped: they will be written again.
+        events: whether to write the rows as TensorBoard's events, too.
     """
 
-    def __init__(self, model_dir: str, step: tf.Variable):
+    def __init__(self, model_dir: str, step: tf.Variable, *, events: bool = False):
         self._model_dir, self._step = model_dir, step
         self._path = os.path.join(model_dir, METRICS_FILE)
-        kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
+        rows = read_metrics(model_dir)
+        kept = [row for row in rows if row["step"] <= int(step.numpy())]
         self._logged = set(map(_place, kept))
         self._rewrite(kept)
+        self._events = Events(model_dir, rows, kept) if events else None
 
     def has(self, split: str) -> bool:
         """Whether there is a row of `split` at the current step."""
@@ -64,8 +68,42 @@ class MetricsLog:
                 return
             self._logged.add(_place(row))
             files.append_text(self._path, json.dumps(row) + "\n")
+            if self._events is not None:
+                self._events.add(row)
 
         return log
+
+
+class Events:
+    """TensorBoard's events of a run, in a folder for each split.
+
+    They begin anew, so that a resumed run has each step once.
+
+    Args:
+        model_dir: the model directory.
+        before: the rows of which there are events now.
+        kept: the rows to begin with.
+    """
+
+    def __init__(self, model_dir: str, before: Sequence[dict], kept: Sequence[dict]):
+        self._model_dir, self._writers = model_dir, {}
+        for split in {row["split"] for row in before}:
+            storage.rmtree(os.path.join(model_dir, split), ignore_errors=True)
+        for row in kept:
+            self.add(row)
+
+    def add(self, row: dict) -> None:
+        """Writes the metrics of a row that are not None."""
+        split = row["split"]
+        with writing_events(self._model_dir):
+            if split not in self._writers:
+                folder = os.path.join(self._model_dir, split)
+                self._writers[split] = tf.summary.create_file_writer(folder)
+            with self._writers[split].as_default(step=row["step"]):
+                for name, value in row.items():
+                    if name not in _NO_METRICS and value is not None:
+                        tf.summary.scalar(name, value)
+            self._writers[split].flush()
 
 
 def _place(row: dict) -> tuple:
