@@ -108,15 +108,16 @@ class Learners:
 
     def of(self, trial: Trial, context: Context) -> Learner:
         """A learner at the first step of a run, whose values are those of a new one."""
+        if not _may_be_shared(trial, context):
+            self._last = None
+            return Learner(trial, context)
         traced = _what_is_traced(trial)
         if self._last is not None and trial.data is self._data and traced == self._traced:
             self._last.begin(trial, context)
             return self._last
         self._last = None  # two at a time would be twice the memory
-        learner = Learner(trial, context)
-        if _may_be_shared(trial, context):
-            self._last, self._data, self._traced = learner, trial.data, traced
-        return learner
+        self._last, self._data, self._traced = Learner(trial, context), trial.data, traced
+        return self._last
 
 
 def training_batches(trial: Trial) -> TrainingBatches:

@@ -16,8 +16,7 @@ import storage
 from errors import InputError
 from files import read_json
 from finetune.glue import GLUE_TASKS
-
-RESULT_FILE = "result.json"
+from training.model_directory import RESULT_FILE
 
 # The papers average these: the eight tasks and metrics of Table II of the ALE report,
 # but for STS-B ELECTRA's Spearman correlation instead of Pearson's. The tasks have equal weight, as

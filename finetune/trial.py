@@ -26,7 +26,6 @@ from finetune.kinds.predicted import Predicted
 from finetune.learner import Learner, Learners, training_batches
 from finetune.objective import FineTuning
 from finetune.predictor import Predictor
-from finetune.results import RESULT_FILE
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.config import ADDED_LATER
@@ -34,7 +33,8 @@ from model.layer_function import starting_soon
 from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.model_directory import CHECKPOINT_FOLDER, TASK_FILE
+from training.model_card import write_card
+from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE, TASK_FILE
 from training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
@@ -172,6 +172,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         _keep_weights_only(trial, objective, result["steps"])
     if train:
         forget_best(workers.current().written(trial.folder))
+        write_card(workers.current().written(trial.folder))
     return result
 
 

@@ -44,6 +44,7 @@ from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
+from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
 from training.tpu_address import tpu_address
@@ -361,6 +362,7 @@ def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last; the chief alone does."""
     if not workers.current().is_chief:
         return
+    write_card(model_dir)
     names = ("loss", *hparams.objective.curves, "learning_rate")
     picture = monitoring.plot_curves(model_dir, names)
     curves = f" curves in {picture}," if picture else ""

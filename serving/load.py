@@ -18,7 +18,7 @@ from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams
 from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
-from finetune.results import RESULT_FILE, read_results
+from finetune.results import read_results
 from finetune.task import Task
 from model import (
     Backbone,
@@ -38,7 +38,7 @@ from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary
 from pretrain.scoring_methods import ScoringMethod, choose
 from settings import check_setting
 from training.checkpointing import latest_checkpoint
-from training.model_directory import read_record
+from training.model_directory import RESULT_FILE, read_record
 
 # Where the maximum sequence length is from.
 _TRAINED, _SAID = "as in training", "from --max_seq_length"

@@ -15,6 +15,7 @@ from errors import InputError
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"
 TASK_FILE = "task.json"  # of a fine-tuned model
+RESULT_FILE = "result.json"  # of a finished fine-tuning
 
 
 def read_record(model_dir: str) -> dict[str, Any]:
