@@ -14,6 +14,7 @@ from errors import InputError, LossNotFinite
 from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training import workers
+from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER
 from training.monitoring import live_bar
 
@@ -94,6 +95,9 @@ def run_all(
                 _drop_all_but_best(trial, trials, results)
     finally:
         bar.close()
+    for folder in (folder for folder, result in results.items() if result is not None):
+        if train and workers.current().is_chief:
+            write_card(folder)
     return [result for result in results.values() if result is not None], stopped
 
 

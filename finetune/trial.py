@@ -33,7 +33,6 @@ from model.layer_function import starting_soon
 from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
-from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE, TASK_FILE
 from training.tracing import temporary_graphs
 
@@ -172,7 +171,6 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         _keep_weights_only(trial, objective, result["steps"])
     if train:
         forget_best(workers.current().written(trial.folder))
-        write_card(workers.current().written(trial.folder))
     return result
 
 

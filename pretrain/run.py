@@ -322,6 +322,8 @@ def run_controller(
             train(controller, hparams, run, log, evaluate=command.do_eval)
         elif command.do_eval:
             controller.evaluate(run.num_eval_steps)
+    if workers.current().is_chief:
+        write_card(model_dir)
     report(model_dir, hparams, int(step.numpy()))
 
 
@@ -362,7 +364,6 @@ def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last; the chief alone does."""
     if not workers.current().is_chief:
         return
-    write_card(model_dir)
     names = ("loss", *hparams.objective.curves, "learning_rate")
     picture = monitoring.plot_curves(model_dir, names)
     curves = f" curves in {picture}," if picture else ""

@@ -55,7 +55,7 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
         write_json(os.path.join(extra, DESCRIPTION_FILE), description)
         write_requests(os.path.join(extra, WARMUP_FILE), asked, model.vocabulary)
         _check(folder, sample, expected)
-        write_card(source, folder)
+        write_card(model.folder or source, folder)
     return description
 
 

@@ -69,7 +69,7 @@ def export(
             write_json(os.path.join(attached, DESCRIPTION_FILE), described)
             content = attach(content, attached)
         write_bytes(os.path.join(folder, MODEL_FILE), content)
-        write_card(source, folder)
+        write_card(model.folder or source, folder)
         if expected is not None:
             found = expected.agreement(folder)
             print(f"{check_file}: the answers agree with the model's by {found:.2f} %")

@@ -65,6 +65,7 @@ class ServedModel:
     causal_lm: tuple[Backbone, CausalLMHead] | None = None  # predict the next token
     scoring: tuple[ScoringMethod, tuple[tf.Module, ...]] | None = None  # of sentences; its networks
     run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
+    folder: str = ""  # it was loaded from; of several runs that of the one chosen
 
     @property
     def config(self) -> BackboneConfig:
@@ -157,7 +158,7 @@ def load(
         fields = _load_fine_tuned(model_dir, max_seq_length)
     else:
         fields = _load_pretrained(model_dir, max_seq_length, scoring_method)
-    model = ServedModel(precision=precision, run=run, **fields)
+    model = ServedModel(precision=precision, run=run, folder=model_dir, **fields)
     _check_finite(model, model_dir)
     if precision != "float32":
         _store_as_computed(model)

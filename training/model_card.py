@@ -5,7 +5,9 @@ The form is Hugging Face's: YAML front matter, then Markdown.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +18,8 @@ from training.model_directory import HPARAMS_FILE, RESULT_FILE, TASK_FILE
 from training.monitoring import read_metrics
 
 CARD_FILE = "README.md"
-_MARK = "<!-- Written by a command, and again by the next. Delete this line to keep changes. -->"
-_DIGESTS = ("vocabulary", "data", "checkpoint")
+_MARK = "<!-- Written by a command; with any change it is yours and stays. "
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _NO_METRICS = ("step", "split", "time", "data_dir")
 
 
@@ -28,12 +30,18 @@ def write_card(model_dir: str, to: str = "") -> None:
         model_dir: of run_pretraining.py, run_finetuning.py or checkpoints.convert.
         to: folder for the card; by default `model_dir`.
     """
-    path = os.path.join(to or model_dir, CARD_FILE)
+    path, text = os.path.join(to or model_dir, CARD_FILE), card(model_dir)
     if storage.exists(path):
         with storage.open(path, encoding="utf-8") as file:
-            if _MARK not in file.read():
-                return
-    files.write_text(path, card(model_dir))
+            before = file.read()
+        own, _, digest = before.rpartition(_MARK)
+        if before == text or not own or digest.strip() != _digest(own):
+            return
+    files.write_text(path, text)
+
+
+def _digest(text: str) -> str:
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} -->"
 
 
 def card(model_dir: str) -> str:
@@ -54,21 +62,23 @@ def card(model_dir: str) -> str:
     settings = {
         key: value
         for key, value in hparams.items()
-        if not isinstance(value, dict | list) and not key.startswith((*_DIGESTS, "data_"))
+        if not isinstance(value, dict | list) and not _DIGEST.fullmatch(str(value))
     }
     made_with = {**record.get("versions", {}), "commit": record.get("git_commit")}
     parts = {
-        "Limits": _limits(config, hparams),
+        "Limits": _limits(config | _read(model_dir, "tokenizer_config.json"), hparams),
         "Use": ["    import convbert", "", "    model = convbert.load(FOLDER)  # of this file"],
         "Settings": _table(("setting", "value"), settings.items()),
         "Made with": _table(("package", "version"), made_with.items()),
     }
     lines = ["---", "license: unknown  # fill in", "language: []  # fill in"]
-    lines += ["library_name: tf-keras", f"tags: [{', '.join(tags)}]", "---", _MARK, ""]
+    lines += ["library_name: tf-keras", f"tags: [{', '.join(tags)}]"]
+    lines += [f"metrics: [{', '.join(task.get('metrics', ()))}]", "---", ""]
     lines += [f"# {name}", "", f"{size}, {about[0]}" if size else about[0], *about[1:]]
     for title, content in parts.items():
         lines += ["", f"## {title}", "", *content]
-    return "\n".join(lines) + "\n"
+    text = "\n".join([*lines, "", ""])
+    return f"{text}{_MARK}{_digest(text)}\n"
 
 
 def _read(model_dir: str, name: str) -> dict[str, Any]:
@@ -146,6 +156,8 @@ def _limits(config: Mapping, hparams: Mapping) -> Iterator[str]:
         yield f"- The network has {positions} positions."
     if pieces := config.get("vocab_size"):
         yield f"- The vocabulary has {pieces:,} pieces, of the language of the data."
+    if config.get("do_lower_case"):
+        yield "- Texts become lower case and lose their accents."
     yield "- Scores are of the data above. Measure on your own before you rely on it."
 
 
