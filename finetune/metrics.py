@@ -38,6 +38,9 @@ precision = _of_library("sklearn.metrics:precision_score", zero_division=0)  # o
 recall = _of_library("sklearn.metrics:recall_score", zero_division=0)
 macro_precision = _of_library("sklearn.metrics:precision_score", average="macro", zero_division=0)
 macro_recall = _of_library("sklearn.metrics:recall_score", average="macro", zero_division=0)
+micro_f1 = _of_library("sklearn.metrics:f1_score", average="micro", zero_division=0)
+micro_precision = _of_library("sklearn.metrics:precision_score", average="micro", zero_division=0)
+micro_recall = _of_library("sklearn.metrics:recall_score", average="micro", zero_division=0)
 mae = _of_library("sklearn.metrics:mean_absolute_error")
 rmse = _of_library("sklearn.metrics:root_mean_squared_error")
 matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
@@ -97,6 +100,13 @@ def roc_auc(gold: list, shares: np.ndarray) -> float:
     if shares.shape[1] == 2:
         return _roc_auc(gold, shares[:, 1])
     return _roc_auc(gold, shares, multi_class="ovr")
+
+
+def roc_auc_of_each(gold: np.ndarray, scores: np.ndarray) -> float:
+    """Mean area under the ROC curve of labels that apply or not, bool [n, L], by scores [n, L]."""
+    if np.any(np.all(gold == gold[:1], axis=0)):  # of a label without contrast it is undefined
+        return float("nan")
+    return _roc_auc(gold, scores, average="macro")
 
 
 def _of_entities(name: str) -> Metric:

@@ -121,6 +121,23 @@ class ClassificationHead(_PooledHead):
         return {"logits": self(output.pooled)}
 
 
+class MultiLabelHead(_PooledHead):
+    """Any number of L labels for the whole text, by a sigmoid each."""
+
+    def __init__(self, num_labels: int, config: BackboneConfig | None = None, form: str = "linear"):
+        super().__init__(num_labels, "multi_label", config, form)
+
+    def loss(self, output, batch, *, training, seed=None):
+        """Mean binary cross entropy [B] of the labels, `label` float32 [B, L] of 0 and 1."""
+        logits = self(output.pooled, training=training, seed=seed)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label"], logits)
+        return tf.reduce_mean(losses, axis=-1)
+
+    def predict(self, output, batch):
+        """`logits` float32 [B, L]."""
+        return {"logits": self(output.pooled)}
+
+
 class RegressionHead(_PooledHead):
     """A number for the whole text."""
 

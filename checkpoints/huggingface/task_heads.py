@@ -30,9 +30,14 @@ from model.config import CONFIG_FILE
 # Kind -> the end of the class's name.
 CLASSES = {
     "classification": "ForSequenceClassification",
+    "multi_label": "ForSequenceClassification",
     "regression": "ForSequenceClassification",
     "tagging": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+}
+_PROBLEMS = {
+    "classification": "single_label_classification",
+    "multi_label": "multi_label_classification",
 }
 OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 _GENERIC = "LABEL_"  # what transformers calls labels without names
@@ -118,7 +123,7 @@ def slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, names
     first = "bert.pooler.dense" if pooler else "classifier.dense"
     last = "classifier" if pooler else "classifier.out_proj"
     found: dict[str, names.Slot | Rows] = names.layer_slots(first, head.summary)
-    if kind == "classification":
+    if kind != "regression":
         return found | names.layer_slots(last, head.dense)
     low, high = task.label_range  # theirs says it in the unit of the labels
     kernel, bias = (head.dense.kernel,), (head.dense.bias,)
@@ -136,8 +141,8 @@ def fields(task: Task) -> dict[str, Any]:
         return {}
     numbers = {str(number): label for number, label in enumerate(task.labels)}
     found = {"id2label": numbers, "label2id": {label: int(n) for n, label in numbers.items()}}
-    if task.plugin.name == "classification":
-        found["problem_type"] = "single_label_classification"
+    if (problem := _PROBLEMS.get(task.plugin.name)) is not None:
+        found["problem_type"] = problem
     return found
 
 

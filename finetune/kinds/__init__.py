@@ -6,6 +6,7 @@ from errors import InputError
 from finetune.hparams import RunSettings
 from finetune.kinds.base import Kind
 from finetune.kinds.classification import Classification
+from finetune.kinds.multi_label import MultiLabel
 from finetune.kinds.multiple_choice import MultipleChoice
 from finetune.kinds.regression import Regression
 from finetune.kinds.span import Span
@@ -34,5 +35,8 @@ def hparam_names() -> list[str]:
     return list(dict.fromkeys(field_names(*(get(name).hparams for name in names()))))
 
 
-for _kind in (Classification(), Regression(), Tagging(), Span(), MultipleChoice()):
+for _kind in (
+    *(Classification(), MultiLabel(), Regression()),
+    *(Tagging(), Span(), MultipleChoice()),
+):
     register(_kind)

@@ -46,8 +46,9 @@ class TextExample:
     id: str  # for GLUE's test files the index the server wants
     text_a: str
     text_b: str | None
-    # An index into `Task.labels`, or a number within `Task.label_range`; None: unlabelled.
-    label: int | float | None
+    # An index into `Task.labels`, whether each of them applies, or a number within
+    # `Task.label_range`; None: unlabelled.
+    label: int | tuple[bool, ...] | float | None
 
 
 class TextKind(Kind):

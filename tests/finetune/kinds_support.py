@@ -15,6 +15,7 @@ from tests.model_support import TINY
 
 _LAYOUT = {
     "classification": ("tsv", {"text_a": 0, "label": 1}),
+    "multi_label": ("tsv", {"text_a": 0, "label": 1}),
     "regression": ("tsv", {"text_a": 0, "label": 1}),
     "tagging": ("conll", {"words": 0, "tags": 1}),
     "span": ("squad", {}),
@@ -26,7 +27,7 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
     file_format, columns = _LAYOUT[kind]
     fields = {"label_range": (0.0, 5.0), "test": (), **fields}
     files = {"train": "a", "dev": "b"}
-    labels = labels if kind in ("classification", "tagging") else ()
+    labels = labels if kind in ("classification", "multi_label", "tagging") else ()
     return Task(
         "toy", kind, files, file_format, columns, metrics or ("m",), labels=labels, **fields
     )

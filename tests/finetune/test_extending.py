@@ -24,7 +24,7 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
 # And their words, questions, or places of options in the training split.
-TASKS = {"ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
+TASKS = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
 BATCHES = {"choices": {"train_batch_size": 6, "eval_batch_size": 6}}
 
 
@@ -99,6 +99,7 @@ def test_the_declarations_are_trained(folder, model_dir, tmp_path):
     assert list(scores["facts"])[:2] == ["f1", "exact_match"]
     assert scores["facts"]["f1"] >= 50  # an untrained network scores 0 to 25
     assert set(scores["choices"]) == {"accuracy"}
+    assert list(scores["topics"]) == ["micro_f1", "macro_f1", "accuracy"]
 
 
 @pytest.mark.parametrize(

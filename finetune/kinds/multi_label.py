@@ -1,0 +1,174 @@
+"""Any number of L labels for a text or a pair of texts."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from errors import InputError
+from finetune import metrics
+from finetune.kinds.base import Error
+from finetune.kinds.predicted import Predicted, quoted
+from finetune.kinds.texts import Outputs, TextExample, TextHParams, TextKind
+from finetune.labels import check_counts, label_index
+from plugins import lazily
+
+if TYPE_CHECKING:
+    from finetune.task import Task
+    from finetune.task_files import Source
+    from model import BackboneConfig
+
+_head = lazily("model.task_heads:MultiLabelHead")
+SEPARATOR = "|"  # of labels in one cell of a table
+
+# Of each label whether it applies, in the order of `Task.labels`; a label of an example, an answer.
+Chosen = tuple[bool, ...]
+
+
+class MultiLabel(TextKind):
+    """A sigmoid for each label; a label applies from a probability of one half on."""
+
+    name = "multi_label"
+    has_labels = True
+    metrics: ClassVar = {
+        "micro_f1": metrics.micro_f1,
+        "macro_f1": metrics.macro_f1,
+        "accuracy": metrics.accuracy,
+        "micro_precision": metrics.micro_precision,
+        "micro_recall": metrics.micro_recall,
+        "roc_auc": None,
+    }
+    default_metrics = ("micro_f1", "macro_f1", "accuracy")
+    signatures = staticmethod(lazily("signatures.multi_label:signatures"))
+
+    def label_values(self, row: dict[str, Any]) -> Any:
+        """See Kind.label_values."""
+        return names_in(row[self.target])
+
+    def label(self, source: Source, where: str, value: Any) -> Chosen:
+        """See TextKind.label: a list of names, or a text of names with `|` between them."""
+        names = names_in(value)
+        if not isinstance(names, list):
+            raise InputError(
+                f"{where}: `label` should be a list of labels, or labels with {SEPARATOR!r} between"
+                f" them. Received: {value!r:.60}"
+            )
+        places = [label_index(source.task, source.split, where, name) for name in names]
+        if len({*places}) < len(places):
+            raise InputError(f"{where}: a label should be named once. Received: {value!r:.60}")
+        return tuple(place in places for place in range(len(source.task.labels)))
+
+    def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
+        """See Kind.check_training."""
+        named = (names_of(task, example.label) for example in examples)
+        check_counts(task, place, collections.Counter(itertools.chain.from_iterable(named)))
+
+    def label_column(self, task: Task, labels: Sequence[Chosen]) -> np.ndarray:
+        """See TextKind.label_column: float32 [n, L] of zeros and ones."""
+        return np.array(labels, np.float32).reshape(len(labels), len(task.labels))
+
+    def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
+        """See Kind.head."""
+        return _head(len(task.labels), config, hparams.classifier)
+
+    def values(self, task: Task, outputs: Outputs) -> np.ndarray:
+        """The labels of `logits` [n, L] of at least 0."""
+        return np.asarray(outputs["logits"]) >= 0.0
+
+    def metric(self, name: str, predicted: Predicted, gold: list) -> float:
+        """See Kind.metric: roc_auc is the mean of the labels'; NaN where only answers are known."""
+        if name != "roc_auc":
+            return self.metrics[name](predicted.task, np.array(gold), np.array(predicted.answers))
+        if "logits" not in predicted.outputs:
+            return math.nan
+        return metrics.roc_auc_of_each(np.array(gold), predicted.outputs["logits"])
+
+    def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
+        """See Kind.undefined: the area under the curve needs examples with and without a label."""
+        reasons = super().undefined(predicted, scores)
+        share = np.mean([example.label for example in predicted.examples], axis=0)
+        same = [name for name, own in zip(predicted.task.labels, share) if own in (0.0, 1.0)]
+        if "roc_auc" in reasons and same:
+            reasons["roc_auc"] = f"all examples are alike in the label {same[0]}"
+        return reasons
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        """See Kind.collapsed."""
+        answers = {tuple(answer) for answer in predicted.answers}
+        if len(predicted.answers) < 2 or len(answers) > 1:
+            return None
+        return f"every prediction is {names_of(predicted.task, answers.pop())}"
+
+    def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
+        """See Kind.by_label."""
+        gold = np.array([example.label for example in predicted.examples])
+        return metrics.by_label(gold, np.array(predicted.answers), predicted.task.labels)
+
+    def constant(self, task: Task, examples: Sequence[TextExample]) -> tuple[str, Any, list]:
+        """See Kind.constant: the set of labels that occurs most often."""
+        counts = collections.Counter(example.label for example in examples)
+        best = max(sorted(counts), key=counts.__getitem__)
+        return "most frequent set", names_of(task, best), [list(best)] * len(examples)
+
+    def gold(self, task: Task, example: TextExample) -> list[str] | None:
+        """See Kind.gold: the labels' names."""
+        return None if example.label is None else names_of(task, example.label)
+
+    def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
+        """{"prediction": [label names], "probabilities": {label name: p}}."""
+        task = predicted.task
+        row: dict[str, Any] = {"prediction": names_of(task, predicted.answers[number])}
+        if "logits" in predicted.outputs:
+            shares = probabilities(predicted.outputs["logits"][number])
+            row["probabilities"] = dict(zip(task.labels, (round(float(p), 6) for p in shares)))
+        return row
+
+    def error(self, predicted: Predicted, number: int) -> Error | None:
+        """The examples of most wrong labels are the largest errors."""
+        example, answer = predicted.examples[number], predicted.answers[number]
+        wrong = sum(one != other for one, other in zip(example.label, answer, strict=True))
+        if not wrong:
+            return None
+        said, right = (
+            ", ".join(names_of(predicted.task, chosen)) or "none"
+            for chosen in (answer, example.label)
+        )
+        quotation = quoted(example.text_a, example.text_b)
+        return float(wrong), f"Predicted **{said}**; right is **{right}**.{quotation}"
+
+    def answer_of(self, task: Task, values: Mapping[str, Any]) -> list[bool]:
+        """See Kind.answer_of."""
+        return [bool(value) for value in values["chosen"]]
+
+    def outputs_of(self, task: Task, columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """See Kind.outputs_of."""
+        return {"logits": columns["scores"]}
+
+    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+        """See Kind.answer_row."""
+        named = [label for label, chosen in zip(labels, values["chosen"]) if chosen]
+        return {"prediction": named, "probabilities": dict(zip(labels, values["probabilities"]))}
+
+
+def names_in(value: Any) -> Any:
+    """The names of a cell as a list; what is neither a list nor a text as it is."""
+    if not isinstance(value, str):
+        return list(value) if isinstance(value, tuple) else value
+    return [name.strip() for name in value.split(SEPARATOR)] if value.strip() else []
+
+
+def names_of(task: Task, chosen: Sequence[bool]) -> list[str]:
+    """The names of the labels that apply."""
+    return [label for label, applies in zip(task.labels, chosen, strict=True) if applies]
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """The probabilities that logits stand for, one by one."""
+    from scipy.special import expit
+
+    return expit(np.asarray(logits, np.float64))

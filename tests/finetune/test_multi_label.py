@@ -1,0 +1,160 @@
+"""Several labels of a text: files, loss, metrics; a task that is learned, exported and asked."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.metrics
+import tensorflow as tf
+
+import convbert
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from errors import InputError
+from finetune import declaration
+from finetune.kinds.texts import TextExample
+from finetune.task_files import read_split, resolve_labels
+from model.backbone import EncoderOutput
+from model.task_heads import MultiLabelHead
+from serving import export, litert_export
+from serving.load import load
+from tests.finetune.kinds_support import model_directory, predicted, task_of
+from tests.model_support import normal
+
+TOPICS = {"sport": ["ball", "goal"], "music": ["song", "band"], "film": ["film", "scene"]}
+OTHER = [f"w{i}" for i in range(30)]
+NAMES = tuple(sorted(TOPICS))
+HPARAMS = {"learning_rate": 3e-3, "num_train_epochs": 15, "train_batch_size": 8}
+HPARAMS |= {"max_seq_length": 24, "loss_reduction": "mean"}
+
+
+def topics(count, seed=0):
+    """Texts with words of none to three topics, and the list of these."""
+    draw, rows = np.random.default_rng(seed), []
+    for _ in range(count):
+        chosen = [name for name in NAMES if draw.random() < 0.5]
+        words = draw.choice(OTHER, 5).tolist() + [draw.choice(TOPICS[name]) for name in chosen]
+        rows.append((" ".join(draw.permutation(words)), chosen))
+    return pd.DataFrame(rows, columns=["text", "label"])
+
+
+def declared(folder, lines, ending="jsonl", **fields):
+    (folder / f"train.{ending}").write_text("".join(line + "\n" for line in lines))
+    columns = {"text_a": "text", "label": "topics"}
+    fields = {"kind": "multi_label", "columns": columns, "name": "topics", **fields}
+    files = dict.fromkeys(("train", "dev"), f"train.{ending}")
+    return declaration.parse({**fields, "files": files, "folders": [str(folder)]}, "topics.json")
+
+
+def read(task):
+    task = resolve_labels(task, "")
+    return task, read_split(task, "", task.train)
+
+
+@pytest.mark.parametrize(
+    ("ending", "lines"),
+    [
+        ("csv", ["text,topics", "a,sport|film", "b,", "c, music | sport "]),
+        ("jsonl", [json.dumps({"text": text, "topics": topics}) for text, topics in
+                   (("a", ["sport", "film"]), ("b", []), ("c", ["music", "sport"]))]),
+    ],
+)  # fmt: skip
+def test_labels_are_lists_or_stand_in_one_cell(ending, lines, tmp_path):
+    task, examples = read(declared(tmp_path, lines, ending))
+    assert task.labels == ("film", "music", "sport")
+    assert task.metrics[0] == "micro_f1"
+    assert [example.label for example in examples] == [
+        (True, False, True),
+        (False, False, False),
+        (False, True, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "named"),
+    [(["sport", "sprot"], "sprot"), (["film", "film"], "once"), (3, "list"), ([None], "null|None")],
+)
+def test_wrong_labels_are_named_with_their_line(topics, named, tmp_path):
+    lines = [{"text": "a", "topics": ["sport", "film"]}, {"text": "b", "topics": topics}]
+    task = declared(tmp_path, map(json.dumps, lines), labels=["film", "sport"])
+    with pytest.raises(InputError, match=rf"train.jsonl, line 2.*{named}"):
+        read(task)
+
+
+def test_the_loss_is_the_mean_cross_entropy_of_the_labels():
+    pooled, gold = normal(4, 6), np.float32([[0, 1, 1], [0, 0, 0], [1, 1, 1], [1, 0, 0]])
+    head, output = MultiLabelHead(3), EncoderOutput(None, tf.constant(pooled))
+    batch = {"label": tf.constant(gold), "weight": tf.ones([4])}
+    logits = np.float64(head.predict(output, batch)["logits"])
+    shares = 1.0 / (1.0 + np.exp(-logits))
+    expected = -np.mean(gold * np.log(shares) + (1 - gold) * np.log(1 - shares), axis=1)
+    found = head.loss(output, batch, training=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def answered(gold, logits, *metrics):
+    task = task_of("multi_label", *metrics, labels=("a", "b", "c"))
+    examples = [TextExample(str(i), "text", None, tuple(row)) for i, row in enumerate(gold)]
+    answers = task.plugin.values(task, {"logits": logits}).tolist()
+    return predicted(task, examples, answers, {"logits": logits})
+
+
+def test_metrics_are_those_of_scikit_learn():
+    draw = np.random.default_rng(0)
+    gold, logits = draw.random([40, 3]) < 0.4, draw.normal(size=[40, 3])
+    found = answered(gold.tolist(), logits, "micro_f1", "macro_f1", "accuracy", "roc_auc")
+    scores = found.task.plugin.score(found)
+    one, other = gold, logits >= 0
+    assert scores == pytest.approx(
+        {
+            "micro_f1": 100 * sklearn.metrics.f1_score(one, other, average="micro"),
+            "macro_f1": 100 * sklearn.metrics.f1_score(one, other, average="macro"),
+            "accuracy": 100 * np.mean(np.all(one == other, axis=1)),
+            "roc_auc": 100 * sklearn.metrics.roc_auc_score(one, logits, average="macro"),
+        }
+    )
+    by_label = found.task.plugin.by_label(found)
+    assert by_label["b"]["f1"] == pytest.approx(
+        100 * sklearn.metrics.f1_score(one[:, 1], other[:, 1])
+    )
+
+
+def test_what_is_constant_is_said():
+    gold = [[True, False, True], [True, False, True], [True, True, False]]
+    found = answered(gold, np.full([3, 3], -1.0), "micro_f1", "roc_auc")
+    kind = found.task.plugin
+    scores = kind.score(found)
+    assert scores == {"micro_f1": 0.0, "roc_auc": None}
+    assert "a" in kind.undefined(found, scores)["roc_auc"]
+    assert kind.collapsed(found) is not None
+    _, named, answers = kind.constant(found.task, found.examples)
+    assert named == ["a", "c"]
+    assert answers == [[True, False, True]] * 3
+
+
+def test_it_is_learned_exported_and_asked(tmp_path):
+    words = (*SPECIAL_TOKENS, *OTHER, *(word for own in TOPICS.values() for word in own))
+    model_dir = model_directory(tmp_path / "model", Vocabulary(words))
+    dev = topics(60, 1)
+    given = {"output_dir": tmp_path / "run", "hparams": HPARAMS}
+    run = convbert.fine_tune(model_dir, topics(320), dev, **given)
+    scores = run.scores["dev"]
+    assert scores["micro_f1"] > 95.0
+
+    model = convbert.load(run.folder)
+    chosen = np.array([[name in own for name in NAMES] for own in dev["label"]])
+    answers = model.predict(dev)
+    found = sklearn.metrics.f1_score(chosen, answers.chosen, average="micro")
+    assert 100.0 * found == pytest.approx(scores["micro_f1"])
+    evaluated = model.evaluate(dev).scores
+    assert evaluated["micro_f1"] == pytest.approx(scores["micro_f1"])
+    lines = (tmp_path / "run").rglob("predictions/dev.jsonl")
+    rows = [json.loads(line) for line in next(iter(lines)).open()]
+    assert rows[0]["prediction"] == [n for n, own in zip(NAMES, answers.chosen[0]) if own]
+    assert math.isclose(rows[0]["probabilities"]["film"], answers.probabilities[0, 0], abs_tol=1e-5)
+
+    for name, write in (("savedmodel", export.export), ("litert", litert_export.export)):
+        write(load(run.folder), str(tmp_path / name), run.folder)
+        again = convbert.load(tmp_path / name).predict(dev)
+        np.testing.assert_allclose(again.probabilities, answers.probabilities, atol=1e-5)
