@@ -35,6 +35,9 @@ CASES = {
     "bert labels": Case(
         "classification", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
     ),
+    "convbert several labels": Case(
+        "multi_label", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
+    ),
     "convbert score": Case(
         "regression", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
     ),

@@ -29,6 +29,7 @@ WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented
 
 LABELS = {
     "classification": ("bad", "fair", "good"),
+    "multi_label": ("calm", "funny", "long"),
     "tagging": ("A", "B", "C", "D"),
     "multiple_choice": ("A", "B", "C"),
 }
@@ -38,6 +39,7 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
     """A declaration of a task of this kind; its files need not exist."""
     columns = {
         "classification": {"text_a": "review", "label": "verdict"},
+        "multi_label": {"text_a": "review", "label": "topics"},
         "regression": {"text_a": "review", "label": "stars"},
         "tagging": {"words": "tokens", "tags": "upos"},
         "span": {},
