@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "0")  # which Keras, the program says
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "")  # no: the program keeps Keras 3
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
@@ -20,5 +20,8 @@ from finetune.frames import FineTuned, fine_tune
 from serving.answers import Answers
 from serving.evaluation import Evaluation
 from serving.model import Model, load
+
+if not os.environ["TF_USE_LEGACY_KERAS"]:  # for commands that the program starts
+    del os.environ["TF_USE_LEGACY_KERAS"]
 
 __all__ = ["Answers", "Evaluation", "FineTuned", "InputError", "Model", "fine_tune", "load"]

@@ -11,18 +11,19 @@ an `I-NP` after `O` or at the beginning of a sentence.
 from __future__ import annotations
 
 import argparse
-import glob
 import itertools
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
 
+import storage
 from errors import InputError, main_with_clear_errors
 from files import new_folder, write_json, write_text
+from finetune import predictions
 from finetune.readers.lines import read_lines
 
 DEV_EVERY = 5
+_CLOSING = ("''", ")", "]")  # tags after a full stop that end its sentence
 DECLARATION = {
     "name": "noun_phrases",
     "kind": "tagging",
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> None:
     if arguments.predictions:
         print(count_invalid(arguments.predictions))
         return
-    paths = sorted(glob.glob(arguments.files))
+    paths = sorted(storage.matching(*os.path.split(arguments.files)))
     if len(paths) < DEV_EVERY or not arguments.output_dir:
         raise InputError(
             f"--files should match at least {DEV_EVERY} files, and --output_dir name a folder. "
@@ -57,29 +58,35 @@ def main(argv: list[str]) -> None:
 
 
 def tagged(path: str) -> Iterator[str]:
-    """Lines `word tag` of a .pos file; an empty one after each full stop and line of `====`."""
-    ended, tag = True, "O"
-    for _, line in read_lines(path):
+    """Lines `word tag` of a .pos file, and an empty one after each sentence.
+
+    A sentence ends after its full stop and what closes behind it, or at a line of `====`.
+    """
+    tag, started, stopped = "O", False, False
+    for number, line in read_lines(path):
         for item in line.split():
+            word, slash, part_of_speech = item.rpartition("/")
+            rule = item.startswith("===")
+            if started and (rule or (stopped and part_of_speech not in _CLOSING)):
+                yield "\n"
+                started = stopped = False
             if item in ("[", "]"):
                 tag = {"[": "B-NP", "]": "O"}[item]
-            elif item.startswith("===") and not ended:
-                ended = True
-                yield "\n"
-            elif not item.startswith("==="):
-                word, _, part_of_speech = item.rpartition("/")
+            elif not rule:
+                if not (slash and word):
+                    raise InputError(
+                        f"{path}, line {number}: should hold word/TAG. Received: {item!r}"
+                    )
                 yield f"{word} {tag}\n"
                 tag = "I-NP" if tag == "B-NP" else tag
-                ended = part_of_speech == "."
-                if ended:
-                    yield "\n"
-    if not ended:
+                started, stopped = True, stopped or part_of_speech == "."
+    if started:
         yield "\n"
 
 
 def count_invalid(path: str) -> str:
     """How many predicted tags BIO does not have where they stand, such as `37 of 14,000 tags`."""
-    sentences = [json.loads(line)["prediction"] for _, line in read_lines(path)]
+    sentences = [row["prediction"] for row in predictions.read(path)]
     invalid = sum(sum(invalid_tags(tags)) for tags in sentences)
     return f"{invalid} of {sum(map(len, sentences)):,} tags are not allowed after the one before"
 

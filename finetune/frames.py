@@ -247,10 +247,16 @@ def json_lines(split: str, table: pd.DataFrame, roles: Mapping[str, Any], kind: 
         for column, value in zip(wanted, row, strict=True):
             where = f"`{split}`, row {number}: `{column}`"
             value = _plain(where, value, may_be_missing[column])
-            is_label = column == label and isinstance(value, (int, bool))
-            values[column] = str(value) if is_label else value
+            values[column] = _label(value) if column == label else value
         lines.append(json.dumps(values, ensure_ascii=False))
     return "\n".join([*lines, ""]).encode()
+
+
+def _label(value: Any) -> Any:
+    """A label, or a list of them, as text."""
+    if isinstance(value, list):
+        return [_label(item) for item in value]
+    return str(value) if isinstance(value, (int, bool)) else value
 
 
 def _plain(where: str, value: Any, may_be_missing: bool) -> Any:

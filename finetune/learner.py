@@ -8,6 +8,7 @@ order and the optimizer's numbers; all of these are read from variables here.
 from __future__ import annotations
 
 import dataclasses
+import gc
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -35,11 +36,12 @@ _NUMBERS = (
 )
 
 
+_OWN_KINDS = "finetune.kinds."
 _SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
 
 
 class Learner:
-    """What a run trains and asks; `begin` makes it that of another run.
+    """What a run trains and asks; `begin` prepares it for another run.
 
     Attributes:
         objective: encoder and head.
@@ -103,21 +105,28 @@ class Learners:
     """The learner of the last run, for the next one if it may be shared."""
 
     def __init__(self):
-        self._last: Learner | None = None
-        self._data, self._traced = None, {}
+        self.forget()
 
     def of(self, trial: Trial, context: Context) -> Learner:
         """A learner at the first step of a run, whose values are those of a new one."""
         if not _may_be_shared(trial, context):
-            self._last = None
+            self.forget()
             return Learner(trial, context)
         traced = _what_is_traced(trial)
         if self._last is not None and trial.data is self._data and traced == self._traced:
             self._last.begin(trial, context)
             return self._last
-        self._last = None  # two at a time would be twice the memory
+        self.forget()  # two at a time would be twice the memory
         self._last, self._data, self._traced = Learner(trial, context), trial.data, traced
         return self._last
+
+    def forget(self) -> None:
+        """Frees the learner, whose functions refer to themselves."""
+        there = getattr(self, "_last", None) is not None
+        self._last: Learner | None = None
+        self._data, self._traced = None, {}
+        if there:
+            gc.collect()
 
 
 def training_batches(trial: Trial) -> TrainingBatches:
@@ -145,9 +154,13 @@ def _new_objective(trial: Trial, context: Context) -> FineTuning:
 
 
 def _may_be_shared(trial: Trial, context: Context) -> bool:
-    """Not where replicas or a TPU read numbers, nor with LAMB, which keeps them its own way."""
+    """Not where replicas or a TPU read numbers, nor with LAMB, which keeps them its own way.
+
+    Nor of a plug-in's kind, whose head may hold what it read of the hyper-parameters.
+    """
     one = context.strategy.num_replicas_in_sync == 1 and not on_tpu(context.strategy)
-    return one and trial.data.train is not None and trial.hparams.optimizer == "adam"
+    trains = trial.data.train is not None and trial.hparams.optimizer == "adam"
+    return one and trains and type(trial.data.task.plugin).__module__.startswith(_OWN_KINDS)
 
 
 def _what_is_traced(trial: Trial) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def finetune(
         InputError: model and data do not fit together.
         LossNotFinite: some runs diverged; the others are in the report.
     """
-    tf.get_logger().setLevel("ERROR")  # it warns of tracing again; every run traces its own step
+    tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run may trace its own step
     strategy = create_strategy(settings.run.strategy, tpu_address(settings.run))
     settings = dataclasses.replace(settings, device=_fast_values(settings, config, strategy))
     create_encoder = _encoder_creator(settings, config)

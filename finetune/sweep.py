@@ -95,8 +95,9 @@ def run_all(
                 _drop_all_but_best(trial, trials, results)
     finally:
         bar.close()
+        context.learners.forget()
     for folder in (folder for folder, result in results.items() if result is not None):
-        if train and workers.current().is_chief:
+        if workers.current().is_chief:
             write_card(folder)
     return [result for result in results.values() if result is not None], stopped
 

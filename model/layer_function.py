@@ -2,7 +2,7 @@
 
 Tracing, optimizing and placing an operation takes a CPU half a millisecond, and the step of a small
 ConvBERT, whose generator has layers as well, has 20,000. Calls of one function make that a third,
-and each step two or three hundredths slower. Values and gradients are those of the layers.
+and each step 2 to 3 % slower. Values and gradients are those of the layers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def starts_soon(steps: int) -> bool:
 
 @contextlib.contextmanager
 def starting_soon(steps: int) -> Iterator[None]:
-    """Training steps that are traced within start soon, if a run has few of them."""
+    """Training steps of one device that are traced within start soon, if a run has few of them."""
     token = _starts_soon.set(starts_soon(steps))
     try:
         yield
@@ -47,7 +47,7 @@ def as_functions(layers: Sequence[tf_keras.layers.Layer]) -> list[Callable]:
         layers: of the same structure.
 
     Returns:
-        For each layer a function of the same arguments and results, of which only the first is not
+        For each layer a function of the same arguments and results, of which all but the first are
         None. The layers themselves eagerly, on other devices, and outside of `starting_soon`.
     """
     built = all(layer.built for layer in layers)

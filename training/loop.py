@@ -112,12 +112,12 @@ class Trainer(orbit.AbstractTrainer):
         """
         if self._feeding is Feeding.FED:
             return self._run_here(lambda: self._batch_step(next(iterator)), num_steps)
-        if running_on_cpu_only():
+        if running_on_cpu_only() and not on_tpu(self.strategy):
             return self._run_here(lambda: self._step(iterator), num_steps)
         return self._run(iterator, num_steps)
 
     def _run_here(self, run_step, num_steps):
-        """`_run_fn` as a loop of Python."""
+        """`_run_fn` in Python."""
         totals, bad_steps = None, []
         for _ in range(int(num_steps)):
             sums, bad_step = run_step()

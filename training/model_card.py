@@ -14,13 +14,13 @@ from typing import Any
 import files
 import storage
 from data.manifest import read_manifest
-from training.model_directory import HPARAMS_FILE, RESULT_FILE, TASK_FILE
-from training.monitoring import read_metrics
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, RESULT_FILE, TASK_FILE
+from training.monitoring import NO_METRICS, read_metrics
 
 CARD_FILE = "README.md"
 _MARK = "<!-- Written by a command; with any change it is yours and stays. "
+_USE = ["    import convbert", "", "    model = convbert.load(FOLDER)  # of this file"]
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NO_METRICS = ("step", "split", "time", "data_dir")
 
 
 def write_card(model_dir: str, to: str = "") -> None:
@@ -30,10 +30,10 @@ def write_card(model_dir: str, to: str = "") -> None:
         model_dir: of run_pretraining.py, run_finetuning.py or checkpoints.convert.
         to: folder for the card; by default `model_dir`.
     """
-    path, text = os.path.join(to or model_dir, CARD_FILE), card(model_dir)
+    path, text = os.path.join(to or model_dir, CARD_FILE), card(model_dir, to)
     if storage.exists(path):
-        with storage.open(path, encoding="utf-8") as file:
-            before = file.read()
+        with storage.open(path, "rb") as file:
+            before = file.read().decode("utf-8", errors="replace")
         own, _, digest = before.rpartition(_MARK)
         if before == text or not own or digest.strip() != _digest(own):
             return
@@ -44,8 +44,8 @@ def _digest(text: str) -> str:
     return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} -->"
 
 
-def card(model_dir: str) -> str:
-    """The text of the card; of paths it has the last parts."""
+def card(model_dir: str, to: str = "") -> str:
+    """The text of `write_card`; of paths it has the last parts."""
     record = _read(model_dir, HPARAMS_FILE)
     hparams, run = record.get("hparams", {}), record.get("run_settings", {})
     task, result = _read(model_dir, TASK_FILE), _read(model_dir, RESULT_FILE)
@@ -57,17 +57,18 @@ def card(model_dir: str) -> str:
         tag = hparams.get("objective", "replaced_token_detection")
         about = _pretrained(tag, hparams, run, read_metrics(model_dir))
     config = _read(model_dir, "config.json")
+    kept = to or not record or storage.isdir(os.path.join(model_dir, CHECKPOINT_FOLDER))
     plain = config.get("token_mixer") == "attention"
     tags = [config.get("architecture") or ("transformer" if plain else "convbert"), tag]
     settings = {
         key: value
         for key, value in hparams.items()
-        if not isinstance(value, dict | list) and not _DIGEST.fullmatch(str(value))
+        if not isinstance(value, dict | list | None) and not _DIGEST.fullmatch(str(value))
     }
-    made_with = {**record.get("versions", {}), "commit": record.get("git_commit")}
+    made_with = {**record.get("versions", {}), "commit": record.get("git_commit") or "unknown"}
     parts = {
         "Limits": _limits(config | _read(model_dir, "tokenizer_config.json"), hparams),
-        "Use": ["    import convbert", "", "    model = convbert.load(FOLDER)  # of this file"],
+        "Use": _USE if kept else ["The weights were not kept."],
         "Settings": _table(("setting", "value"), settings.items()),
         "Made with": _table(("package", "version"), made_with.items()),
     }
@@ -124,15 +125,17 @@ def _pretrained(
 ) -> list[str]:
     """What the card says of a pre-trained model."""
     steps, batch = hparams.get("num_train_steps"), hparams.get("train_batch_size")
-    text = [f"pre-trained by `{objective}`: {steps} steps of {batch} sequences."]
     if steps is None:  # a converted model
         text = ["a pre-trained encoder."]
+    else:
+        done = metrics[-1]["step"] if metrics else steps
+        text = [f"pre-trained by `{objective}`: {done:,} of {steps:,} steps of {batch} sequences."]
     text += ["", "## Data", "", *_corpus(run.get("data_dir")), "", "## Scores", ""]
     measured = [row for row in metrics if row["split"] == "heldout"]
     if not measured:
-        return [*text, "Not measured; see `--do_eval`."]
+        return [*text, "Not measured."]
     last = measured[-1]
-    rows = [(name, _number(value)) for name, value in last.items() if name not in _NO_METRICS]
+    rows = [(name, _number(value)) for name, value in last.items() if name not in NO_METRICS]
     return text + _table(("held-out text", f"step {last['step']:,}"), rows)
 
 

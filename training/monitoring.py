@@ -19,7 +19,8 @@ from training import workers
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
-_NO_METRICS = ("step", "split", "time", "data_dir")
+EVENT_FOLDERS = ("train", "dev")  # of fine-tuning; pre-training's events are orbit's
+NO_METRICS = ("step", "split", "time", "data_dir")
 
 
 class MetricsLog:
@@ -38,11 +39,10 @@ class MetricsLog:
     def __init__(self, model_dir: str, step: tf.Variable, *, events: bool = False):
         self._model_dir, self._step = model_dir, step
         self._path = os.path.join(model_dir, METRICS_FILE)
-        rows = read_metrics(model_dir)
-        kept = [row for row in rows if row["step"] <= int(step.numpy())]
+        kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
         self._logged = set(map(_place, kept))
+        self._events = Events(model_dir, kept) if events else None
         self._rewrite(kept)
-        self._events = Events(model_dir, rows, kept) if events else None
 
     def has(self, split: str) -> bool:
         """Whether there is a row of `split` at the current step."""
@@ -81,29 +81,32 @@ class Events:
 
     Args:
         model_dir: the model directory.
-        before: the rows of which there are events now.
-        kept: the rows to begin with.
+        rows: those to begin with.
     """
 
-    def __init__(self, model_dir: str, before: Sequence[dict], kept: Sequence[dict]):
+    def __init__(self, model_dir: str, rows: Sequence[dict]):
         self._model_dir, self._writers = model_dir, {}
-        for split in {row["split"] for row in before}:
+        for split in EVENT_FOLDERS:
             storage.rmtree(os.path.join(model_dir, split), ignore_errors=True)
-        for row in kept:
-            self.add(row)
+        with writing_events(model_dir):
+            for row in rows:
+                self._write(row)
 
     def add(self, row: dict) -> None:
         """Writes the metrics of a row that are not None."""
-        split = row["split"]
         with writing_events(self._model_dir):
-            if split not in self._writers:
-                folder = os.path.join(self._model_dir, split)
-                self._writers[split] = tf.summary.create_file_writer(folder)
-            with self._writers[split].as_default(step=row["step"]):
-                for name, value in row.items():
-                    if name not in _NO_METRICS and value is not None:
-                        tf.summary.scalar(name, value)
-            self._writers[split].flush()
+            self._write(row)
+            self._writers[row["split"]].flush()
+
+    def _write(self, row):
+        split = row["split"]
+        if split not in self._writers:
+            folder = os.path.join(self._model_dir, split)
+            self._writers[split] = tf.summary.create_file_writer(folder)
+        with self._writers[split].as_default(step=row["step"]):
+            for name, value in row.items():
+                if name not in NO_METRICS and value is not None:
+                    tf.summary.scalar(name, value)
 
 
 def _place(row: dict) -> tuple:

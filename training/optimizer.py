@@ -21,7 +21,8 @@ class Adjustable:
     """
 
     def __init__(self, value: int | float | Sequence[float]):
-        dtype = tf.int32 if isinstance(value, int) else tf.float32
+        # A GPU has no variables of int32: such a one would be the CPU's, and XLA cannot read it.
+        dtype = tf.int64 if isinstance(value, int) else tf.float32
         self._variable = tf.Variable(value, trainable=False, dtype=dtype)
         self.assign = self._variable.assign
 

@@ -35,8 +35,5 @@ def hparam_names() -> list[str]:
     return list(dict.fromkeys(field_names(*(get(name).hparams for name in names()))))
 
 
-for _kind in (
-    *(Classification(), MultiLabel(), Regression()),
-    *(Tagging(), Span(), MultipleChoice()),
-):
-    register(_kind)
+for _kind in (Classification, MultiLabel, Regression, Tagging, Span, MultipleChoice):
+    register(_kind())

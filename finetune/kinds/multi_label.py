@@ -102,7 +102,7 @@ class MultiLabel(TextKind):
         answers = {tuple(answer) for answer in predicted.answers}
         if len(predicted.answers) < 2 or len(answers) > 1:
             return None
-        return f"every prediction is {names_of(predicted.task, answers.pop())}"
+        return f"every prediction is {', '.join(names_of(predicted.task, answers.pop())) or 'none'}"
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
         """See Kind.by_label."""
