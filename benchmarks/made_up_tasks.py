@@ -46,6 +46,11 @@ def _classification(lines: list[str]):
     return {"format": "jsonl", "columns": {"text_a": "text", "label": "label"}}, rows, {}
 
 
+def _multi_label(lines: list[str]):
+    declaration, rows, hparams = _classification(lines)
+    return declaration, [{**row, "label": [row["label"]]} for row in rows], hparams
+
+
 def _regression(lines: list[str]):
     rows = [{"text": text, "label": i % 3 / 2} for i, text in enumerate(lines)]
     return {"format": "jsonl", "columns": {"text_a": "text", "label": "label"}}, rows, {}
@@ -89,6 +94,7 @@ def _multiple_choice(lines: list[str]):
 
 _MADE_UP: dict[str, Callable] = {
     "classification": _classification,
+    "multi_label": _multi_label,
     "regression": _regression,
     "tagging": _tagging,
     "span": _span,

@@ -13,6 +13,7 @@ from finetune import trial
 from finetune.evaluations import Evaluations
 from tests.finetune.kinds_support import model_directory
 from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
+from training.loop import Trainer
 from training.monitoring import read_metrics
 
 COLUMNS = {"text_a": "review", "label": "verdict"}
@@ -91,7 +92,7 @@ def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypat
         elif place == "at the end":  # the best weights are there, or the result is
             patched.setattr(trial, "_keep_weights_only", dies(trial._keep_weights_only, 1))
         else:
-            patched.setattr(trial.Trainer, "train", dies(trial.Trainer.train, 6))
+            patched.setattr(Trainer, "train", dies(Trainer.train, 6))
         with pytest.raises(Killed):
             fine_tune(model_dir, tmp_path, EVALUATED)
     run, result, scores = fine_tune(model_dir, tmp_path, EVALUATED)
