@@ -52,6 +52,7 @@ class Learner:
 
     def __init__(self, trial: Trial, context: Context):
         hparams, run, strategy = trial.hparams, context.run, context.strategy
+        tf_keras.backend.clear_session()
         self.objective = _new_objective(trial, context)
         self.predictor = Predictor(
             self.objective,
@@ -145,7 +146,8 @@ def training_batches(trial: Trial) -> TrainingBatches:
 
 def _new_objective(trial: Trial, context: Context) -> FineTuning:
     hparams, task = trial.hparams, trial.data.task
-    tf_keras.backend.clear_session()
+    # Names as in a new process. `clear_session` would free the kernels of traced functions, too.
+    tf_keras.backend.reset_uids()
     tf_keras.utils.set_random_seed(hparams.seed)
     with context.strategy.scope():
         encoder = context.create_encoder(hparams)
