@@ -82,8 +82,8 @@ def fine_tune(
             words, tags; context, question, options, label. By default the columns that are called
             so, or text, text_pair.
         kind: of the task. By default tagging where there are words and tags, multiple_choice where
-            there are a context and options, multi_label where labels are lists, regression where
-            they are floats, else classification.
+            there are a context and options, multi_label where labels are lists or several columns,
+            regression where they are floats, else classification.
         metrics: the first is the headline; by default those of the kind.
         label_range: of regression; by default the lowest and the highest label of train and dev.
         name: of the task.
@@ -192,9 +192,11 @@ def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
     if {"context", "options"} <= {*roles}:
         return "multiple_choice"
     label = roles.get("label")
+    if isinstance(label, (list, tuple)):
+        return "multi_label"
     if label not in table.columns:
         return "classification"
-    if isinstance(table[label].iloc[0], (list, tuple, np.ndarray)):
+    if any(isinstance(value, (list, tuple, np.ndarray)) for value in table[label]):
         return "multi_label"
     return "regression" if pd.api.types.is_float_dtype(table[label]) else "classification"
 

@@ -79,7 +79,9 @@ class Source:
 
     def _rows(self, columns: dict[str, Any]) -> Iterator[Row]:
         task = self.task
-        optional = (task.plugin.target,) if self.is_test else ()
+        target = task.plugin.target
+        of_target = [role for role in columns if role.partition("[")[0] == target]
+        optional = of_target if self.is_test else []
         if task.format == _DATASETS:
             builder, part = _open(task, self.folder, self.split)
             return _read_dataset(builder, part, columns, task.labels)
@@ -315,6 +317,8 @@ def resolve_labels(task: Task, data_dir: str) -> Task:
     """
     if task.labels or not task.plugin.has_labels:
         return task
+    if names := task.plugin.label_names(task):
+        return dataclasses.replace(task, labels=names)
     source = source_of(task, data_dir, task.train)
     found: collections.Counter[str] = collections.Counter()
     for where, row in source.rows():

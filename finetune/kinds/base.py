@@ -176,6 +176,10 @@ class Kind:
         """Reads the first row, before anything slow begins; InputErrors name file and line."""
         next(source.rows(), None)
 
+    def label_names(self, task: Task) -> tuple[str, ...]:
+        """The labels that the declaration says without naming them; none: they are in the rows."""
+        return ()
+
     def label_values(self, row: dict[str, Any]) -> Any:
         """The labels of a row, as a list, from which those of the task are collected."""
         return [row[self.target]]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _head = lazily("model.task_heads:MultiLabelHead")
 SEPARATOR = "|"  # of labels in one cell of a table
+_CELLS = {0: False, "0": False, "0.0": False, 1: True, "1": True, "1.0": True}  # False is 0
 
 # Of each label whether it applies, in the order of `Task.labels`; a label of an example, an answer.
 Chosen = tuple[bool, ...]
@@ -34,6 +35,7 @@ class MultiLabel(TextKind):
     """A sigmoid for each label; a label applies from a probability of one half on."""
 
     name = "multi_label"
+    list_roles = ("label",)  # columns of 0 and 1, one for each label
     has_labels = True
     metrics: ClassVar = {
         "micro_f1": metrics.micro_f1,
@@ -46,12 +48,39 @@ class MultiLabel(TextKind):
     default_metrics = ("micro_f1", "macro_f1", "accuracy")
     signatures = staticmethod(lazily("signatures.multi_label:signatures"))
 
+    def check_columns(self, task: Task, split: str) -> None:
+        """See Kind.check_columns: columns of labels are as many as labels that are declared."""
+        super().check_columns(task, split)
+        columns = task.columns_of(split).get("label")
+        if not isinstance(columns, tuple):
+            return
+        if len({*columns}) < max(2, len(columns)):
+            raise InputError(
+                f"`label` in `columns` should name two columns or more, each once (split"
+                f" {split!r}). Received: {list(columns)}"
+            )
+        named = task.labels or self.label_names(task)
+        if len(named) != len(columns):
+            raise InputError(
+                f"`labels` should be as many as the columns of `label` in split {split!r}, in their"
+                f" order. Received: {list(task.labels)} for {list(columns)}"
+            )
+
+    def label_names(self, task: Task) -> tuple[str, ...]:
+        """See Kind.label_names: those of the columns of 0 and 1."""
+        columns = task.columns.get("label")
+        names = columns if isinstance(columns, tuple) else ()
+        return names if all(isinstance(name, str) for name in names) else ()
+
     def label_values(self, row: dict[str, Any]) -> Any:
         """See Kind.label_values."""
         return names_in(row[self.target])
 
-    def label(self, source: Source, where: str, value: Any) -> Chosen:
-        """See TextKind.label: a list of names, or a text of names with `|` between them."""
+    def label(self, source: Source, where: str, value: Any) -> Chosen | None:
+        """See TextKind.label: a list of names, a text of names with `|` between, or 0 and 1."""
+        columns = source.columns["label"]
+        if isinstance(columns, tuple):
+            return _applying(source, where, columns, value)
         names = names_in(value)
         if not isinstance(names, list):
             raise InputError(
@@ -153,6 +182,17 @@ class MultiLabel(TextKind):
         """See Kind.answer_row."""
         named = [label for label, chosen in zip(labels, values["chosen"]) if chosen]
         return {"prediction": named, "probabilities": dict(zip(labels, values["probabilities"]))}
+
+
+def _applying(source: Source, where: str, columns: tuple, cells: list) -> Chosen | None:
+    """Whether each label applies, by cells of 0 and 1; None where the test split hides them."""
+    if source.is_test and all(cell in ("", None) for cell in cells):
+        return None
+    cells = [*cells, *[""] * (len(columns) - len(cells))]  # as the reader of tables leaves them out
+    for column, cell in zip(columns, cells, strict=True):
+        if not isinstance(cell, (str, float, int)) or cell not in _CELLS:
+            raise InputError(f"{where}: {column!r} should be 0 or 1. Received: {cell!r:.60}")
+    return tuple(_CELLS[cell] for cell in cells)
 
 
 def names_in(value: Any) -> Any:

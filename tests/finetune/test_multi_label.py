@@ -43,8 +43,8 @@ def declared(folder, lines, ending="jsonl", **fields):
     (folder / f"train.{ending}").write_text("".join(line + "\n" for line in lines))
     columns = {"text_a": "text", "label": "topics"}
     fields = {"kind": "multi_label", "columns": columns, "name": "topics", **fields}
-    files = dict.fromkeys(("train", "dev"), f"train.{ending}")
-    return declaration.parse({**fields, "files": files, "folders": [str(folder)]}, "topics.json")
+    fields = {"files": dict.fromkeys(("train", "dev"), f"train.{ending}"), **fields}
+    return declaration.parse({**fields, "folders": [str(folder)]}, "topics.json")
 
 
 def read(task):
@@ -80,6 +80,59 @@ def test_wrong_labels_are_named_with_their_line(topics, named, tmp_path):
     task = declared(tmp_path, map(json.dumps, lines), labels=["film", "sport"])
     with pytest.raises(InputError, match=rf"train.jsonl, line 2.*{named}"):
         read(task)
+
+
+COLUMNS = {"text_a": "text", "label": ["sport", "music", "film"]}
+
+
+@pytest.mark.parametrize(
+    ("ending", "lines"),
+    [
+        ("csv", ["text,sport,music,film", "a,1,0,1", "b,0,0,0", "c,1,1.0,0"]),
+        ("jsonl", [json.dumps({"text": text, "sport": a, "music": b, "film": c}) for text, a, b, c
+                   in (("a", 1, 0, 1), ("b", False, False, False), ("c", True, 1.0, 0))]),
+    ],
+)  # fmt: skip
+def test_a_column_of_0_and_1_stands_for_each_label(ending, lines, tmp_path):
+    task, examples = read(declared(tmp_path, lines, ending, columns=COLUMNS))
+    assert task.labels == ("sport", "music", "film")
+    expected = [(True, False, True), (False, False, False), (True, True, False)]
+    assert [example.label for example in examples] == expected
+
+
+def test_columns_may_have_no_names_and_be_hidden_in_the_test_split(tmp_path):
+    lines = ["a\t1\t0", "b\t\t"]
+    columns = {"text_a": 0, "label": [1, 2]}
+    fields = {"columns": columns, "labels": ["x", "y"], "header": False, "test": ["train"]}
+    files = {"files": {"learn": "learn.tsv", "dev": "dev.tsv", "train": "train.tsv"}}
+    task = declared(tmp_path, lines, "tsv", train="learn", **fields, **files)
+    assert [example.label for example in read_split(task, "", "train")] == [(True, False), None]
+
+
+@pytest.mark.parametrize(
+    ("cell", "named"), [("2", "'2'"), ("", "''"), ("yes", "'yes'"), ("-1", "'-1'")]
+)
+def test_other_cells_are_named_with_their_line(cell, named, tmp_path):
+    lines = ["text,sport,music,film", "a,1,0,1", f"b,0,{cell},1", "c,0,0,0"]
+    with pytest.raises(InputError) as caught:
+        read(declared(tmp_path, lines, "csv", columns=COLUMNS))
+    for said in ("line 3", named, "'music'"):
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("label", "fields"),
+    [
+        (["sport"], {}),
+        (["sport", "sport"], {}),
+        ([1, 2], {}),
+        (["sport", "music"], {"labels": ["x", "y", "z"]}),
+    ],
+)
+def test_columns_that_are_no_labels_are_rejected(label, fields, tmp_path):
+    columns = {"text_a": "text", "label": label}
+    with pytest.raises(InputError, match="label"):
+        declared(tmp_path, ["text,sport,music"], "csv", columns=columns, **fields)
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_the_labels():
