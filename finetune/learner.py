@@ -18,10 +18,12 @@ from backend import on_tpu
 from finetune.batches import TrainingBatches
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.predictor import Predictor
+from model import Backbone
 from model.backbone import rematerialize
 from model.layer_function import starts_soon
 from training.loop import Trainer
 from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
+from training.randomness import seed_initializers
 from training.strategies import micro_batches
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _NUMBERS = (
 )
 
 
-_OWN_KINDS = "finetune.kinds."
+_OWN_KINDS, _OWN_BACKBONES = "finetune.kinds.", "model."
 _SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
 
 
@@ -91,9 +93,13 @@ class Learner:
 
     def begin(self, trial: Trial, context: Context) -> None:
         """Makes everything as `__init__` would for this run, and keeps what is traced."""
-        initial = _new_objective(trial, context)
-        for variable, value in zip(self.objective.variables, initial.variables, strict=True):
-            variable.assign(value)
+        encoder = self.objective.encoder
+        if trial.hparams.init == "random":
+            _assign(encoder, _new_encoder(trial, context))
+        else:
+            context.load_weights(encoder)
+        initial = _with_new_head(encoder, trial, context)
+        _assign(self.objective.head, initial.head)
         for variable in self.optimizer.variables:
             variable.assign(tf.zeros_like(variable))
         for name, value in _numbers(trial, self.objective).items():
@@ -130,6 +136,15 @@ class Learners:
             gc.collect()
 
 
+def in_order_of_sharing(trials: list[Trial]) -> list[Trial]:
+    """Runs that may share a learner one after the other, otherwise as they come."""
+    groups: dict[Any, list[Trial]] = {}
+    for trial in trials:
+        traced = {} if trial.data.train is None else _what_is_traced(trial)
+        groups.setdefault((id(trial.data), repr(traced)), []).append(trial)
+    return [trial for group in groups.values() for trial in group]
+
+
 def training_batches(trial: Trial) -> TrainingBatches:
     """The batches of a run's training split, in the order of its seed."""
     hparams, task = trial.hparams, trial.data.task
@@ -145,24 +160,47 @@ def training_batches(trial: Trial) -> TrainingBatches:
 
 
 def _new_objective(trial: Trial, context: Context) -> FineTuning:
-    hparams, task = trial.hparams, trial.data.task
-    # Names as in a new process. `clear_session` would free the kernels of traced functions, too.
+    # All of it, though own networks draw from Keras' initializers alone, for those of plug-ins.
+    tf_keras.utils.set_random_seed(trial.hparams.seed)
+    encoder = _new_encoder(trial, context)
+    if trial.hparams.init == "pretrained":
+        context.load_weights(encoder)
+    return _with_new_head(encoder, trial, context)
+
+
+def _new_encoder(trial: Trial, context: Context) -> Backbone:
+    """Of random weights, with the names that it has in a new process."""
     tf_keras.backend.reset_uids()
-    tf_keras.utils.set_random_seed(hparams.seed)
+    seed_initializers(trial.hparams.seed)
     with context.strategy.scope():
-        encoder = context.create_encoder(hparams)
+        return context.random_encoder(trial.hparams)
+
+
+def _with_new_head(encoder: Backbone, trial: Trial, context: Context) -> FineTuning:
+    """The head's weights do not depend on what the encoder drew."""
+    hparams, task = trial.hparams, trial.data.task
+    seed_initializers(hparams.seed)
+    with context.strategy.scope():
         head = task.plugin.head(task, encoder.config, hparams)
         return FineTuning(encoder, head, hparams.loss_reduction)
+
+
+def _assign(network: tf.Module, initial: tf.Module) -> None:
+    for variable, value in zip(network.variables, initial.variables, strict=True):
+        variable.assign(value)
 
 
 def _may_be_shared(trial: Trial, context: Context) -> bool:
     """Not where replicas or a TPU read numbers, nor with LAMB, which keeps them its own way.
 
-    Nor of a plug-in's kind, whose head may hold what it read of the hyper-parameters.
+    Nor of a plug-in: a kind's head may hold what it read of the hyper-parameters, and a backbone
+    may draw its weights from TensorFlow's global seed.
     """
     one = context.strategy.num_replicas_in_sync == 1 and not on_tpu(context.strategy)
     trains = trial.data.train is not None and trial.hparams.optimizer == "adam"
-    return one and trains and type(trial.data.task.plugin).__module__.startswith(_OWN_KINDS)
+    parts = {_OWN_KINDS: trial.data.task.plugin, _OWN_BACKBONES: context.config}
+    own = all(type(part).__module__.startswith(home) for home, part in parts.items())
+    return one and trains and own
 
 
 def _what_is_traced(trial: Trial) -> dict[str, Any]:

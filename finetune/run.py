@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
@@ -25,7 +26,7 @@ from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial, describe_trial
 from model import Backbone, BackboneConfig, build_backbone
 from model.sizes import size_of
-from pretrain.load import load_encoder
+from pretrain.load import load_encoder, restore_encoder
 from settings import check_setting
 from training import devices, workers
 from training.checkpointing import latest_checkpoint
@@ -50,7 +51,8 @@ def finetune(
     tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run may trace its own step
     strategy = create_strategy(settings.run.strategy, tpu_address(settings.run))
     settings = dataclasses.replace(settings, device=_fast_values(settings, config, strategy))
-    create_encoder = _encoder_creator(settings, config)
+    if settings.takes_weights:
+        load_encoder(settings.model_dir)  # or it is missed only after data has been read
     saved = saved_hparams(settings.model_dir)
     trials = []
     for task in settings.tasks:
@@ -68,7 +70,8 @@ def finetune(
         settings.run,
         strategy,
         vocabulary,
-        create_encoder,
+        functools.partial(_random_encoder, config),
+        functools.partial(restore_encoder, model_dir=settings.model_dir),
         {"model": name, "model_size": size_of(config)},
         {"pretraining": saved},
         config,
@@ -186,22 +189,11 @@ def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> N
         check_setting(run, fits, "micro_batch_size", f"a multiple of {group}, whole examples")
 
 
-def _encoder_creator(settings: Settings, config: BackboneConfig):
-    """A function that makes a run's encoder: pre-trained or random, with its own dropout.
-
-    Raises:
-        InputError: the checkpoint does not hold the encoder; found here, before data is read.
-    """
-    if settings.takes_weights:
-        load_encoder(settings.model_dir)
-
-    def create(hparams: FinetuningHParams) -> Backbone:
-        own = config.replace(
+def _random_encoder(config: BackboneConfig, hparams: FinetuningHParams) -> Backbone:
+    """A run's encoder before it takes weights, with its own dropout."""
+    return build_backbone(
+        config.replace(
             hidden_dropout_prob=hparams.hidden_dropout_prob,
             attention_probs_dropout_prob=hparams.attention_probs_dropout_prob,
         )
-        if hparams.init == "random":
-            return build_backbone(own)
-        return load_encoder(settings.model_dir, own)
-
-    return create
+    )

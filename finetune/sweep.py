@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import storage
 from errors import InputError, LossNotFinite
+from finetune.learner import in_order_of_sharing
 from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training import workers
@@ -77,7 +78,7 @@ def run_all(
     missing = [trial for trial in trials if results[trial.folder] is None]
     if not train and missing:
         raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
-    left = missing if train else trials
+    left = in_order_of_sharing(missing if train else trials)
     workers.current().agree({"runs that are left": [trial.folder for trial in left]})
     finished = len(trials) - len(left)
     if finished:

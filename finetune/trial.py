@@ -72,7 +72,8 @@ class Context:
     run: RunSettings
     strategy: tf.distribute.Strategy
     vocabulary: Vocabulary
-    create_encoder: Callable[[FinetuningHParams], Backbone]  # with its dropout and `init`
+    random_encoder: Callable[[FinetuningHParams], Backbone]  # with its dropout
+    load_weights: Callable[[Backbone], None]  # the pre-trained ones
     about: dict[str, Any]  # what goes into every result: the model's name and size
     origin: dict[str, Any]  # what is recorded of the encoder's pre-training
     config: BackboneConfig

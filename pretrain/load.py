@@ -59,8 +59,13 @@ def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbo
         InputError: there is no checkpoint, or it holds no such encoder.
     """
     encoder = build_backbone(config or load_config(model_dir))
-    restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
+    restore_encoder(encoder, model_dir)
     return encoder
+
+
+def restore_encoder(encoder: Backbone, model_dir: str) -> None:
+    """Gives a backbone the pre-trained weights of a model directory; raises as `load_encoder`."""
+    restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
 
 
 class TextEncoder:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 import tensorflow as tf
+from tf_keras.src import backend as keras_backend
 
 from backend import running_on_cpu_only
+
+
+def seed_initializers(seed: int) -> None:
+    """What Keras' initializers draw from here on is a function of the seed.
+
+    `tf_keras.utils.set_random_seed` does more: with it, TensorFlow forgets the kernels of all
+    traced functions, and takes seconds to prepare them again.
+    """
+    keras_backend._SEED_GENERATOR.generator = random.Random(seed)  # no public way does it alone
 
 
 def step_seed(seed: int | tf.Tensor, step: tf.Tensor) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """Runs of a sweep share what is traced, and each is the run that it would be alone."""
 
+import dataclasses
 import json
 import os
 import types
@@ -7,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow.compat.v2
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune import learner
@@ -22,6 +24,8 @@ from training.checkpointing import latest_checkpoint
 
 GIVEN = {**HPARAMS, "max_train_examples": 40}
 GIVEN |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+CONTEXT = types.SimpleNamespace(strategy=tf.distribute.get_strategy(), config=TINY)
+INITS = ("pretrained", "random")
 GRID = {"num_train_epochs": [1, 2], "layerwise_lr_decay": [0.8, 0.6]}
 
 
@@ -133,8 +137,39 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypat
 
     monkeypatch.setattr(learner, "Learner", Stub)
     learners, data = learner.Learners(), types.SimpleNamespace(train=range(80), task=task)
-    context = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
     for values in (before, now):
-        hparams = resolve_hparams(values, task, TINY)
-        learners.of(Trial("folder", 0, {}, hparams, data), context)
+        learners.of(planned(values, task, data), CONTEXT)
     assert len(made) == count
+
+
+def planned(values, task, data):
+    return Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data)
+
+
+def test_runs_that_may_share_come_one_after_the_other(task):
+    data = [types.SimpleNamespace(train=range(80), task=task) for _ in range(2)]
+    values = [{"train_batch_size": size, "seed": seed} for seed in (1, 2) for size in (8, 4)]
+    trials = [planned(value, task, each) for each in data for value in values]
+    trials = [dataclasses.replace(trial, number=i) for i, trial in enumerate(trials)]
+    order = [trial.number for trial in learner.in_order_of_sharing(trials)]
+    assert order == [0, 2, 1, 3, 4, 6, 5, 7]
+
+
+def test_no_run_of_a_plug_ins_backbone_shares(task, monkeypatch):
+    made = []
+    monkeypatch.setattr(learner, "Learner", lambda *arguments: made.append(arguments))
+    data = types.SimpleNamespace(train=range(80), task=task)
+    learners, context = learner.Learners(), types.SimpleNamespace(**vars(CONTEXT))
+    context.config = types.SimpleNamespace()
+    for seed in range(2):
+        learners.of(planned({"seed": seed}, task, data), context)
+    assert len(made) == 2
+
+
+def test_a_shared_learner_keeps_its_kernels(model_dir, task, monkeypatch, tmp_path):
+    """TensorFlow would take seconds to prepare them again for a real model."""
+    cleared, seed = [], tf.random.set_seed
+    keras = tensorflow.compat.v2.random  # where Keras has it from
+    monkeypatch.setattr(keras, "set_seed", lambda value: (cleared.append(value), seed(value)))
+    run(model_dir, task, tmp_path, grid={"learning_rate": [1e-4, 2e-4]}, inits=INITS)
+    assert len(cleared) == 1
