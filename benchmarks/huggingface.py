@@ -39,7 +39,7 @@ from benchmarks.huggingface_pretraining import (
     encoder,
 )
 from benchmarks.served import random_features
-from benchmarks.texts import sentences, texts
+from benchmarks.texts import WARM_UP, sentences, texts
 from errors import InputError
 
 _SAME_NAME = (
@@ -129,6 +129,7 @@ def classification_pipeline(folder: str, count: int, batch: int):
 
     shares = {row["label"]: row["score"] for row in ask(asked[:1])[0]}
     predict.facts = {"shares": [shares[label] for label in ask.model.config.label2id]}
+    predict.warm_up = lambda: ask(asked[:WARM_UP])
     return predict
 
 

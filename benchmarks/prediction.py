@@ -18,7 +18,7 @@ from absl import app, flags
 from benchmarks.interleaved import Result, System, measure, ratio
 from benchmarks.latency_table import run
 from benchmarks.table import Report
-from benchmarks.texts import sentences
+from benchmarks.texts import WARM_UP, sentences
 from errors import InputError, main_with_clear_errors
 from plugins import lazily
 
@@ -72,6 +72,7 @@ def ours(path: str, count: int):
         return model.predict(texts, progress=False)
 
     predict.facts = {"shares": model.predict(texts[0]).probabilities.tolist()}
+    predict.warm_up = lambda: model.predict(texts[:WARM_UP], progress=False)
     return predict
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 
+WARM_UP = 512  # of `sentences`: as many as have all usual lengths
+
 
 def texts(batch: int, length: int) -> list[str]:
     """Texts of `length` pieces with [CLS] and [SEP]."""

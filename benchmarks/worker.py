@@ -26,8 +26,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         answer(missing=f"{error.name} is not installed")
         return
-    run()  # traces, compiles, fills pipelines
-    repeats = max(1, round(task["seconds"] / _seconds(run, 1)))
+    getattr(run, "warm_up", run)()  # traces, compiles, fills pipelines
+    repeats = max(1, round(task["seconds"] / _seconds(run, 1))) if task["seconds"] else 1
     answer(facts=getattr(run, "facts", {}))
     getattr(run, "begin", lambda: None)()  # forgets what it noted of the calls so far
     for _ in sys.stdin:

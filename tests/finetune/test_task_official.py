@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import pathlib
+import re
 import types
 
 import numpy as np
@@ -12,13 +14,16 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, UPOS
+from finetune.hparams import resolve_hparams
+from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from finetune.squad.decode import decode_answers
 from finetune.squad.examples import read_squad
 from finetune.squad.features import encode_questions
 from finetune.squad.score import official_scores
-from finetune.task_files import read_split
+from finetune.task_files import read_split, resolve_labels
+from tests.model_support import TINY
 
 BOM = b"\xef\xbb\xbf"
 # What must not end a line: a lone carriage return, and Unicode's other line ends.
@@ -180,6 +185,57 @@ def test_the_official_files():
     sentences = [read_split(task, folder, split) for split in task.splits]
     assert tuple(map(len, sentences)) == (12544, 2001, 2077)
     assert read >= 4
+
+
+def test_official_multiple_choice_and_its_gold_answers():
+    """All of RACE's training questions on middle school texts; their gold options score 100."""
+    folder = official_folder("race/train/middle")
+    task = resolve_labels(load_task("race_middle"), os.path.join(folder, "race"))
+    examples = read_split(task, os.path.join(folder, "race"), "train")
+    assert len(examples) == 25421
+    assert len({example.context for example in examples}) == 6409
+    some = examples[::25]
+    hparams = resolve_hparams({"max_seq_length": 64, "max_qa_length": 48}, task, TINY)
+    encoded = task.plugin.encode(task, some, official_vocabulary(folder), hparams)
+    gold = np.array([example.label for example in some])
+    place = np.tile(np.arange(len(task.labels)), len(some))
+    outputs = {"score": np.where(place == np.repeat(gold, len(task.labels)), 1.0, -1.0)}
+    assert scored(task, some, encoded, outputs, hparams)["accuracy"] == 100.0
+
+
+def test_official_treebank_and_its_gold_answers(tmp_path):
+    """Every word/TAG of the sample's files is a word; gold tags of first pieces score 100."""
+    folder = official_folder("treebank/tagged")
+    files = pathlib.Path(folder).resolve() / "treebank" / "tagged"
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.files").write_text(f"{files}/wsj_*.pos\n")
+    task = resolve_labels(load_task("ptb"), str(tmp_path))
+    examples = read_split(task, str(tmp_path), "train")
+    texts = [file.read_text() for file in files.glob("*.pos")]
+    assert len(texts) == 150
+    words = sum(len(re.findall(r"\S+/[^\s/]+", text)) for text in texts)
+    assert sum(len(example.words) for example in examples) == words == 78648
+    hparams = resolve_hparams({"max_seq_length": 64}, task, TINY)
+    encoded = task.plugin.encode(task, examples, official_vocabulary(folder), hparams)
+    outputs = {"tags": encoded.tokens["tags"]}
+    assert scored(task, examples, encoded, outputs, hparams)["token_accuracy"] == 100.0
+
+
+def official_folder(name):
+    """OFFICIAL_DATA_DIR, if it holds this and a vocabulary."""
+    folder = os.environ.get("OFFICIAL_DATA_DIR", "")
+    if not folder or not os.path.exists(os.path.join(folder, name)):
+        pytest.skip(f"OFFICIAL_DATA_DIR should hold {name} and bert_vocab/")
+    return folder
+
+
+def official_vocabulary(folder):
+    return Vocabulary.load(os.path.join(folder, "bert_vocab"), do_lower_case=True)
+
+
+def scored(task, examples, encoded, outputs, hparams):
+    answers = task.plugin.answers(task, examples, encoded, outputs, hparams)
+    return task.plugin.score(Predicted(task, examples, answers, hparams, outputs))
 
 
 @pytest.mark.parametrize(
