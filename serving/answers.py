@@ -5,14 +5,55 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from errors import InputError
+from plugins import lazily
+
+_spans = lazily("seqeval.metrics.sequence_labeling:get_entities")
+
+
+class Entity(NamedTuple):
+    """Words with tags such as B-PER, I-PER.
+
+    Attributes:
+        type: PER.
+        text: the words, with a space between.
+        start, end: words[start:end] of the answer.
+    """
+
+    type: str
+    text: str
+    start: int
+    end: int
+
 
 class Answer(types.SimpleNamespace):
     """The answer to one text; its attributes are what the signature says."""
+
+    def entities(self) -> list[Entity]:
+        """The spans that `tags` say, as the entity metrics have them; of a tagger.
+
+        Raises:
+            InputError: there are no tags, or one is neither O nor of a span, as NOUN.
+        """
+        words, tags = getattr(self, "words", None), getattr(self, "tags", None)
+        if words is None or tags is None:
+            raise InputError(
+                f"entities needs the words and tags of a tagger. Received: {', '.join(vars(self))}"
+            )
+        tags = list(map(str, tags))
+        if other := next((tag for tag in tags if tag != "O" and tag[1:2] != "-"), None):
+            raise InputError(
+                f"the tags should be O or of spans, such as B-PER. Received: {other!r}"
+            )
+        return [
+            Entity(name, " ".join(words[first : last + 1]), first, last + 1)
+            for name, first, last in _spans(tags)
+        ]
 
 
 class Answers(Sequence):
@@ -65,6 +106,10 @@ class Answers(Sequence):
 
     def __repr__(self) -> str:
         return f"<{len(self)} answers: {', '.join(self.columns)}>"
+
+    def entities(self) -> list[list[Entity]]:
+        """See `Answer.entities`; a list for each text."""
+        return [answer.entities() for answer in self]
 
     def to_pandas(self) -> pd.DataFrame:
         """A row for each text; of `probabilities` and the like a column for each label."""

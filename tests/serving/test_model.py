@@ -12,6 +12,7 @@ import pytest
 
 import convbert
 from errors import InputError
+from serving.answers import Answers, Entity
 from serving.client import Client
 from serving.records import Record
 from tests.serving.conftest import TASKS
@@ -104,6 +105,20 @@ def test_words_and_texts_of_a_tagger(models):
         found = model.predict(form)
         assert [row.tolist() for row in found.words] == words
         assert [row.tolist() for row in found.tags] == [row.tolist() for row in expected.tags]
+
+
+def test_entities_are_spans_of_tags(models):
+    words = ["Ada", "Byron", "met", "Bob", "in", "Ghent"]
+    tags = ["B-PER", "I-PER", "O", "B-PER", "O", "I-LOC"]
+    columns = {"words": [np.array(words, object), np.array([], object)]}
+    answers = Answers({**columns, "tags": [np.array(tags, object), np.array([], object)]})
+    found = [Entity("PER", "Ada Byron", 0, 2), Entity("PER", "Bob", 3, 4)]
+    found += [Entity("LOC", "Ghent", 5, 6)]
+    assert answers.entities() == [found, []]
+    assert answers[0].entities() == found
+    for kind, said in (("tagging", "spans"), ("classification", "tagger")):
+        with pytest.raises(InputError, match=said):
+            models(kind).predict(["the city"]).entities()
 
 
 def test_lists_of_options_may_be_columns_of_arrays(models):
