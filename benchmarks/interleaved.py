@@ -31,8 +31,8 @@ class System:
     Attributes:
         name: of its row.
         target: "package.module:function". Called once with `arguments`, the function returns what
-            is timed: a callable without arguments that returns when its work is done. It is called
-            once before, or its attribute `warm_up` where it has one.
+            is timed: a callable without arguments that returns when its work is done. First its
+            attribute `warm_up` is called, or itself where it has none.
         arguments: JSON values.
         folder: another checkout to import the target from. Default: this one.
         environment: variables to set for its process.
@@ -76,7 +76,8 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
     """Times all systems in interleaved runs, in alternating order.
 
     Args:
-        seconds: a measurement repeats the call until about this much time has passed; 0: one call.
+        seconds: a measurement repeats the call until about this much time has passed, which a
+            call beforehand tells; 0: one call.
 
     Returns:
         Results by name. A system whose package is not installed is missing.

@@ -9,7 +9,7 @@ import numpy as np
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-WARM_UP = 512  # of `sentences`: as many as have all usual lengths
+WARM_UP = 2048  # of `sentences`: as many as a request of `convbert.load` has at most
 
 
 def texts(batch: int, length: int) -> list[str]:

@@ -108,7 +108,7 @@ def fine_tune(
     if kind is None:
         kind = _kind(tables["train"], columns)
         print(f"{name}: {kind}, by the columns; `kind` says another")
-    roles = dict(columns) if columns is not None else _roles(tables, kind)
+    roles = _lists(columns, kind) if columns is not None else _roles(tables, kind)
     content = {
         f"{split}.jsonl": json_lines(split, table, roles, kind) for split, table in tables.items()
     }
@@ -192,13 +192,28 @@ def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
     if {"context", "options"} <= {*roles}:
         return "multiple_choice"
     label = roles.get("label")
-    if isinstance(label, (list, tuple)):
+    if _is_list(label):
         return "multi_label"
     if label not in table.columns:
         return "classification"
-    if any(isinstance(value, (list, tuple, np.ndarray)) for value in table[label]):
+    if any(map(_is_list, table[label])):
         return "multi_label"
     return "regression" if pd.api.types.is_float_dtype(table[label]) else "classification"
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray, pd.Index, pd.Series))
+
+
+def _lists(columns: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Role -> column, or a list of columns where the kind takes one."""
+    found = {role: list(own) if _is_list(own) else own for role, own in columns.items()}
+    for role, column in found.items():
+        if isinstance(column, list) and role not in kinds.get(kind).list_roles:
+            raise InputError(
+                f"`columns` of {kind} should name one column for `{role}`. Received: {column}"
+            )
+    return found
 
 
 def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:

@@ -92,7 +92,10 @@ class Learner:
         )
 
     def begin(self, trial: Trial, context: Context) -> None:
-        """Makes everything as `__init__` would for this run, and keeps what is traced."""
+        """Makes everything as `__init__` would for this run, and keeps what is traced.
+
+        Of the generators of random numbers that of Keras' initializers alone is seeded.
+        """
         encoder = self.objective.encoder
         if trial.hparams.init == "random":
             _assign(encoder, _new_encoder(trial, context))
@@ -112,32 +115,34 @@ class Learners:
     """The learner of the last run, for the next one if it may be shared."""
 
     def __init__(self):
-        self.forget()
+        self._last: Learner | None = None
+        self._data, self._traced = None, {}
+        self._made = False  # whether there is a learner to be freed, also one that is not shared
 
     def of(self, trial: Trial, context: Context) -> Learner:
         """A learner at the first step of a run, whose values are those of a new one."""
-        if not _may_be_shared(trial, context):
-            self.forget()
-            return Learner(trial, context)
-        traced = _what_is_traced(trial)
-        if self._last is not None and trial.data is self._data and traced == self._traced:
+        shared = _may_be_shared(trial, context)
+        traced = _what_is_traced(trial) if shared else {}
+        if shared and self._last and trial.data is self._data and traced == self._traced:
             self._last.begin(trial, context)
             return self._last
         self.forget()  # two at a time would be twice the memory
-        self._last, self._data, self._traced = Learner(trial, context), trial.data, traced
-        return self._last
+        learner, self._made = Learner(trial, context), True
+        # A plug-in's backbone may draw its weights from other generators than Keras'.
+        if shared and type(learner.objective.encoder).__module__.startswith(_OWN_BACKBONES):
+            self._last, self._data, self._traced = learner, trial.data, traced
+        return learner
 
     def forget(self) -> None:
-        """Frees the learner, whose functions refer to themselves."""
-        there = getattr(self, "_last", None) is not None
-        self._last: Learner | None = None
-        self._data, self._traced = None, {}
-        if there:
+        """Frees the learner, and one that was not shared; their functions refer to themselves."""
+        self._last, self._data, self._traced = None, None, {}
+        if self._made:
+            self._made = False
             gc.collect()
 
 
 def in_order_of_sharing(trials: list[Trial]) -> list[Trial]:
-    """Runs that may share a learner one after the other, otherwise as they come."""
+    """Runs whose steps have one graph one after the other, otherwise as they come."""
     groups: dict[Any, list[Trial]] = {}
     for trial in trials:
         traced = {} if trial.data.train is None else _what_is_traced(trial)
@@ -179,7 +184,7 @@ def _new_encoder(trial: Trial, context: Context) -> Backbone:
 def _with_new_head(encoder: Backbone, trial: Trial, context: Context) -> FineTuning:
     """The head's weights do not depend on what the encoder drew."""
     hparams, task = trial.hparams, trial.data.task
-    seed_initializers(hparams.seed)
+    seed_initializers(f"head {hparams.seed}")  # or it would repeat what the encoder drew
     with context.strategy.scope():
         head = task.plugin.head(task, encoder.config, hparams)
         return FineTuning(encoder, head, hparams.loss_reduction)
@@ -193,14 +198,11 @@ def _assign(network: tf.Module, initial: tf.Module) -> None:
 def _may_be_shared(trial: Trial, context: Context) -> bool:
     """Not where replicas or a TPU read numbers, nor with LAMB, which keeps them its own way.
 
-    Nor of a plug-in: a kind's head may hold what it read of the hyper-parameters, and a backbone
-    may draw its weights from TensorFlow's global seed.
+    Nor of a plug-in's kind, whose head may hold what it read of the hyper-parameters.
     """
     one = context.strategy.num_replicas_in_sync == 1 and not on_tpu(context.strategy)
     trains = trial.data.train is not None and trial.hparams.optimizer == "adam"
-    parts = {_OWN_KINDS: trial.data.task.plugin, _OWN_BACKBONES: context.config}
-    own = all(type(part).__module__.startswith(home) for home, part in parts.items())
-    return one and trains and own
+    return one and trains and type(trial.data.task.plugin).__module__.startswith(_OWN_KINDS)
 
 
 def _what_is_traced(trial: Trial) -> dict[str, Any]:

@@ -58,7 +58,9 @@ class SweepBar:
 def run_all(
     trials: list[Trial], context: Context, *, train: bool = True
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Runs what is not finished, in order; a run that diverges does not stop the others.
+    """Runs what is not finished, in the order of `in_order_of_sharing`.
+
+    A run that diverges does not stop the others.
 
     Returns:
         The results of all finished runs, and what stopped the others.

@@ -13,7 +13,7 @@ from finetune import kinds
 from finetune.kinds.base import Kind
 from settings import check_setting
 
-# A column by name or number; several, of which each holds one of a list of texts.
+# A column by name or number; several, of which each holds one item of a list.
 Columns = str | int | tuple[str | int, ...]
 
 

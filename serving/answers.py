@@ -13,6 +13,7 @@ import pandas as pd
 from errors import InputError
 from plugins import lazily
 
+_SPANS = ("B-", "I-", "E-", "S-")
 _spans = lazily("seqeval.metrics.sequence_labeling:get_entities")
 
 
@@ -46,10 +47,8 @@ class Answer(types.SimpleNamespace):
                 f"entities needs the words and tags of a tagger. Received: {', '.join(vars(self))}"
             )
         tags = list(map(str, tags))
-        if other := next((tag for tag in tags if tag != "O" and tag[1:2] != "-"), None):
-            raise InputError(
-                f"the tags should be O or of spans, such as B-PER. Received: {other!r}"
-            )
+        if other := next((tag for tag in tags if tag != "O" and tag[:2] not in _SPANS), None):
+            raise InputError(f"tags should be of spans, in BIO or BIOES. Received: {other!r}")
         return [
             Entity(name, " ".join(words[first : last + 1]), first, last + 1)
             for name, first, last in _spans(tags)

@@ -1,5 +1,6 @@
 """Set-up of all tests: two logical CPU devices, so that distribution is tested in-process."""
 
+import gc
 import os
 import pathlib
 
@@ -66,6 +67,7 @@ def _same_start_of_a_module():
     tf_keras.utils.set_random_seed(1)
     with temporary_graphs():
         yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

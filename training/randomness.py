@@ -10,7 +10,7 @@ from tf_keras.src import backend as keras_backend
 from backend import running_on_cpu_only
 
 
-def seed_initializers(seed: int) -> None:
+def seed_initializers(seed: int | str) -> None:
     """What Keras' initializers draw from here on is a function of the seed.
 
     `tf_keras.utils.set_random_seed` does more: with it, TensorFlow forgets the kernels of all

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -23,12 +22,13 @@ def plain_function(function: Callable, **options) -> Callable:
 
 @contextlib.contextmanager
 def temporary_graphs() -> Iterator[None]:
-    """Graphs that are built within are freed afterwards, when nothing of ours refers to them.
+    """Graphs that are built within can be freed afterwards, when nothing of ours refers to them.
 
     TensorFlow registers the gradient of each call of a `tf.custom_gradient` in a graph for good,
     and with it the graph: about 100 MB for the training step of a small model, so that a sweep's
     runs would fill the memory. Afterwards, gradients of functions that were traced within can no
-    longer be taken; those that were taken remain.
+    longer be taken; those that were taken remain. Graphs refer to themselves, so that it is
+    `gc.collect` that frees them, which takes a second.
     """
     registered = ops.gradient_registry._registry  # has no public way to forget
     before = set(registered)
@@ -38,5 +38,3 @@ def temporary_graphs() -> Iterator[None]:
         added = {name for name in set(registered) - before if name.startswith("CustomGradient-")}
         for name in added:
             del registered[name]
-        if added:
-            gc.collect()  # graphs refer to themselves; it takes a second

@@ -61,8 +61,8 @@ class Kind:
         folder_formats: those of them whose splits are folders of files.
         needed: roles of columns that every split has; the target may be missing in test splits.
         optional: roles of columns that a split may have.
-        list_roles: those whose values are lists of texts; a declaration may name a list of columns
-            for such a role, each of which holds one text, "" at the end none.
+        list_roles: those whose values are lists; a declaration may name a list of columns for such
+            a role, each of which holds one item, "" at the end none.
         target: the role of the column that is predicted, and the field of examples; None where the
             files themselves say what it is.
         has_labels: whether answers are of a list of labels, `Task.labels`, which is collected from

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from errors import InputError, warn
 from finetune import metrics
 from finetune.kinds.base import Error
 from finetune.kinds.predicted import Predicted, quoted
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _head = lazily("model.task_heads:MultiLabelHead")
 SEPARATOR = "|"  # of labels in one cell of a table
-_CELLS = {0: False, "0": False, "0.0": False, 1: True, "1": True, "1.0": True}  # False is 0
+_CELLS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 # Of each label whether it applies, in the order of `Task.labels`; a label of an example, an answer.
 Chosen = tuple[bool, ...]
@@ -35,7 +35,7 @@ class MultiLabel(TextKind):
     """A sigmoid for each label; a label applies from a probability of one half on."""
 
     name = "multi_label"
-    list_roles = ("label",)  # columns of 0 and 1, one for each label
+    list_roles = ("label",)  # a binary column for each label
     has_labels = True
     metrics: ClassVar = {
         "micro_f1": metrics.micro_f1,
@@ -49,25 +49,28 @@ class MultiLabel(TextKind):
     signatures = staticmethod(lazily("signatures.multi_label:signatures"))
 
     def check_columns(self, task: Task, split: str) -> None:
-        """See Kind.check_columns: columns of labels are as many as labels that are declared."""
+        """See Kind.check_columns: columns of labels are those of the labels, in their order."""
         super().check_columns(task, split)
-        columns = task.columns_of(split).get("label")
+        roles = task.columns_of(split)
+        columns = roles.get("label")
         if not isinstance(columns, tuple):
             return
-        if len({*columns}) < max(2, len(columns)):
+        others = {column for role, column in roles.items() if role != "label"}
+        if len({*columns} - others) < max(2, len(columns)):
             raise InputError(
                 f"`label` in `columns` should name two columns or more, each once (split"
-                f" {split!r}). Received: {list(columns)}"
+                f" {split!r}) and for nothing else. Received: {roles}"
             )
         named = task.labels or self.label_names(task)
-        if len(named) != len(columns):
+        moved = {*named} & {own for own, name in zip(columns, named) if own != name}
+        if len(named) != len(columns) or moved:
             raise InputError(
-                f"`labels` should be as many as the columns of `label` in split {split!r}, in their"
-                f" order. Received: {list(task.labels)} for {list(columns)}"
+                f"the columns of `label` in split {split!r} should be the labels, in their order."
+                f" Received: {list(columns)} for the labels {list(named)}"
             )
 
     def label_names(self, task: Task) -> tuple[str, ...]:
-        """See Kind.label_names: those of the columns of 0 and 1."""
+        """See Kind.label_names: those of binary columns."""
         columns = task.columns.get("label")
         names = columns if isinstance(columns, tuple) else ()
         return names if all(isinstance(name, str) for name in names) else ()
@@ -95,7 +98,15 @@ class MultiLabel(TextKind):
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
         """See Kind.check_training."""
         named = (names_of(task, example.label) for example in examples)
-        check_counts(task, place, collections.Counter(itertools.chain.from_iterable(named)))
+        counts = collections.Counter(itertools.chain.from_iterable(named))
+        check_counts(task, place, counts)
+        always = [name for name in task.labels if counts[name] == len(examples)]
+        for said, names in (
+            ("none", [name for name in task.labels if not counts[name]]),
+            ("all", always),
+        ):
+            if names:
+                warn(f"{place}: {said} of the {len(examples):,} examples have {', '.join(names)}")
 
     def label_column(self, task: Task, labels: Sequence[Chosen]) -> np.ndarray:
         """See TextKind.label_column: float32 [n, L] of zeros and ones."""
@@ -190,9 +201,9 @@ def _applying(source: Source, where: str, columns: tuple, cells: list) -> Chosen
         return None
     cells = [*cells, *[""] * (len(columns) - len(cells))]  # as the reader of tables leaves them out
     for column, cell in zip(columns, cells, strict=True):
-        if not isinstance(cell, (str, float, int)) or cell not in _CELLS:
+        if str(cell).strip().lower() not in _CELLS:
             raise InputError(f"{where}: {column!r} should be 0 or 1. Received: {cell!r:.60}")
-    return tuple(_CELLS[cell] for cell in cells)
+    return tuple(_CELLS[str(cell).strip().lower()] for cell in cells)
 
 
 def names_in(value: Any) -> Any:

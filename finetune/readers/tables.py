@@ -45,10 +45,11 @@ def gathered(row: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     lists: dict[str, list] = {}
     for role, value in row.items():
-        name, of_list, _ = role.partition("[")
+        name, of_list, place = role.partition("[")
         if of_list:
             found[name] = lists.setdefault(name, [])
-            lists[name].append(value)
+            left_out = int(place[:-1]) - len(lists[name])  # where columns may be missing
+            lists[name] += [*[""] * left_out, value]
         else:
             found[role] = value
     for values in lists.values():
@@ -245,11 +246,12 @@ def _places(
                 f"{where}: there should be one column {_either(column)} for `{role}`. "
                 f"Received: {_listed(names) if header else f'{len(fields)} columns'}{hint}"
             )
-    label, texts = places.get("label"), ("text_a", "text_b")
-    if label is not None and label in [places.get(text) for text in texts]:
+    own = [place for role, place in places.items() if role.partition("[")[0] == "label"]
+    shared = [place for place in own if [*places.values()].count(place) > 1]
+    if shared:
         raise InputError(
-            f"{where}: the label should have a column of its own. Received: column {label} for "
-            f"label and text"
+            f"{where}: the label should have a column of its own. Received: column {shared[0]} for"
+            f" {' and '.join(role for role, place in places.items() if place == shared[0])}"
         )
     return places
 

@@ -17,6 +17,7 @@ from finetune.hparams import RunSettings, resolve_hparams
 from finetune.settings import Settings
 from finetune.start import fine_tuned
 from finetune.trial import Trial
+from model import build_encoder
 from tests.finetune.kinds_support import model_directory
 from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
 from tests.model_support import TINY
@@ -24,7 +25,7 @@ from training.checkpointing import latest_checkpoint
 
 GIVEN = {**HPARAMS, "max_train_examples": 40}
 GIVEN |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-CONTEXT = types.SimpleNamespace(strategy=tf.distribute.get_strategy(), config=TINY)
+CONTEXT = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
 INITS = ("pretrained", "random")
 GRID = {"num_train_epochs": [1, 2], "layerwise_lr_decay": [0.8, 0.6]}
 
@@ -108,6 +109,20 @@ def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, made, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "head", [{}, pytest.param({"classifier": "dense"}, marks=pytest.mark.slow)]
+)
+def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, made, head, tmp_path):
+    """Pre-trained and random ones in turn, of one learner and of a new one each."""
+    hparams = {**head, "max_steps": 1, "learning_rate": 1e-6}
+    shared = run(model_dir, task, tmp_path / "all", hparams, inits=INITS, num_trials=2)
+    assert len(made) == 1
+    for name, result in shared.items():
+        own = {**hparams, "seed": result["seed"]}
+        ((alone, _),) = run(model_dir, task, tmp_path / name, own, inits=(result["init"],)).items()
+        assert_same_weights(tmp_path / "all" / name, tmp_path / name / alone)
+
+
+@pytest.mark.parametrize(
     ("before", "now", "count"),
     [
         ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3, "init": "random"}, 1),
@@ -129,6 +144,8 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypat
     made = []
 
     class Stub:
+        objective = types.SimpleNamespace(encoder=build_encoder(TINY))
+
         def __init__(self, trial, context):
             made.append(trial)
 
@@ -155,14 +172,9 @@ def test_runs_that_may_share_come_one_after_the_other(task):
     assert order == [0, 2, 1, 3, 4, 6, 5, 7]
 
 
-def test_no_run_of_a_plug_ins_backbone_shares(task, monkeypatch):
-    made = []
-    monkeypatch.setattr(learner, "Learner", lambda *arguments: made.append(arguments))
-    data = types.SimpleNamespace(train=range(80), task=task)
-    learners, context = learner.Learners(), types.SimpleNamespace(**vars(CONTEXT))
-    context.config = types.SimpleNamespace()
-    for seed in range(2):
-        learners.of(planned({"seed": seed}, task, data), context)
+def test_no_run_of_a_plug_ins_backbone_shares(model_dir, task, made, monkeypatch, tmp_path):
+    monkeypatch.setattr(learner, "_OWN_BACKBONES", "elsewhere.")
+    run(model_dir, task, tmp_path, num_trials=2)
     assert len(made) == 2
 
 

@@ -3,19 +3,23 @@
 import copy
 import functools
 import itertools
+import json
 import os
 import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 import convbert
 from errors import InputError
 from serving.answers import Answers, Entity
 from serving.client import Client
 from serving.records import Record
+from tests import command_support
 from tests.serving.conftest import TASKS
+from tests.serving.support import WORDS
 
 TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]
 
@@ -55,6 +59,27 @@ def test_predictions_are_those_of_the_command(saved, models, kind, from_director
     expected = Client.of(saved[kind]).answers(records, 32)
     for answer, row in zip(model.predict(given), expected, strict=True):
         assert_said(kind, answer, row, model.labels)
+
+
+@pytest.mark.slow  # 1,000 texts three times, and a process of its own
+def test_1000_texts_have_one_answer_everywhere(saved, models, tmp_path):
+    """In Python from either format, by the command and from the graph itself."""
+    draw, words = np.random.default_rng(0), WORDS.tokens[5:]
+    texts = [" ".join(draw.choice(words, draw.integers(0, 30))) for _ in range(994)] + TEXTS
+    answers = models("classification").predict(texts)
+    for others in (
+        models("classification", True).predict(texts).probabilities,
+        tf.saved_model.load(saved["classification"])
+        .signatures["serving_default"](text=tf.constant(texts))["probabilities"]
+        .numpy(),
+    ):
+        np.testing.assert_allclose(answers.probabilities, others, atol=2e-6)
+    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "texts.jsonl").write_text(rows)
+    given = (f"--model={saved['classification']}", f"--input={tmp_path / 'texts.jsonl'}")
+    said = command_support.run("-m", "serving.predict", *given).stdout.splitlines()
+    for answer, line in zip(answers, said, strict=True):
+        assert_said("classification", answer, json.loads(line), models("classification").labels)
 
 
 def assert_said(kind, answer, row, labels):
