@@ -31,6 +31,13 @@ def breaks_later(calls):
     left = iter(range(calls))
     return lambda: next(left)
 
+def counts_calls():
+    called = []
+    run = lambda: called.append("run")
+    run.warm_up = lambda: called.append("warm-up")
+    run.facts = {"called": called}
+    return run
+
 def dies_while_it_waits():
     threading.Timer(0.2, os._exit, [9]).start()
     return lambda: None
@@ -73,10 +80,15 @@ def test_times_facts_and_what_is_missing(system):
     assert math.isnan(ratio(missing, fast))
 
 
+def test_a_system_may_have_a_way_of_its_own_to_warm_up(system):
+    results = measure([system("counted", "counts_calls")], rounds=2, seconds=0.0)
+    assert results["counted"].facts["called"] == ["warm-up", "run", "run"]
+
+
 @pytest.mark.parametrize(
     ("function", "arguments"),
-    # Two calls before the measurements, one in each.
-    [("broken", {}), ("breaks_later", {"calls": 4})],
+    # A call before the measurements, one in each.
+    [("broken", {}), ("breaks_later", {"calls": 3})],
 )
 def test_a_system_that_fails_is_named(system, function, arguments):
     with pytest.raises(InputError, match=function):

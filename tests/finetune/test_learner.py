@@ -116,10 +116,10 @@ def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, made, 
     hparams = {**head, "max_steps": 1, "learning_rate": 1e-6}
     shared = run(model_dir, task, tmp_path / "all", hparams, inits=INITS, num_trials=2)
     assert len(made) == 1
-    for name, result in shared.items():
-        own = {**hparams, "seed": result["seed"]}
-        ((alone, _),) = run(model_dir, task, tmp_path / name, own, inits=(result["init"],)).items()
-        assert_same_weights(tmp_path / "all" / name, tmp_path / name / alone)
+    for number, (name, result) in enumerate(shared.items()):
+        own, folder = {**hparams, "seed": result["seed"]}, tmp_path / f"alone_{number}"
+        ((alone, _),) = run(model_dir, task, folder, own, inits=(result["init"],)).items()
+        assert_same_weights(tmp_path / "all" / name, folder / alone)
 
 
 @pytest.mark.parametrize(
