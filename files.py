@@ -160,9 +160,9 @@ def new_parents(path: str) -> Iterator[None]:
 
 
 def as_path(name: str, value: Any) -> str:
-    """A path that a program gives as the argument `name`; InputError where it is none."""
+    """A path that a program gives as the argument `name`, `~` a home; InputError if it is none."""
     try:
-        return os.fspath(value)
+        return os.path.expanduser(os.fspath(value))
     except TypeError as error:
         raise InputError(f"`{name}` should be a path. Received: {value!r:.60}") from error
 

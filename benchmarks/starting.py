@@ -87,8 +87,9 @@ def _prepare(folder: str) -> tuple[str, str, str]:
 def _pretraining(data: str, steps: int) -> float:
     name = _new_name()
     hparams = {"num_train_steps": steps, "num_warmup_steps": steps // 10}
+    hparams["model_size"] = f"convbert-{_SIZE.value}"
     command = ["run_pretraining", f"--data_dir={data}", f"--model_name={name}"]
-    command += [f"--recipe=configs/convbert_{_SIZE.value}.json", _hparams(**hparams)]
+    command.append(_hparams(**hparams))
     return _to_first_step(command, os.path.join(data, "models", name))
 
 
@@ -118,7 +119,7 @@ def _new_name() -> str:
     return f"run_{next(_numbers)}"
 
 
-def _hparams(**values: int) -> str:
+def _hparams(**values: int | str) -> str:
     values |= {"train_batch_size": _BATCH.value, "max_seq_length": _LENGTH.value}
     return f"--hparams={json.dumps({**values, 'iterations_per_loop': 1})}"
 

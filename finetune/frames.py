@@ -100,6 +100,8 @@ def fine_tune(
     plugins = [plugins] if isinstance(plugins, str) else list(plugins)
     plugin_files.load(plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
+    if storage.isfile(output_dir):
+        raise InputError(f"{output_dir}: `output_dir` should be a folder. Received: a file")
     tables = _tables(train, dev, test)
     if columns is not None and not isinstance(columns, Mapping):
         raise InputError(
@@ -107,13 +109,15 @@ def fine_tune(
         )
     if kind is None:
         kind = _kind(tables["train"], columns)
-        print(f"{name}: {kind}, by the columns; `kind` says another")
+        print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
     roles = _lists(columns, kind) if columns is not None else _roles(tables, kind)
-    content = {
-        f"{split}.jsonl": json_lines(split, table, roles, kind) for split, table in tables.items()
-    }
+    content = {split: json_lines(split, table, roles, kind) for split, table in tables.items()}
+    drawn = {} if "dev" in tables else _drawn(tables["train"])
+    lines = content["train"].splitlines(keepends=True)
+    content |= {split: b"".join(lines[row] for row in rows) for split, rows in drawn.items()}
+    content = {f"{split}.jsonl": text for split, text in content.items()}
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
-    fields["files"] = {split: f"{split}.jsonl" for split in tables}
+    fields["files"] = {os.path.splitext(name)[0]: name for name in content}
     if kind == "regression":
         fields["label_range"] = list(label_range or _label_range(tables, roles))
     if metrics is not None:
@@ -124,11 +128,15 @@ def fine_tune(
     task = declaration.parse({**fields, "folders": [folder]}, "the table")
     flags = {"num_trials": num_trials, "seed": seed, "init": init}
     settings = _settings(model_dir, output_dir, task, hparams or {}, flags, recipe)
-    return _run(settings, plugins, folder, content)
+    return _run(settings, plugins, folder, content, drawn)
 
 
 def _run(
-    settings: Settings, plugins: Sequence[str], folder: str, content: Mapping[str, bytes]
+    settings: Settings,
+    plugins: Sequence[str],
+    folder: str,
+    content: Mapping[str, bytes],
+    drawn: Mapping[str, Sequence[int]],
 ) -> FineTuned:
     """Writes the files of a task into its folder, unless it is there, and fine-tunes on them."""
     written = None if storage.exists(folder) else _write(folder, content)
@@ -138,15 +146,25 @@ def _run(
     except InputError as error:
         if written is not None:
             storage.rmtree(written)
-        raise InputError(in_rows(str(error), folder)) from error
+        raise InputError(in_rows(str(error), folder, drawn)) from error
     report = os.path.join(settings.output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
 
 
-def in_rows(said: str, folder: str) -> str:
-    """What is said of lines of the files in a folder, of rows of the tables they were made from."""
-    places = re.compile(re.escape(folder) + r"/(\w+)\.jsonl, line (\d+)")
-    said = places.sub(lambda found: f"`{found[1]}`, row {int(found[2]) - 1}", said)
+def in_rows(said: str, folder: str, drawn: Mapping[str, Sequence[int]] | None = None) -> str:
+    """What is said of lines of the files in a folder, of rows of the tables they were made from.
+
+    Args:
+        drawn: split -> rows of the training table, of splits that were drawn from it.
+    """
+
+    def row(found: re.Match) -> str:
+        split, number = found[1], int(found[2]) - 1
+        if drawn and split in drawn:
+            split, number = "train", drawn[split][number]
+        return f"`{split}`, row {number}"
+
+    said = re.sub(re.escape(folder) + r"/(\w+)\.jsonl, line (\d+)", row, said)
     return re.sub(re.escape(folder) + r"/(\w+)\.jsonl", r"`\1`", said)
 
 
@@ -172,16 +190,17 @@ def _tables(train: Any, dev: Any, test: Any) -> dict[str, pd.DataFrame]:
         if table.empty:
             raise InputError(f"`{split}` should have at least one row. Received: none")
         tables[split] = table.reset_index(drop=True)
-    if dev is None:
-        taken = tables["train"].sample(frac=DEV_SHARE, random_state=0)
-        if taken.empty:
-            raise InputError(
-                "`train` should have at least 10 rows where there is no `dev`. Received:"
-                f" {len(train)}"
-            )
-        rest = tables["train"].drop(taken.index)
-        tables |= {"train": rest.reset_index(drop=True), "dev": taken.reset_index(drop=True)}
     return tables
+
+
+def _drawn(train: pd.DataFrame) -> dict[str, list[int]]:
+    """The rows of `train` that stay, and those that are taken for the development split."""
+    taken = train.sample(frac=DEV_SHARE, random_state=0).index
+    if taken.empty:
+        raise InputError(
+            f"`train` should have at least 10 rows where there is no `dev`. Received: {len(train)}"
+        )
+    return {"train": train.index.drop(taken).tolist(), "dev": taken.tolist()}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
@@ -206,8 +225,12 @@ def _is_list(value: Any) -> bool:
 
 
 def _lists(columns: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Role -> column, or a list of columns where the kind takes one."""
-    found = {role: list(own) if _is_list(own) else own for role, own in columns.items()}
+    """Role -> column, or a list of columns where the kind takes one; also by inputs' names."""
+    of_input = {name: role for role, name in _INPUTS.items() if role not in columns}
+    found = {
+        of_input.get(role, role): list(own) if _is_list(own) else own
+        for role, own in columns.items()
+    }
     for role, column in found.items():
         if isinstance(column, list) and role not in kinds.get(kind).list_roles:
             raise InputError(
@@ -286,6 +309,8 @@ def _plain(where: str, value: Any, may_be_missing: bool) -> Any:
         if may_be_missing:
             return None
         raise InputError(f"{where} is missing")
+    if isinstance(value, float) and math.isinf(value):
+        raise InputError(f"{where} should be finite. Received: {value}")
     if not isinstance(value, (str, int, float, bool)) or not is_unicode(value):
         raise InputError(f"{where} should be a text or a number. Received: {value!r:.60}")
     return value
@@ -295,7 +320,8 @@ def _label_range(tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -
     """The lowest and the highest label of training and development."""
     label = roles.get("label")
     try:
-        values = pd.concat([tables[split][label] for split in ("train", "dev")]).astype(float)
+        given = [tables[split][label] for split in ("train", "dev") if split in tables]
+        values = pd.concat(given).astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(f"`{label}` should be numbers ({error})") from error
     if values.nunique() < 2:

@@ -191,6 +191,16 @@ def test_pretraining_step(command):
     assert [row[0] for row in rows[2:]] == [f"{way}, float32" for way in WAYS]
 
 
+@pytest.mark.slow  # eleven commands, two minutes
+def test_starting():
+    given = ("--size=tiny", "--batch=4", "--length=16", "--rounds=1")
+    said = command_support.run("-m", "benchmarks.starting", *given)
+    assert said.returncode == 0, said.stderr
+    rows = [line.split("|")[1:-1] for line in said.stdout.splitlines() if line.startswith("|")][2:]
+    assert [row[1].strip() for row in rows] == ["100", "100,000", "100", "1,000", "4", "201"]
+    assert all(0.0 <= float(row[2]) < 120.0 for row in rows)
+
+
 def test_vocabulary_sum(command):
     rows = command("vocabulary_sum", seconds={"critic's loss": 1.2, "all at once": 1.5})
     assert [row[-1] for row in rows] == ["1.00", "1.20", "1.50"]

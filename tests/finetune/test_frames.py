@@ -104,6 +104,18 @@ def test_an_error_names_the_row(model_dir, tmp_path):
         convbert.fine_tune(model_dir, reviews(40), dev, **given)
 
 
+@pytest.mark.parametrize("row", range(0, 40, 3))
+def test_an_error_names_the_row_of_the_table_that_dev_is_drawn_from(model_dir, tmp_path, row):
+    train, given = reviews(40), {"columns": {"text": "review", "label": "verdict"}}
+    train.index += 100
+    train.iloc[row, train.columns.get_loc("review")] = " "  # which the reader of files rejects
+    with pytest.raises(InputError, match=f"`train`, row {row}:"):
+        convbert.fine_tune(model_dir, train, output_dir=tmp_path, **given)
+    train.iloc[row, train.columns.get_loc("review")] = None  # which never comes into a file
+    with pytest.raises(InputError, match=f"`train`, row {row}:"):
+        convbert.fine_tune(model_dir, train, output_dir=tmp_path, **given)
+
+
 def test_hyper_parameters_may_say_what_arguments_do(model_dir, tmp_path):
     hparams = {**HPARAMS, "max_steps": 2, "seed": 5, "num_trials": 2}
     given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
@@ -129,6 +141,9 @@ def test_hyper_parameters_may_say_what_arguments_do(model_dir, tmp_path):
         lambda table: {"train": table, "dev": [1]},
         lambda table: {"train": table.assign(label="yes"), "kind": "regression"},
         lambda table: {"train": table.assign(label=1.5)},
+        lambda table: {"train": table.assign(label=[np.inf, *np.arange(19.0)])},
+        lambda table: {"train": table, "output_dir": __file__},
+        lambda table: {"train": table, "kind": "regression", "columns": {"label": table.columns}},
         lambda table: {"train": table, "hparams": {"learning_rat": 1e-3}},
         lambda table: {"train": table, "hparams": {"learning_rate": -1}},
         lambda table: {"train": table, "metrics": ["pearson"]},
