@@ -104,16 +104,22 @@ def _typed(key: str, value: Any) -> Any:
         # [0, 1] means ["0", "1"]: in a file they look the same.
         value = [str(item) if type(item) is int else item for item in value]
     value = typed(key, value, _HINTS[key])
-    for split, layout in value.items() if key == "per_split" else ():
-        for name, own in layout.items():
-            where = f"{key}[{split!r}][{name!r}]"
-            if name not in _LAYOUT:
-                raise InputError(
-                    f"`{where}` should be among {', '.join(_LAYOUT)}. Received: {own!r}"
-                )
-            _reject_empty(where, typed(where, own, _LAYOUT[name]))
+    if key == "per_split":
+        return {split: _typed_layout(split, layout) for split, layout in value.items()}
     _reject_empty(key, value)
     return value
+
+
+def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
+    """What `per_split` says of a split, of its types."""
+    found = {}
+    for name, own in layout.items():
+        where = f"per_split[{split!r}][{name!r}]"
+        if name not in _LAYOUT:
+            raise InputError(f"`{where}` should be among {', '.join(_LAYOUT)}. Received: {own!r}")
+        found[name] = typed(where, own, _LAYOUT[name])
+        _reject_empty(where, found[name])
+    return found
 
 
 def _reject_empty(name: str, value: Any) -> None:

@@ -88,7 +88,7 @@ COLUMNS = {"text_a": "text", "label": ["sport", "music", "film"]}
 @pytest.mark.parametrize(
     ("ending", "lines"),
     [
-        ("csv", ["text,sport,music,film", "a,1,0,1", "b,0,0,0", "c,1,1.0,0"]),
+        ("csv", ["text,sport,music,film", "a,1,0,1", "b,False,false,0", "c,True,1.0,0"]),
         ("jsonl", [json.dumps({"text": text, "sport": a, "music": b, "film": c}) for text, a, b, c
                    in (("a", 1, 0, 1), ("b", False, False, False), ("c", True, 1.0, 0))]),
     ],
@@ -98,6 +98,23 @@ def test_a_column_of_0_and_1_stands_for_each_label(ending, lines, tmp_path):
     assert task.labels == ("sport", "music", "film")
     expected = [(True, False, True), (False, False, False), (True, True, False)]
     assert [example.label for example in examples] == expected
+
+
+def test_labels_that_all_or_no_examples_have_are_said(tmp_path, capsys):
+    lines = ["text,sport,music,film", "a,1,0,1", "b,1,0,0"]
+    task, examples = read(declared(tmp_path, lines, "csv", columns=COLUMNS))
+    task.plugin.check_training(task, "train.csv", examples)
+    said = capsys.readouterr().err
+    assert "music" in said
+    assert "sport" in said
+    assert "film" not in said
+
+
+def test_one_column_stands_for_one_label(tmp_path):
+    columns = {"text_a": 0, "label": [1, 2, -1]}
+    fields = {"columns": columns, "labels": ["x", "y", "z"], "header": False}
+    with pytest.raises(InputError, match="column 2"):
+        read(declared(tmp_path, ["a,1,0", "b,0,1"], "csv", **fields))
 
 
 def test_columns_may_have_no_names_and_be_hidden_in_the_test_split(tmp_path):
@@ -127,6 +144,12 @@ def test_other_cells_are_named_with_their_line(cell, named, tmp_path):
         (["sport", "sport"], {}),
         ([1, 2], {}),
         (["sport", "music"], {"labels": ["x", "y", "z"]}),
+        (["sport", "music"], {"labels": ["music", "sport"]}),
+        (["sport", "text"], {}),
+        (
+            ["sport", "music"],
+            {"per_split": {"dev": {"columns": {"text_a": "text", "label": ["music", "sport"]}}}},
+        ),
     ],
 )
 def test_columns_that_are_no_labels_are_rejected(label, fields, tmp_path):
