@@ -212,7 +212,8 @@ def ask_elsewhere(script, questions, folder, packages):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
     (folder / "asked.json").write_text(json.dumps(questions))
     (folder / "empty").mkdir()
-    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    # The last says which Keras this repository has; there, there is one alone.
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
     subprocess.run(
         [python, "-c", script, str(folder / "asked.json"), str(folder / "answers.json")],
         cwd=folder / "empty",
