@@ -111,17 +111,15 @@ def fine_tune(
         kind = _kind(tables["train"], columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
     roles = _lists(columns, kind) if columns is not None else _roles(tables, kind)
-    content = {split: json_lines(split, table, roles, kind) for split, table in tables.items()}
     drawn = {} if "dev" in tables else _drawn(tables["train"])
-    lines = content["train"].splitlines(keepends=True)
-    content |= {split: b"".join(lines[row] for row in rows) for split, rows in drawn.items()}
-    content = {f"{split}.jsonl": text for split, text in content.items()}
+    splits = _splits(tables, drawn, roles, kind)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
-    fields["files"] = {os.path.splitext(name)[0]: name for name in content}
+    fields["files"] = {split: f"{split}.jsonl" for split in splits}
     if kind == "regression":
         fields["label_range"] = list(label_range or _label_range(tables, roles))
     if metrics is not None:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
+    content = {fields["files"][split]: text for split, text in splits.items()}
     content[f"{name}.json"] = json.dumps(fields, indent=2, ensure_ascii=False).encode()
     digest = hashlib.sha256(b"\0".join(content.values())).hexdigest()[:12]
     folder = os.path.join(output_dir, DATA_FOLDER, digest)
@@ -201,6 +199,18 @@ def _drawn(train: pd.DataFrame) -> dict[str, list[int]]:
             f"`train` should have at least 10 rows where there is no `dev`. Received: {len(train)}"
         )
     return {"train": train.index.drop(taken).tolist(), "dev": taken.tolist()}
+
+
+def _splits(
+    tables: Mapping[str, pd.DataFrame],
+    drawn: Mapping[str, Sequence[int]],
+    roles: Mapping[str, Any],
+    kind: str,
+) -> dict[str, bytes]:
+    """The JSON lines of each split; errors name the rows of the tables that were given."""
+    found = {split: json_lines(split, table, roles, kind) for split, table in tables.items()}
+    lines = found["train"].splitlines(keepends=True)
+    return found | {split: b"".join(lines[row] for row in rows) for split, rows in drawn.items()}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:

@@ -13,8 +13,8 @@ import pandas as pd
 from errors import InputError
 from plugins import lazily
 
-_SPANS = ("B-", "I-", "E-", "S-")
-_spans = lazily("seqeval.metrics.sequence_labeling:get_entities")
+_PREFIXES = ("B-", "I-", "E-", "S-")
+_get_entities = lazily("seqeval.metrics.sequence_labeling:get_entities")
 
 
 class Entity(NamedTuple):
@@ -36,10 +36,10 @@ class Answer(types.SimpleNamespace):
     """The answer to one text; its attributes are what the signature says."""
 
     def entities(self) -> list[Entity]:
-        """The spans that `tags` say, as the entity metrics have them; of a tagger.
+        """The entities that a tagger's `tags` mark, as seqeval's metrics count them.
 
         Raises:
-            InputError: there are no tags, or one is neither O nor of a span, as NOUN.
+            InputError: there are no tags, or one is neither O nor begins with B-, I-, E- or S-.
         """
         words, tags = getattr(self, "words", None), getattr(self, "tags", None)
         if words is None or tags is None:
@@ -47,11 +47,11 @@ class Answer(types.SimpleNamespace):
                 f"entities needs the words and tags of a tagger. Received: {', '.join(vars(self))}"
             )
         tags = list(map(str, tags))
-        if other := next((tag for tag in tags if tag != "O" and tag[:2] not in _SPANS), None):
+        if other := next((tag for tag in tags if tag != "O" and tag[:2] not in _PREFIXES), None):
             raise InputError(f"tags should be of spans, in BIO or BIOES. Received: {other!r}")
         return [
             Entity(name, " ".join(words[first : last + 1]), first, last + 1)
-            for name, first, last in _spans(tags)
+            for name, first, last in _get_entities(tags)
         ]
 
 

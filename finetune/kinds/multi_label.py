@@ -100,12 +100,8 @@ class MultiLabel(TextKind):
         named = (names_of(task, example.label) for example in examples)
         counts = collections.Counter(itertools.chain.from_iterable(named))
         check_counts(task, place, counts)
-        always = [name for name in task.labels if counts[name] == len(examples)]
-        for said, names in (
-            ("none", [name for name in task.labels if not counts[name]]),
-            ("all", always),
-        ):
-            if names:
+        for said, count in (("none", 0), ("all", len(examples))):
+            if names := [name for name in task.labels if counts[name] == count]:
                 warn(f"{place}: {said} of the {len(examples):,} examples have {', '.join(names)}")
 
     def label_column(self, task: Task, labels: Sequence[Chosen]) -> np.ndarray:
