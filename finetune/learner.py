@@ -20,7 +20,6 @@ from finetune.objective import FineTuning, learning_rate_scales
 from finetune.predictor import Predictor
 from model import Backbone
 from model.backbone import rematerialize
-from model.layer_function import starts_soon
 from training.loop import Trainer
 from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
 from training.randomness import seed_initializers
@@ -209,8 +208,7 @@ def _what_is_traced(trial: Trial) -> dict[str, Any]:
     """The hyper-parameters that are in the graph of a step."""
     values = dataclasses.asdict(trial.hparams)
     traced = {name: value for name, value in values.items() if name not in _NUMBERS}
-    traced |= {name: bool(values[name]) for name in ("weight_decay_rate", "layerwise_lr_decay")}
-    return traced | {"starts soon": starts_soon(trial.num_steps)}
+    return traced | {name: bool(values[name]) for name in ("weight_decay_rate", "layerwise_lr_decay")}
 
 
 def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from finetune.predictor import Predictor
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from model.config import ADDED_LATER
-from model.layer_function import starting_soon
 from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
@@ -197,10 +196,7 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
         _say_that_it_compiles(len(training_batches(trial).lengths))
     agree = workers.current().agree_to_stop
     try:
-        with (
-            starting_soon(total),
-            stopping.deferred("this loop of steps", agree) as stop_if_asked,
-        ):
+        with stopping.deferred("this loop of steps", agree) as stop_if_asked:
             while True:
                 now = int(step.numpy())
                 if evaluations.due(now):

@@ -12,8 +12,6 @@ import tf_keras
 from model.backbone import EncoderOutput
 from model.config import EncoderConfig
 from model.kernels import sizes, split_seeds
-from model.layer_function import as_functions
-from model.layer_loop import layers_in_loop, runs_as_loop
 from model.layers import Embeddings, GroupedDense, LayerNorm, dense
 from model.token_mixing import TokenMixer, attention_bias
 
@@ -147,19 +145,12 @@ class Encoder(tf_keras.layers.Layer):
         if config.mask_padding:
             padding_mask = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # [B, S, 1]
 
-        layers, about_mixing = self._layers(), output_attentions or output_kernels
-        if training and not about_mixing and runs_as_loop(layers, embedded):
-            states = layers_in_loop(
-                layers, embedded, bias, padding_mask, seeds[:-1], self.rematerialize
-            )
-            return EncoderOutput(states[-1], self._pooled(states[-1], mask), embedded, states)
-        if training and not about_mixing:
-            layers = as_functions(layers)
+        wants_mixing = output_attentions or output_kernels
+        rematerialize = training and self.rematerialize and not wants_mixing
         hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
-        for i, layer in enumerate(layers):
-            if training and self.rematerialize and not about_mixing:
-                layer = _rematerialized(layer)
-            hidden, probabilities, kernel_logits = layer(
+        for i, layer in enumerate(self._layers()):
+            run = _rematerialized(layer) if rematerialize else layer
+            hidden, probabilities, kernel_logits = run(
                 hidden, bias, padding_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
             )
             hidden_states.append(hidden)
@@ -186,8 +177,7 @@ class Encoder(tf_keras.layers.Layer):
 
 
 def _rematerialized(layer):
-    """A layer, or its function, whose gradient computes it again; what it says of mixing is left
-    out."""
+    """A layer whose gradient computes it again, without attention probabilities and kernels."""
 
     def call(hidden, *others, **options):
         output = tf.recompute_grad(lambda hidden: layer(hidden, *others, **options)[0])

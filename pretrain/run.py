@@ -22,7 +22,6 @@ from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
 from model.backbone import rematerialize
-from model.layer_function import starting_soon
 from pretrain.batches import Batches
 from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
@@ -107,7 +106,6 @@ def pretrain(
         contextlib.closing(trainer),
         clear_read_errors(files, train_batches.record_length, hparams.vocab_size),
         clear_service_errors(),
-        starting_soon(hparams.num_train_steps),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)
 

@@ -36,12 +36,9 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
     if function is None:
         return functools.partial(fused, sooner=sooner)
     compiled = tf.function(function, jit_compile=True, autograph=False)
-    whole = tf.function(function, autograph=False)  # by its name in a graph, see model.layer_loop
 
     @functools.wraps(function)
     def call(*arguments):
-        if on_tpu() and not tf.executing_eagerly():  # which compiles it with all around it
-            return whole(*arguments)
         shapes = [value.shape for value in arguments if tf.is_tensor(value)]
         return (compiled if compiles(shapes, sooner) else function)(*arguments)
 
