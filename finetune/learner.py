@@ -208,7 +208,9 @@ def _what_is_traced(trial: Trial) -> dict[str, Any]:
     """The hyper-parameters that are in the graph of a step."""
     values = dataclasses.asdict(trial.hparams)
     traced = {name: value for name, value in values.items() if name not in _NUMBERS}
-    return traced | {name: bool(values[name]) for name in ("weight_decay_rate", "layerwise_lr_decay")}
+    return traced | {
+        name: bool(values[name]) for name in ("weight_decay_rate", "layerwise_lr_decay")
+    }
 
 
 def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:

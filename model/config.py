@@ -7,7 +7,6 @@ import os
 from typing import Any, ClassVar
 
 import files
-import model.operations as count
 import storage
 from errors import InputError
 from settings import check_fields, check_setting, one_of
@@ -41,7 +40,6 @@ class BackboneConfig:
     layer_norm_eps = 1e-12
     summary_token = 0  # place of the token that stands for the whole text; -1: the last one
     summary_layer = False  # whether heads for whole texts begin with a dense layer and tanh
-    two_streams = False  # whether the network has `two_streams`, as `model.xlnet.network.XLNet`
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -51,10 +49,6 @@ class BackboneConfig:
         """E, width of the embeddings."""
         return self.hidden_size
 
-    def query_operations(self, length: int) -> count.Flops | None:
-        """Like `operations`, of a token of the query stream; None: not counted."""
-        return None
-
     @property
     def visible_padding(self) -> int:
         """How many tokens of padding after a sequence change its outputs; usually none.
@@ -62,15 +56,6 @@ class BackboneConfig:
         With so many of them a sequence has the same outputs as with any more.
         """
         return 0
-
-    def operations(self, length: int, dense_lookup: bool) -> count.Flops | None:
-        """Floating-point operations of the forward pass, per token; None: not counted.
-
-        Args:
-            length: S.
-            dense_lookup: whether embedding lookups count as products with one-hot vectors.
-        """
-        return None
 
     def replace(self, **changes: Any) -> BackboneConfig:
         """A copy with some fields changed, validated again."""
@@ -227,10 +212,6 @@ class EncoderConfig(BackboneConfig):
         if self.mask_padding or self.causal or self.token_mixer == "attention":
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
-
-    def operations(self, length: int, dense_lookup: bool) -> count.Flops:
-        """See BackboneConfig.operations."""
-        return count.encoder(self, length, dense_lookup)
 
 
 def read_fields(path: str) -> dict[str, Any]:

@@ -1,19 +1,19 @@
 """Counts the floating-point operations of the encoder and its heads, component by component.
 
 Every function counts the forward pass of one token. `analysis.operations` makes "training FLOPs" of
-them. Needs no TensorFlow.
+them. A plug-in's backbone is counted by a function given to `forward.register(MyConfig)`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from model.config import BackboneConfig, EncoderConfig
+from model.config import BackboneConfig, EncoderConfig
+from model.xlnet.config import XLNetConfig
 
 # Operations per element that ELECTRA's flops_computation.py assumes: small beside the products.
 DROPOUT = 4  # draw, compare, multiply, rescale
@@ -48,6 +48,18 @@ class Flops:
 
     def __mul__(self, times: float) -> Flops:
         return Flops(self.matrix * times, self.other * times)
+
+
+@functools.singledispatch
+def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops | None:
+    """The forward pass of a backbone, per token; None: this architecture is not counted.
+
+    Args:
+        config: chooses the function by its class.
+        length: S.
+        dense_lookup: whether embedding lookups count as products with one-hot vectors.
+    """
+    return None
 
 
 def linear(inputs: int, outputs: int, groups: int = 1) -> Flops:
@@ -125,6 +137,7 @@ def layer(config: EncoderConfig, length: int) -> Flops:
     return token_mixer(config, length) + feed_forward(config) + after * 2
 
 
+@forward.register
 def encoder(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
     """Embeddings and layers. Layers that share their weights cost as much as others."""
     layers = layer(config, length) * config.num_hidden_layers
@@ -167,3 +180,43 @@ def discriminator_head(config: BackboneConfig) -> Flops:
     """The prediction for one token: D -> D, activation, D -> 1."""
     D = config.hidden_size
     return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)
+
+
+@forward.register
+def xlnet(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
+    """XLNet in one stream.
+
+    The encodings of distances, which are made and projected once for a batch, are not counted.
+    """
+    D = config.hidden_size
+    lookup = Flops(2 * D * config.vocab_size if dense_lookup else 0, DROPOUT * D)
+    projections = Flops(2 * D * D) * 4  # q, k, v, output
+    return lookup + _xlnet_layers(config, length, projections)
+
+
+@functools.singledispatch
+def query_stream(config: BackboneConfig, length: int) -> Flops | None:
+    """Like `forward`, of the query stream, whose keys are those of the content stream."""
+    return None
+
+
+@query_stream.register
+def xlnet_query_stream(config: XLNetConfig, length: int) -> Flops:
+    """XLNet's query stream."""
+    D = config.hidden_size
+    return Flops(0, DROPOUT * D) + _xlnet_layers(config, length, Flops(2 * D * D) * 2)
+
+
+def _xlnet_layers(config, length, projections):
+    """All layers, each with such projections, and the last dropout."""
+    D, N, S = config.hidden_size, config.num_attention_heads, length
+    biases = Flops(0, 3 * D)
+    scores = Flops(2 * D * S) + Flops(2 * D * 2 * S)  # contents; distances
+    segments = Flops(2 * D + 2 * N * config.type_vocab_size * S)
+    per_score = 2 + 1 + SOFTMAX + DROPOUT  # a sum of three, scaled
+    probabilities = Flops(2 * D * S, per_score * N * S)
+    inner = config.intermediate_size
+    feed_forward = linear(D, inner) + linear(inner, D) + Flops(0, (GELU + DROPOUT) * inner)
+    after = Flops(0, (DROPOUT + 1 + LAYER_NORM) * D) * 2
+    layer = projections + biases + scores + segments + probabilities + feed_forward + after
+    return layer * config.num_hidden_layers + Flops(0, DROPOUT * D)

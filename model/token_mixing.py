@@ -28,7 +28,6 @@ from model.config import EncoderConfig
 from model.kernels import (
     affine,
     attend,
-    computed_after,
     depthwise_conv,
     lightweight_conv,
     project,
@@ -221,8 +220,6 @@ class TokenMixer(tf_keras.layers.Layer):
         if self.attention is not None:
             context, probabilities = self.attention(q, k, v, bias, training=training, seed=seed)
             outputs.append(context)
-            if training:
-                hidden = computed_after(hidden, context)
         if self.convolution is not None:
             local, logits = self.convolution(hidden, q, v_conv, padding_mask)
             outputs.append(local)

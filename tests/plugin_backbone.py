@@ -27,11 +27,13 @@ class BagConfig(BackboneConfig):
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.0
 
-    def operations(self, length, dense_lookup):
-        """See BackboneConfig.operations; the means are not counted."""
-        D = self.hidden_size
-        lookup = count.Flops(2 * D * self.vocab_size if dense_lookup else 0, count.DROPOUT * D)
-        return lookup + count.linear(2 * D, D) * self.num_hidden_layers
+
+@count.forward.register
+def operations(config: BagConfig, length, dense_lookup):
+    """See model.operations.forward; the means are not counted."""
+    D = config.hidden_size
+    lookup = count.Flops(2 * D * config.vocab_size if dense_lookup else 0, count.DROPOUT * D)
+    return lookup + count.linear(2 * D, D) * config.num_hidden_layers
 
 
 class WordTable(tf_keras.layers.Layer):

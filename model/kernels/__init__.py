@@ -23,7 +23,6 @@ from model.kernels.fusion import (
 from model.kernels.normalization import add_and_norm
 from model.kernels.projection import (
     affine,
-    computed_after,
     dense_product,
     grouped_product,
     project,

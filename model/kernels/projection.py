@@ -204,15 +204,3 @@ def vocabulary_logits_reference(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Te
 @fused
 def _add_float32_bias(logits, bias):
     return tf.cast(logits, tf.float32) + bias
-
-
-def computed_after(tensor: tf.Tensor, previous: tf.Tensor) -> tf.Tensor:
-    """`tensor`, which may be read once `previous` has been computed.
-
-    Two large matrix products at once take longer than one after the other, of which each has all
-    the cores. The products of short texts keep one core busy and should not wait.
-    """
-    if not running_on_cpu_only():
-        return tensor
-    with tf.control_dependencies([previous]):
-        return tf.identity(tensor)

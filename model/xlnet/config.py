@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import model.operations as count
 from model.config import ACTIVATIONS, BackboneConfig
 from settings import at_least, check_setting, one_of, within
 
@@ -37,7 +36,7 @@ class XLNetConfig(BackboneConfig):
     architecture: ClassVar[str] = "xlnet"
     summary_token = -1
     summary_layer = True
-    two_streams = True
+    two_streams = True  # the network has `two_streams`
 
     vocab_size: int = dataclasses.field(default=32000, metadata=at_least(1))
     hidden_size: int = dataclasses.field(default=768, metadata=at_least(2))
@@ -67,34 +66,3 @@ class XLNetConfig(BackboneConfig):
     def head_size(self) -> int:
         """H = D / N."""
         return self.hidden_size // self.num_attention_heads
-
-    def operations(self, length: int, dense_lookup: bool) -> count.Flops:
-        """See BackboneConfig.operations; in one stream.
-
-        The encodings of distances, which are made and projected once for a batch, are not counted.
-        """
-        D = self.hidden_size
-        lookup = count.Flops(2 * D * self.vocab_size if dense_lookup else 0, count.DROPOUT * D)
-        projections = count.Flops(2 * D * D) * 4  # q, k, v, output
-        return lookup + self._layers(length, projections)
-
-    def query_operations(self, length: int) -> count.Flops:
-        """Likewise of a token of the query stream, whose keys are those of the content stream."""
-        D = self.hidden_size
-        return count.Flops(0, count.DROPOUT * D) + self._layers(length, count.Flops(2 * D * D) * 2)
-
-    def _layers(self, length, projections):
-        """All layers, each with such projections, and the last dropout."""
-        D, N, S = self.hidden_size, self.num_attention_heads, length
-        biases = count.Flops(0, 3 * D)
-        scores = count.Flops(2 * D * S) + count.Flops(2 * D * 2 * S)  # contents; distances
-        segments = count.Flops(2 * D + 2 * N * self.type_vocab_size * S)
-        per_score = 2 + 1 + count.SOFTMAX + count.DROPOUT  # a sum of three, scaled
-        probabilities = count.Flops(2 * D * S, per_score * N * S)
-        inner = self.intermediate_size
-        feed_forward = count.linear(D, inner) + count.linear(inner, D)
-        feed_forward += count.Flops(0, (count.GELU + count.DROPOUT) * inner)
-        after = count.Flops(0, (count.DROPOUT + 1 + count.LAYER_NORM) * D) * 2
-        layer = projections + biases + scores + segments + probabilities + feed_forward + after
-        last = count.Flops(0, count.DROPOUT * D)
-        return layer * self.num_hidden_layers + last

@@ -60,7 +60,7 @@ class CausalLMSettings(ObjectiveSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`; every token is predicted."""
-        forward = encoder.operations(max_seq_length, dense_lookup)
+        forward = count.forward(encoder, max_seq_length, dense_lookup)
         if forward is None:
             return None
         cutoffs, divisor = self.adaptive_softmax_cutoffs, self.adaptive_softmax_divisor

@@ -64,7 +64,7 @@ class MaskedLMSettings(ObjectiveSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`; the head sees P of every S tokens."""
-        forward = encoder.operations(max_seq_length, dense_lookup)
+        forward = count.forward(encoder, max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
         return None if forward is None else forward + count.masked_lm_head(encoder) * share
 

@@ -43,7 +43,7 @@ class PermutationLMSettings(ObjectiveSettings):
         self.require(self.memory_length >= 0, "memory_length", "at least 0")
         used = self.memory_length > 0
         self.require(used or self.reuse_length == 0, "reuse_length", "0 without `memory_length`")
-        if encoder is not None and not encoder.two_streams:
+        if encoder is not None and not getattr(encoder, "two_streams", False):
             raise InputError(
                 "`model_size` should be of an architecture with two streams of attention, such as"
                 f" xlnet-base, for the objective {self.name}. Received: {encoder.architecture}"
@@ -70,8 +70,8 @@ class PermutationLMSettings(ObjectiveSettings):
         With a memory they are not counted.
         """
         share = self.max_predictions(max_seq_length) / max_seq_length
-        forward = encoder.operations(max_seq_length, dense_lookup)
-        queries = encoder.query_operations(max_seq_length)
+        forward = count.forward(encoder, max_seq_length, dense_lookup)
+        queries = count.query_stream(encoder, max_seq_length)
         if forward is None or queries is None or self.memory_length:
             return None
         return forward + (queries + count.tied_head(encoder)) * share

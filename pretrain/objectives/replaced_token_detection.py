@@ -147,7 +147,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """See `ObjectiveSettings.operations`."""
-        detection = encoder.operations(max_seq_length, dense_lookup)
+        detection = count.forward(encoder, max_seq_length, dense_lookup)
         if detection is None:
             return None
         detection += count.discriminator_head(encoder)

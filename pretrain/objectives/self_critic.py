@@ -46,7 +46,9 @@ class SelfCriticSettings(MaskedLMSettings):
         masked = super().operations(encoder, max_seq_length, dense_lookup)
         if masked is None:
             return None
-        critic = encoder.operations(max_seq_length, dense_lookup) + count.masked_lm_head(encoder)
+        critic = count.forward(encoder, max_seq_length, dense_lookup) + count.masked_lm_head(
+            encoder
+        )
         return masked + critic
 
     def build(self, hparams, config, special_ids):

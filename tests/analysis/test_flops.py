@@ -15,6 +15,7 @@ from model.operations import (
     discriminator_head,
     embedding,
     encoder,
+    forward,
     layer,
     linear,
     masked_lm_head,
@@ -93,7 +94,7 @@ def test_products_of_xlnet_are_the_profilers():
     network = build_backbone(config)
     counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
     encodings = 2 * (2 * S) * 16 * 16 * config.num_hidden_layers
-    matrix = config.operations(S, dense_lookup=False).matrix
+    matrix = forward(config, S, dense_lookup=False).matrix
     assert matrix * B * S + encodings == products(counts)
 
 

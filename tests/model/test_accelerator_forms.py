@@ -7,6 +7,7 @@ from model.kernels import for_accelerator
 from pretrain import vocabulary_softmax
 from training.randomness import inverse_cdf
 
+
 def test_vocabulary_softmax():
     """Losses, their gradient, predictions and the very tokens that are drawn."""
     B, P, V = 4, 5, 700

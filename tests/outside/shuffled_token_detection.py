@@ -39,7 +39,7 @@ class ShuffledTokenDetectionSettings(ObjectiveSettings):
         return "encoder", "head"
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        forward = encoder.operations(max_seq_length, dense_lookup)
+        forward = count.forward(encoder, max_seq_length, dense_lookup)
         return None if forward is None else forward + count.discriminator_head(encoder)
 
     def build(self, hparams, config, special_ids):

@@ -8,7 +8,7 @@ import tf_keras
 from analysis.operations import EXECUTED, pretraining
 from errors import InputError
 from model import EncoderConfig
-from model.operations import masked_lm_head
+from model.operations import forward, masked_lm_head
 from pretrain import objectives
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
@@ -260,7 +260,7 @@ def test_operations_are_two_passes_and_scores_at_every_position():
     hparams = resolve_hparams({"model_size": "bert-small", "objective": "self_critic"}, 30522)
     config = encoder_config(hparams, 30522)
     slots = hparams.objective.max_predictions(128) / 128
-    expected = config.operations(128, False) * 2 + masked_lm_head(config) * (1 + slots)
+    expected = forward(config, 128, False) * 2 + masked_lm_head(config) * (1 + slots)
     assert pretraining(hparams, EXECUTED).total == pytest.approx(expected.total)
 
 
