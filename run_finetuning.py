@@ -79,7 +79,7 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     settings = read_settings()
     with fine_tuned(settings, FLAGS.plugins, FLAGS.worker_timeout):
-        if FLAGS.glue_submission and workers.current().is_chief:
+        if FLAGS.glue_submission and workers.is_chief():
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")
 

@@ -22,7 +22,6 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.manifest import folder_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
 from model import load_config
@@ -41,8 +40,8 @@ from pretrain.hparams import (
 from pretrain.original_names import translate
 from settings import checked_bool, read_json_object, replace_checked
 from training import device_flags, workers
-from training.model_directory import HPARAMS_FILE, code_facts
-from training.strategies import check_strategy
+from training.model_directory import HPARAMS_FILE
+from training.strategies import parse_strategy
 from training.tpu_address import FLAG_NAMES as TPU_FLAGS
 from training.tpu_address import check_folders, tpu_address
 
@@ -104,23 +103,13 @@ def main(argv: list[str]) -> None:
         hparam_values["do_lower_case"] = vocabulary.do_lower_case
         check_settings(command, hparam_values, vocabulary)
     strategy = replace_checked(RunSettings(), run_values).strategy
-    facts = {**hparam_values, **run_values}
-    with workers.at_work(
-        strategy, command.model_dir, lambda: shared_facts(command, facts), FLAGS.worker_timeout
-    ):
+    with workers.at_work(strategy, command.model_dir, FLAGS.worker_timeout):
         from pretrain import run  # TensorFlow: it takes seconds
 
         if command.do_train:
             run.pretrain(command, hparam_values, run_values, vocabulary)
         else:
             run.without_training(command, hparam_values, run_values)
-
-
-def shared_facts(command: CommandLine, settings: dict) -> dict:
-    """What must be the same on all workers: settings, code and data."""
-    given = {name: getattr(command, name) for name in ("do_train", "do_eval", *CONTINUE_FLAGS)}
-    data = {"data": folder_digest(command.data_dir)}
-    return {**settings, **given, **data, **code_facts(), **plugins.code_digests(FLAGS.plugins)}
 
 
 def read_command() -> CommandLine:
@@ -166,7 +155,7 @@ def read_settings() -> tuple[dict, dict]:
     run_flags = ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize", "data_service")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
-    check_strategy(replace_checked(RunSettings(), run).strategy)
+    parse_strategy(replace_checked(RunSettings(), run).strategy)
     return hparams, run
 
 

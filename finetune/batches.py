@@ -279,9 +279,8 @@ class _Assembler:
         self._encoded, self._B = encoded, batch_size
         self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
         self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths
-        group = workers.current()
-        own = batch_size // group.count
-        self.share = slice(group.index * own, (group.index + 1) * own)  # of this worker
+        own = batch_size // workers.count
+        self.share = slice(workers.index * own, (workers.index + 1) * own)  # of this worker
         # Padding takes the value that stands after the last token.
         self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
 

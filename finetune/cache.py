@@ -40,7 +40,7 @@ def load_or_encode(cache_dir: str, key_parts: dict, encode: Callable[[], Encoded
         except Exception as error:  # any damage to a zip file of arrays has an error of its own
             logging.warning("%s: encoded again, because it is damaged: %s", path, error)
     encoded = encode()
-    if not workers.current().is_chief:
+    if not workers.is_chief():
         return encoded
     try:
         _write(path, encoded, key)

@@ -63,7 +63,7 @@ class Evaluations:
         if self._keeps_best and all(score > before for before in self._scores.values()):
             manager = tf.train.CheckpointManager(
                 tf.train.Checkpoint(objective=self._objective),
-                os.path.join(workers.current().written(self._folder), CHECKPOINT_FOLDER),
+                os.path.join(workers.written(self._folder), CHECKPOINT_FOLDER),
                 max_to_keep=1,
             )
             manager.save(step)
@@ -87,7 +87,7 @@ class Evaluations:
         if self.best_step is None:
             return {}
         if self._keeps_best:
-            workers.current().exchange("the best weights")  # the chief has written them
+            workers.barrier()  # the chief has written them
             checkpointing.restore(tf.train.Checkpoint(objective=self._objective), self._folder)
         return {"best_step": self.best_step}
 

@@ -108,7 +108,7 @@ def _collect(
     for name in emitted.keys() - packed:
         cut = [value[:length] for value, length in zip(emitted[name], lengths[own])]
         packed[name] = np.concatenate(cut)
-    gathered = workers.current().gather("predictions", {**packed, "": own})
+    gathered = workers.gather({**packed, "": own})
     all_own = np.concatenate([arrays.pop("") for arrays in gathered])
     place = np.unique(all_own, return_index=True)[1]  # of each sequence, without its copies
     collected = {name: np.concatenate([arrays[name] for arrays in gathered]) for name in emitted}

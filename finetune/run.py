@@ -23,7 +23,7 @@ from finetune.settings import Settings, saved_hparams
 from finetune.sweep import run_all
 from finetune.task import Task
 from finetune.task_data import load_task_data
-from finetune.trial import Context, Trial, describe_trial
+from finetune.trial import Context, Trial
 from model import Backbone, BackboneConfig, build_backbone
 from model.sizes import size_of
 from pretrain.load import load_encoder, restore_encoder
@@ -78,10 +78,8 @@ def finetune(
         _checkpoint_digest(settings),
         settings.show_errors,
     )
-    for trial in trials:
-        workers.current().agree(describe_trial(trial, context))
     results, stopped = run_all(trials, context, train=settings.train)
-    if results and workers.current().is_chief:
+    if results and workers.is_chief():
         print(summary_line(results))
         print(f"report: {write_report(settings.output_dir)}")
     if stopped:

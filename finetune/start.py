@@ -6,13 +6,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import plugins
 from finetune.settings import Settings, load_model
 from finetune.task_files import check_files
 from plugins import lazily
 from training import workers
-from training.model_directory import code_facts
-from training.strategies import check_strategy
+from training.strategies import parse_strategy
 from training.tpu_address import check_folders, tpu_address
 
 _finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
@@ -37,7 +35,7 @@ def fine_tuned(
         InputError: what was asked for cannot be run, or another process uses the folder.
         LossNotFinite: some runs diverged; the others are in the report.
     """
-    check_strategy(settings.run.strategy)
+    parse_strategy(settings.run.strategy)
     folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
     check_folders(tpu_address(settings.run), folders)
     config, vocabulary = load_model(settings)
@@ -50,12 +48,6 @@ def fine_tuned(
     with workers.at_work(
         settings.run.strategy,
         settings.output_dir,
-        lambda: {
-            **settings.shared(),
-            "vocabulary": vocabulary.digest,
-            **code_facts(),
-            **plugins.code_digests(plugin_files),
-        },
         worker_timeout,
     ):
         yield _finetune(settings, config, vocabulary)

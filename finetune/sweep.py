@@ -81,7 +81,6 @@ def run_all(
     if not train and missing:
         raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
     left = in_order_of_sharing(missing if train else trials)
-    workers.current().agree({"runs that are left": [trial.folder for trial in left]})
     finished = len(trials) - len(left)
     if finished:
         workers.say(f"{finished} of {len(trials)} runs are finished already")
@@ -94,13 +93,13 @@ def run_all(
             except LossNotFinite as error:
                 stopped.append(f"{trial.folder}: {error}")
                 continue
-            if train and not context.run.keep_all_models and workers.current().is_chief:
+            if train and not context.run.keep_all_models and workers.is_chief():
                 _drop_all_but_best(trial, trials, results)
     finally:
         bar.close()
         context.learners.forget()
     for folder in (folder for folder, result in results.items() if result is not None):
-        if workers.current().is_chief:
+        if workers.is_chief():
             write_card(folder)
     return [result for result in results.values() if result is not None], stopped
 

@@ -140,9 +140,9 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     if train:
         now = describe_trial(trial, context)
         checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
-        if workers.current().is_chief:
+        if workers.is_chief():
             _forget_useless(trial)
-        workers.current().exchange("what to resume from")
+        workers.barrier()
         started = time.monotonic()
         trained = _train(trial, context, learner, bar)
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
@@ -166,11 +166,11 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     keeps_best = hparams.keep == "best"
     if train and keeps_best:  # first, as checkpoints of training hold the weights of the last step
         _keep_weights_only(trial, objective, result["best_step"])
-    write_json(os.path.join(workers.current().written(trial.folder), RESULT_FILE), result)
+    write_json(os.path.join(workers.written(trial.folder), RESULT_FILE), result)
     if train and not keeps_best:
         _keep_weights_only(trial, objective, result["steps"])
     if train:
-        forget_best(workers.current().written(trial.folder))
+        forget_best(workers.written(trial.folder))
     return result
 
 
@@ -186,7 +186,7 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
         interval=run.save_checkpoints_steps,
         max_to_keep=CHECKPOINTS_KEPT,
     )
-    folder = workers.current().written(trial.folder)
+    folder = workers.written(trial.folder)
     _describe(trial, context, objective, folder)  # after what is in it has been restored
     evaluations = Evaluations(objective, trial, int(step.numpy()))
     metrics_log = monitoring.MetricsLog(folder, step, events=True)
@@ -194,7 +194,7 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
     show = bar(step, hparams.train_batch_size)
     if run.xla or on_tpu(context.strategy):
         _say_that_it_compiles(len(training_batches(trial).lengths))
-    agree = workers.current().agree_to_stop
+    agree = workers.agree_to_stop
     try:
         with stopping.deferred("this loop of steps", agree) as stop_if_asked:
             while True:
@@ -250,7 +250,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning, steps: int) -> None:
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
-        os.path.join(workers.current().written(trial.folder), CHECKPOINT_FOLDER),
+        os.path.join(workers.written(trial.folder), CHECKPOINT_FOLDER),
         max_to_keep=1,  # the others go when this one is complete
         checkpoint_name=WEIGHTS_NAME,
     )
@@ -279,7 +279,7 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
     """Predicts every split, scores the labelled ones, writes predictions and pictures."""
     task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
-    own_folder = workers.current().written(trial.folder)
+    own_folder = workers.written(trial.folder)
     folder = os.path.join(own_folder, PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():

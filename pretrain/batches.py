@@ -66,7 +66,7 @@ class Batches:
             self._shards = batch_size  # each sequence of a batch reads files of its own
             self._check_order(devices)
         self()
-        if self._shards > 1 and workers.current().is_chief:
+        if self._shards > 1 and workers.is_chief():
             _report_uneven(self.files, self._shards)
 
     def __call__(
@@ -87,7 +87,6 @@ class Batches:
         )
 
     def _records(self, start_step, part, parts, host, hosts):
-        group = workers.current()
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -101,16 +100,16 @@ class Batches:
             part=part,
             parts=parts,
             shards=self._shards,
-            worker=host if hosts > 1 else group.index,
-            workers=max(hosts, group.count),
+            worker=host if hosts > 1 else workers.index,
+            workers=max(hosts, workers.count),
         )
 
     def _check_order(self, devices: int) -> None:
         """Raises InputError where batches cannot follow the text."""
-        if max(devices, workers.current().count) > 1:
+        if max(devices, workers.count) > 1:
             raise InputError(
                 f"a memory of the text before is for one device. Received: {devices} devices of"
-                f" {workers.current().count} workers"
+                f" {workers.count} workers"
             )
         if self._batch_size > len(self.files):
             raise InputError(

@@ -110,8 +110,6 @@ def evaluate(
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)
-    workers.current().agree({"checkpoint": step})
-    workers.agree_on_weights(objective.variables)
     evaluator = Evaluator(
         objective,
         batches,
@@ -122,7 +120,7 @@ def evaluate(
     )
     with clear_read_errors(batches.files, batches.record_length, hparams.vocab_size):
         values = evaluator.evaluate(tf.constant(run.num_eval_steps))
-    if not workers.current().is_chief:
+    if not workers.is_chief():
         return step
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
     if own:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import orbit
 import tensorflow as tf
 import tf_keras
@@ -72,7 +73,6 @@ def pretrain(
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
-    workers.current().agree(described)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
     heldout_batches = heldout(command, hparams, run, strategy) if command.do_eval else None
@@ -87,10 +87,9 @@ def pretrain(
         rematerialize(objective)
     resumed = checkpointing.has_checkpoint(model_dir)
     manager = restore(command, objective, optimizer, run, start, strategy)
-    workers.agree_on_weights([*objective.variables, optimizer.iterations])
     if resumed:
         say_step(int(optimizer.iterations.numpy()), hparams.num_train_steps)
-    command = dataclasses.replace(command, model_dir=workers.current().written(model_dir))
+    command = dataclasses.replace(command, model_dir=workers.written(model_dir))
     write_model_directory(command, described, run, config, vocabulary)
     settings = {"seed": hparams.seed, "strategy": strategy}
     count = train_batches.micro_batches
@@ -320,7 +319,7 @@ def run_controller(
             train(controller, hparams, run, log, evaluate=command.do_eval)
         elif command.do_eval:
             controller.evaluate(run.num_eval_steps)
-    if workers.current().is_chief:
+    if workers.is_chief():
         write_card(model_dir)
     report(model_dir, hparams, int(step.numpy()))
 
@@ -337,11 +336,11 @@ def train(
     step, total = controller.global_step, hparams.num_train_steps
     names = {"loss": "loss", **hparams.objective.bar}
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, names)
-    agree = workers.current().agree_to_stop
+    agree = workers.agree_to_stop
     try:
         at_checkpoint = int(step.numpy()) % run.save_checkpoints_steps == 0
         stopped_in = at_checkpoint and log.has("train") and not log.has("heldout")
-        if evaluate and workers.current().exchange("whether to evaluate", stopped_in)[0]:
+        if evaluate and workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
             controller.evaluate(run.num_eval_steps)  # which it was stopped in
         while (now := int(step.numpy())) < total:
             multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
@@ -360,7 +359,7 @@ def train(
 
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     """Says where everything is and what was measured last; the chief alone does."""
-    if not workers.current().is_chief:
+    if not workers.is_chief():
         return
     names = ("loss", *hparams.objective.curves, "learning_rate")
     picture = monitoring.plot_curves(model_dir, names)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import files
@@ -73,14 +74,16 @@ def create_manager(
     Raises:
         InputError: no checkpoint is readable, or the newest lacks a variable.
     """
-    group, newest = workers.current(), None
+    newest = None
     if has_checkpoint(model_dir):
         newest = restore(checkpoint, model_dir, "all that training resumes from")
     elif initialize is not None:
         initialize()
-    group.agree({"checkpoint": newest and os.path.basename(newest)})
-    folder = os.path.join(group.written(model_dir), CHECKPOINT_FOLDER)
-    if group.is_chief:
+    step = -1 if newest is None else checkpoint_step(newest)
+    if len({int(told["step"]) for told in workers.gather({"step": np.int64(step)})}) > 1:
+        raise InputError(f"{model_dir}: the workers see different checkpoints: it must be shared")
+    folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
+    if workers.is_chief():
         checkpoint_files.clean(folder, newest)
     return CheckpointManager(
         checkpoint,

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from typing import TypeVar
 
 import tensorflow as tf
 
-import stopping
 from errors import InputError
 from library_logs import silence_compiler
 from training import workers
-from training.cluster import Cluster
 from training.strategies import MULTI_WORKER, parse_strategy
 from training.tpu import create_tpu_strategy
 from training.tpu_address import TpuAddress
-
-T = TypeVar("T")
 
 
 def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
@@ -27,7 +20,7 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     Args:
         name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs; on a machine without
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
-            "multi_worker": all GPUs of each worker, or its CPU; in `training.workers.joined`.
+            "multi_worker": all GPUs of each worker, or its CPU; see training.workers.
             "tpu": all cores of a TPU.
         tpu: which one.
 
@@ -39,7 +32,9 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     if kind == "one_device":
         return tf.distribute.get_strategy()
     if kind == MULTI_WORKER:
-        return _create_multi_worker()
+        if workers.strategy() is None:
+            raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
+        return workers.strategy()
     if kind == "tpu":
         return create_tpu_strategy(tpu or TpuAddress())
     gpus = tf.config.list_physical_devices("GPU")
@@ -55,40 +50,6 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     reduction = None if gpus else tf.distribute.ReductionToOneDevice()
     names = [device.name for device in devices[:wanted]]
     return tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
-
-
-def _create_multi_worker() -> tf.distribute.Strategy:
-    """The strategy of the workers in TF_CONFIG, which all have come."""
-    group = workers.current()
-    if group is workers.ALONE:
-        raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
-    gpus = tf.config.list_physical_devices("GPU")
-    if "CUDA_VISIBLE_DEVICES" not in os.environ:  # as SLURM sets it: each task has its own
-        gpus = gpus_of(gpus, group.cluster)
-        tf.config.set_visible_devices(gpus, "GPU")
-    group.agree({"number of GPUs": len(gpus)})  # TensorFlow takes it for granted
-    # Without a time-out the sums of a group that lost a worker would wait for ever.
-    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=group.timeout)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    stopping.handle_again()  # TensorFlow's server takes SIGTERM for itself
-    return strategy
-
-
-def gpus_of(gpus: Sequence[T], cluster: Cluster) -> list[T]:
-    """A worker's GPUs of all that it sees: as many for each worker of its host.
-
-    Raises:
-        InputError: they cannot be shared evenly.
-    """
-    hosts = [address.rpartition(":")[0] for address in cluster.addresses]
-    beside = [worker for worker, host in enumerate(hosts) if host == hosts[cluster.index]]
-    if len(gpus) % len(beside):
-        raise InputError(
-            f"the {len(gpus)} GPUs of {hosts[cluster.index]} should be divisible by its"
-            f" {len(beside)} workers"
-        )
-    share, number = len(gpus) // len(beside), beside.index(cluster.index)
-    return list(gpus[number * share : (number + 1) * share])
 
 
 def _split_cpu(parts: int) -> None:
@@ -118,7 +79,7 @@ def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         ValueError: B is not divisible by the number of replicas.
     """
     context = tf.distribute.get_replica_context()
-    replicas = context.num_replicas_in_sync // workers.current().count
+    replicas = context.num_replicas_in_sync // workers.count
     if replicas == 1:
         return features
     number = context.replica_id_in_sync_group % replicas

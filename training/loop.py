@@ -239,7 +239,7 @@ class Evaluator(orbit.AbstractEvaluator):
             for name, value in sums.items():  # in float64, where any number of tokens adds up
                 parts = self.strategy.experimental_local_results(value)
                 totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
-        gathered = workers.current().gather("sums of an evaluation", totals)
+        gathered = workers.gather(totals)
         values = metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
         return {**values, **self._derive(values)}
 

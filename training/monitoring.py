@@ -149,7 +149,7 @@ def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm
     return tqdm.tqdm(
         total=total,
         initial=initial,
-        disable=not workers.current().is_chief,
+        disable=not workers.is_chief(),
         unit="step",
         file=sys.stderr,
         mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from errors import InputError
-from training.cluster import read_cluster
 
 MULTI_WORKER = "multi_worker"
 
@@ -28,12 +26,6 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
     if kind != "mirrored" and count:
         raise InputError(f"--strategy {kind} takes no number. Received: {name!r}")
     return kind, int(count) if count else None
-
-
-def check_strategy(name: str) -> None:
-    """Raises InputError where a strategy does not exist, or its workers cannot be read."""
-    if parse_strategy(name)[0] == MULTI_WORKER:
-        read_cluster(os.environ)
 
 
 def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
