@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -81,22 +80,16 @@ def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[
     """
 
     def wrapped(argv: list[str]) -> None:
-        status = 0
         try:
             with stopping.handling():
                 main(argv)
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
-            status = error.status
+            sys.exit(error.status)
         except OSError as error:  # a full disk, a folder that may not be written, ...
-            print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-            status = 1
+            sys.exit(f"error: {error.filename or 'output'}: {error.strerror}")
         except stopping.Stopped as stopped:
             print(f"{stopped}; run the same command again", file=sys.stderr)
-            status = stopped.status
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            status = 128 + signal.SIGINT
-        stopping.leave(status)
+            sys.exit(stopped.status)
 
     return wrapped

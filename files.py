@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-import stopping
 import storage
 from errors import InputError
 
@@ -34,22 +32,17 @@ def replacing(path: str) -> Iterator[str]:
             is one that cannot be caught.
     """
     folder, name = os.path.split(path)
-    remote, made = storage.is_url(path), []
-
-    def clean() -> None:
-        for temporary_folder in made:
-            shutil.rmtree(temporary_folder, ignore_errors=True)
-
+    remote = storage.is_url(path)
+    where = None if remote else folder or "."
     try:
-        with stopping.cleaning(clean):
-            # In a folder of its own, where the umask decides who may read it.
-            made.append(
-                tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=None if remote else folder or ".")
-            )
-            temporary = os.path.join(made[0], name)
+        # In a folder of its own, where the umask decides who may read it.
+        with tempfile.TemporaryDirectory(
+            prefix=f"{name}.tmp-", dir=where, ignore_cleanup_errors=True
+        ) as own:
+            temporary = os.path.join(own, name)
             yield temporary
             if remote:
-                storage.upload(temporary, path, os.path.join(folder, os.path.basename(made[0])))
+                storage.upload(temporary, path, os.path.join(folder, os.path.basename(own)))
             else:
                 os.replace(temporary, path)
     except OSError as error:
@@ -90,13 +83,8 @@ def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
 def _uploading(url: str, marker: str) -> Iterator[str]:
     """Yields a local temporary folder, whose files are at `url` in the end, the marker last."""
     begun = []
-
-    def clean() -> None:
-        for folder in begun:
-            storage.rmtree(folder, ignore_errors=True)
-
     try:
-        with stopping.cleaning(clean), tempfile.TemporaryDirectory() as temporary:
+        with tempfile.TemporaryDirectory() as temporary:
             local = os.path.join(temporary, "new")
             os.mkdir(local)
             yield local
@@ -109,6 +97,9 @@ def _uploading(url: str, marker: str) -> Iterator[str]:
             begun.clear()
     except OSError as error:
         raise InputError(f"{url}: cannot be written: {error.strerror}") from error
+    finally:
+        for folder in begun:
+            storage.rmtree(folder, ignore_errors=True)
 
 
 def move_folder(source: str, target: str) -> None:
@@ -146,17 +137,16 @@ def new_parents(path: str) -> Iterator[None]:
         made.append(parent)
         parent = os.path.dirname(parent)
 
-    def clean() -> None:
-        for folder in made:
-            with contextlib.suppress(OSError):  # it is not empty, or was not made
-                os.rmdir(folder)
-
-    with stopping.cleaning(clean):
+    try:
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from error
         yield
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):  # it is not empty, or was not made
+                os.rmdir(folder)
 
 
 def as_path(name: str, value: Any) -> str:

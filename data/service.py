@@ -12,10 +12,6 @@ It runs until it is stopped. Exit status 1: an error; 130, 143, 129: stopped by 
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
-import stopping
-
-if __name__ == "__main__":
-    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import os

@@ -13,10 +13,6 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
-import stopping
-
-if __name__ == "__main__":
-    stopping.install()  # before what takes seconds to import
 
 # isort: split
 from absl import app, flags

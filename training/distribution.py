@@ -7,7 +7,6 @@ import sys
 import tensorflow as tf
 
 from errors import InputError
-from library_logs import silence_compiler
 from training import workers
 from training.strategies import MULTI_WORKER, parse_strategy
 from training.tpu import create_tpu_strategy
@@ -27,7 +26,6 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     Raises:
         InputError: another name, more devices than there are, or no such TPU.
     """
-    silence_compiler()
     kind, count = parse_strategy(name)
     if kind == "one_device":
         return tf.distribute.get_strategy()

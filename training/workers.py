@@ -139,7 +139,7 @@ def join(timeout: float = TIMEOUT) -> None:
         _register_within(timeout, jobs)
         with lost_workers():
             joined = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
-            stopping.handle_again()  # TensorFlow's server takes SIGTERM for itself
+            stopping.take()  # TensorFlow's server takes SIGTERM for itself
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         if isinstance(error, CommandError):
             raise

@@ -10,10 +10,6 @@ the model was trained on, but has its vocabulary. The baselines count DATA's tra
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
-import stopping
-
-if __name__ == "__main__":
-    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import os

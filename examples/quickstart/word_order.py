@@ -12,10 +12,6 @@ Development passages are from documents that pre-training held out. The folder h
 from __future__ import annotations
 
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
-import stopping
-
-if __name__ == "__main__":
-    stopping.install()  # before what takes seconds to import
 
 # isort: split
 import collections
