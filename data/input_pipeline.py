@@ -191,8 +191,6 @@ def pretraining_dataset(
     repeat: bool = True,
     drop_remainder: bool = True,
     vocab_size: int | None = None,
-    part: int = 0,
-    parts: int = 1,
     shards: int = 1,
     worker: int = 0,
     workers: int = 1,
@@ -211,8 +209,6 @@ def pretraining_dataset(
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
             with examples of nothing but padding (`input_mask` 0 throughout).
         vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
-        part, parts: of the batches from `start_step` on, those with numbers part, part + parts, ...
-            are parsed and returned; all are read.
         shards: parts of the files, see `deal_files`, each with an equal share of every batch, for
             training alone (`repeat`). They divide B, and change the order.
         worker, workers: which of the equal shares of each batch is parsed and returned, of how
@@ -243,7 +239,6 @@ def pretraining_dataset(
     each = batch_size // shards
     streams = (_stream(own, seed, start_step * each, shuffle, repeat) for own in dealt)
     dataset = _in_rows([stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams])
-    dataset = dataset.shard(parts, part) if parts > 1 else dataset
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
     parse = functools.partial(_parse, **sizes)
