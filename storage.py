@@ -157,9 +157,13 @@ def listdir(path: str) -> list[str]:
 
 
 def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk`, from the top; what is removed from the subfolders is not walked."""
+    """`os.walk`, from the top; what is removed from the subfolders is not walked.
+
+    Raises:
+        OSError: a folder cannot be read. `os.walk` would leave it out.
+    """
     if not is_url(path):
-        yield from os.walk(path)
+        yield from os.walk(path, onerror=_raise)
         return
     try:
         names = sorted(listdir(path))
@@ -169,6 +173,11 @@ def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
     yield path, folders, [name for name in names if name not in set(folders)]
     for name in folders:
         yield from walk(os.path.join(path, name))
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def matching(folder: str, pattern: str) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import files
 import storage
-from data import manifest
 from data.added_tokens import (
     ADDED_TOKENS,
     AddedToken,
@@ -247,13 +246,8 @@ def _read_tokens(path: str) -> list[str]:
         received = error.object[error.start : error.start + 4]
         raise InputError(f"{path} line {line} must be UTF-8. Received: {received!r}") from error
     tokens = [line.rstrip("\r") for line in text.split("\n")]
-    blank = 0
     while tokens and not tokens[-1]:
         del tokens[-1]
-        blank += 1
-    listed = manifest.read_manifest(os.path.dirname(path)) or {}
-    if blank == 2 and listed.get("vocabulary_size") == len(tokens) + 1:
-        return [*tokens, ""]  # a data folder of the time when a blank line at the end was a token
     if "" in tokens:
         raise InputError(
             f"{path} line {tokens.index('') + 1} should hold a token. Received: a blank line"

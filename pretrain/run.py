@@ -102,7 +102,7 @@ def pretrain(
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with (
         contextlib.closing(trainer),
-        clear_read_errors(files, train_batches.record_length, hparams.vocab_size),
+        clear_read_errors(files),
         starting_soon(hparams.num_train_steps),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)

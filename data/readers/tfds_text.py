@@ -27,7 +27,7 @@ class TfdsCorpus(Corpus):
 
     _download = True
 
-    def __init__(self, path: str, *, strict: bool = False) -> None:
+    def __init__(self, path: str, **options: float) -> None:
         match = _SPECIFICATION.match(path)
         if not match:
             raise InputError(
@@ -38,7 +38,7 @@ class TfdsCorpus(Corpus):
         self._feature = match["feature"]
         self._split = match["split"] or "train"
         self._data_dir = os.environ.get("TFDS_DATA_DIR") or None
-        super().__init__(path, strict=strict)
+        super().__init__(path, **options)
 
     def _find_units(self) -> Iterator[Unit]:
         builder = open_dataset(self._name, self._data_dir, download=self._download)

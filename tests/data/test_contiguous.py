@@ -114,8 +114,6 @@ def test_the_manifest_records_the_layout(contiguous, built):
     assert content["example_layout"] == content["settings"]["example_layout"] == "contiguous"
     before = read_manifest(str(built))
     assert before["example_layout"] == "segments"
-    # As folders had before there was another: runs know them by these.
-    assert {"example_layout", "heldout_corpus"}.isdisjoint(before["settings"])
 
 
 def test_stopped_builds_and_several_processes_give_the_same_bytes(
