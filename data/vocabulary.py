@@ -73,7 +73,7 @@ class Vocabulary:
     model: bytes = dataclasses.field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        _check_tokens(self.tokens, "The vocabulary", self.tokenizer)
+        _check_tokens(self.tokens, self.tokenizer)
         if bool(self.model) != (self.tokenizer == "sentencepiece"):
             raise InputError(
                 "`model` should be given for `tokenizer` sentencepiece and for no other."
@@ -169,7 +169,6 @@ class Vocabulary:
             added = _added_tokens(saved, where, tokens)
         else:
             added = _no_added_tokens(saved, where, tokens)
-        _check_tokens(tokens, path, tokenizer)
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", model is None)
         if strip_accents is None:
@@ -178,7 +177,8 @@ class Vocabulary:
             strip_accents = not switches.get("keep_accents", False)
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
-        return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model or b"")
+        with located(path):
+            return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model or b"")
 
     @classmethod
     def of_model(
@@ -255,13 +255,13 @@ def _read_tokens(path: str) -> list[str]:
     return tokens
 
 
-def _check_tokens(tokens: Sequence[str], where: str, tokenizer: str) -> None:
+def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
     """Raises InputError where a token stands twice or a special token is missing."""
     first_line: dict[str, int] = {}
     for line, token in enumerate(tokens, start=1):
         if token in first_line:
             raise InputError(
-                f"{where} must hold each token once. Received: {token!r} on lines "
+                f"The vocabulary must hold each token once. Received: {token!r} on lines "
                 f"{first_line[token]} and {line}"
             )
         first_line[token] = line
@@ -269,7 +269,7 @@ def _check_tokens(tokens: Sequence[str], where: str, tokenizer: str) -> None:
     missing = [token for token in special if token not in first_line]
     if missing:
         raise InputError(
-            f"{where} must hold the special tokens {' '.join(special)}. "
+            f"The vocabulary must hold the special tokens {' '.join(special)}. "
             f"Received: {len(first_line)} tokens without {' '.join(missing)}"
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from data.readers.base import Corpus, Document, Unit, nonempty_lines
 from data.streams import without_autotuning
-from errors import InputError
+from errors import InputError, reason
 
 _SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
 
@@ -112,11 +112,8 @@ def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
     try:
         builder = tfds.builder(name, data_dir=folder)
     except (ValueError, AssertionError) as error:
-        # The first line says what is wrong; all datasets there are follow, then a suggestion.
-        lines = str(error).splitlines()
-        reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
         raise InputError(
-            f"tensorflow-datasets must know the dataset. Received: {name!r} ({' '.join(reasons)})"
+            f"tensorflow-datasets must know the dataset. Received: {name!r} ({reason(error)})"
         ) from error
     if not builder.info.splits:
         if not download:

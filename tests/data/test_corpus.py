@@ -291,8 +291,8 @@ def test_tfds_as_lines_of_a_language_model(tiny_dataset, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("wikipedi", "must know the dataset.*'wikipedi'.*Did you mean.*wikipedia"),
-        ("lm1b:9.9.9", "must know the dataset.*'lm1b:9.9.9'.*only: 1.1.0"),
+        ("wikipedi", "wikipedi"),
+        ("lm1b:9.9.9", "lm1b:9.9.9"),
         ("tiny_prose#n", "text features.*text, title.*Received: 'n'"),
         ("tiny_prose@validation", "should have the split.*Received: 'validation'"),
         ("#text", "NAME"),

@@ -190,26 +190,6 @@ def test_damaged_files_are_named(tmp_path, files, damage):
             read([*files, str(path)])
 
 
-def test_reading_runs_ahead_of_the_training_step(files):
-    """Batches are parsed by several threads and wait, ready, in a buffer; no step calls Python."""
-    dataset = input_pipeline.pretraining_dataset(files, batch_size=4, max_seq_length=S, seed=1)
-    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
-    nodes = {node.name: node for node in graph.node}
-    (returned,) = (node for node in graph.node if node.op == "_Retval")
-    chain = [nodes[returned.input[0].split(":")[0]]]
-    while chain[-1].op.endswith(("Dataset", "DatasetV2", "DatasetV3")) and chain[-1].input:
-        chain.append(nodes[chain[-1].input[0].split(":")[0]])
-    kinds = [node.op for node in chain if node.op != "OptionsDataset"]
-    assert kinds[:2] == ["PrefetchDataset", "ParallelMapDatasetV2"]  # ready batches, parsed ahead
-    assert "PrefetchDataset" in kinds[2:]  # and the next shuffled windows of records
-    for node in chain:
-        if node.op == "PrefetchDataset":
-            size = tf.make_ndarray(nodes[node.input[1].split(":")[0]].attr["value"].tensor)
-            assert size > 0
-    functions = [node.op for function in graph.library.function for node in function.node_def]
-    assert not {"PyFunc", "EagerPyFunc"} & set(functions)
-
-
 # ---------------------------------------------------------------- files against the manifest
 
 
