@@ -26,7 +26,7 @@ from data.build_options import (
     separates_lines,
 )
 from data.corpus import Corpus, open_corpus
-from data.input_pipeline import SPLITS
+from data.input_pipeline import SPLITS, record_files
 from data.sentencepiece_learning import learn_sentencepiece
 from data.sentencepiece_model import MODEL_FILE
 from data.text_checks import warn_of_stripped_marks
@@ -82,7 +82,8 @@ def _build(
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
         _reject_difference(options.output_dir, finished["settings"], settings, remedy)
-        _reject_missing_files(options.output_dir, finished)
+        for split in finished["splits"]:
+            record_files(options.output_dir, split)  # all that the manifest lists
         _reject_undecodable(options, finished)
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
@@ -189,16 +190,6 @@ def _reject_difference(
         )
 
 
-def _reject_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
-    for name in finished["files"]:
-        path = os.path.join(output_dir, name)
-        if manifest.listed_records(path, finished) is None:
-            raise InputError(
-                f"{path} is missing, or not as {manifest.MANIFEST} lists it: remove {output_dir} "
-                "and build again"
-            )
-
-
 def _finished_shards(work: str) -> list[dict[str, Any]]:
     """What `build_shard` returned of each shard that is finished."""
     return list(map(files.read_json, storage.matching(work, "shard-*.json")))
@@ -299,8 +290,6 @@ def _finish(
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
     _reject_undecodable(options, content)
-    if not shard_settings.heldout_corpus:
-        _warn_of_share(splits, settings["heldout_fraction"])
     for folder in map(SPLITS.get, splits):
         files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))
     vocabulary.save(output_dir)
@@ -322,14 +311,3 @@ def _reject_undecodable(options: BuildOptions, content: dict[str, Any]) -> None:
         )
     if replaced:
         warn(f"{replaced:,} bytes are not UTF-8 and were replaced")
-
-
-def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> None:
-    """Warns where another share of the tokens is held out than was asked for."""
-    held_out = splits.get("heldout", {}).get("tokens", 0)
-    share = held_out / sum(counts["tokens"] for counts in splits.values())
-    if held_out and abs(share - wanted) > 0.01 and not wanted / 2 <= share <= wanted * 2:
-        warn(
-            f"{share:.1%} of the tokens are held out, where --heldout_fraction asks for "
-            f"{wanted:.1%}: documents are drawn, not tokens. Another --seed draws others"
-        )
