@@ -24,6 +24,7 @@ import io
 import os
 import re
 import shutil
+import stat as statuses
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
@@ -39,6 +40,7 @@ class Stat(NamedTuple):
 
     st_size: int
     st_mtime_ns: int
+    st_mode: int = statuses.S_IFREG
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:

@@ -230,14 +230,7 @@ def _tokenizer(saved: dict[str, Any], is_model: bool) -> str:
 
 def _read_tokens(path: str) -> list[str]:
     """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
-    try:
-        with storage.open(path, "rb") as file:
-            raw = file.read()
-    except OSError as error:
-        raise InputError(
-            f"The vocabulary must be a file with one token per line. Received: {path!r} "
-            f"({error.strerror})"
-        ) from error
+    raw = files.read_bytes(path)
     reject_other_encodings(raw, path)
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
