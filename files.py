@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import storage
 from errors import InputError
+
+LARGEST = 256 << 20  # bytes of a vocabulary or of JSON; the largest known have some 30 MB
 
 
 @contextlib.contextmanager
@@ -165,6 +168,36 @@ def is_unicode(value: Any) -> bool:
         return False
 
 
+def check_regular(path: str, limit: int | None = None) -> None:
+    """Raises InputError unless `path` is a regular file, or a link to one, that can be read.
+
+    Readers would wait for what comes out of a pipe, and never end with some devices.
+
+    Args:
+        limit: largest plausible size, in bytes.
+    """
+    try:
+        found = storage.stat(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path}: should be a regular file. Received: a folder, pipe or device")
+    if limit is not None and found.st_size > limit:
+        raise InputError(
+            f"{path}: should have at most {limit:,} bytes. Received: {found.st_size:,}"
+        )
+
+
+def read_bytes(path: str, limit: int = LARGEST) -> bytes:
+    """The content of a regular file of at most `limit` bytes; raises as `check_regular`."""
+    check_regular(path, limit)
+    try:
+        with storage.open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
 def write_text(path: str, text: str) -> None:
     """Writes UTF-8 text with line feeds as they are; raises InputError when that cannot be done."""
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
@@ -208,10 +241,7 @@ def read_json(path: str) -> dict[str, Any]:
         InputError: the file cannot be read or holds something else; names the line.
     """
     try:
-        with storage.open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: should be UTF-8: {error}") from error
     return parse_json(text, path)
@@ -223,7 +253,7 @@ def parse_json(text: str, where: str) -> dict[str, Any]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}, line {error.lineno}: not JSON ({error.msg})") from error
-    except ValueError as error:  # a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
         raise InputError(f"{where}: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{where}: should be a JSON object. Received: {type(value).__name__}")

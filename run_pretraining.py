@@ -53,11 +53,6 @@ flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
-flags.DEFINE_string(
-    "data_service",
-    None,
-    "Services that read training records: grpc://HOST:PORT, see data/service.py.",
-)
 flags.DEFINE_bool("do_train", True, "Training.")
 flags.DEFINE_bool(
     "do_eval",
@@ -148,7 +143,7 @@ def read_settings() -> tuple[dict, dict]:
             FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    run_flags = ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize", "data_service")
+    run_flags = ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
     parse_strategy(replace_checked(RunSettings(), run).strategy)

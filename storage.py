@@ -24,6 +24,7 @@ import io
 import os
 import re
 import shutil
+import stat as statuses
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
@@ -39,6 +40,7 @@ class Stat(NamedTuple):
 
     st_size: int
     st_mtime_ns: int
+    st_mode: int = statuses.S_IFREG
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
@@ -157,9 +159,13 @@ def listdir(path: str) -> list[str]:
 
 
 def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk`, from the top; what is removed from the subfolders is not walked."""
+    """`os.walk`, from the top; what is removed from the subfolders is not walked.
+
+    Raises:
+        OSError: a folder cannot be read. `os.walk` would leave it out.
+    """
     if not is_url(path):
-        yield from os.walk(path)
+        yield from os.walk(path, onerror=_raise)
         return
     try:
         names = sorted(listdir(path))
@@ -169,6 +175,11 @@ def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
     yield path, folders, [name for name in names if name not in set(folders)]
     for name in folders:
         yield from walk(os.path.join(path, name))
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def matching(folder: str, pattern: str) -> list[str]:

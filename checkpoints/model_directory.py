@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
 from typing import Any
 
 import tensorflow as tf
@@ -27,7 +28,7 @@ from pretrain.load import load_encoder, restore, stored_parts
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
-from training.checkpointing import checkpoint_step, describe_run, latest_checkpoint
+from training.checkpointing import as_stored, checkpoint_step, describe_run, latest_checkpoint
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
@@ -48,6 +49,9 @@ class Options:
     num_attention_heads: int | None = None  # N, before the bottleneck
     generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
     task: str | None = None  # whose head the source holds: its name, or its declaration
+
+
+_NETWORKS = ("encoder", "head", "generator", "generator_head")
 
 
 class Networks(tf.Module):
@@ -199,9 +203,9 @@ def load(folder: str) -> Conversion:
     config, recorded = load_config(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
-    is_xlnet = isinstance(config, XLNetConfig)
-    if not is_xlnet and not isinstance(config, EncoderConfig):
+    if type(config) not in (EncoderConfig, XLNetConfig):  # a subclass is another architecture
         raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
+    is_xlnet = type(config) is XLNetConfig
     expected = "sentencepiece" if is_xlnet else "wordpiece"
     if vocabulary.tokenizer != expected:
         raise InputError(
@@ -218,6 +222,7 @@ def load(folder: str) -> Conversion:
         objective = hparams.objective
         alone = f"only the encoder: no format knows {objective.name} of {config.architecture}"
         known = objective.convertible and (objective.name == "permutation_lm") == is_xlnet
+        known = known and {*objective.networks} <= {*_NETWORKS}
         alone = None if known else alone
     if alone:
         causal = not is_xlnet and config.causal  # which other objectives warn of
@@ -227,7 +232,8 @@ def load(folder: str) -> Conversion:
         networks = Networks(load_encoder(folder))
         return Conversion(config, hparams, vocabulary, networks, notes=[alone])
     stored = stored_parts(path)
-    networks = build_objective(hparams, config, special_ids(vocabulary))
+    with as_stored(folder):
+        networks = build_objective(hparams, config, special_ids(vocabulary))
     optimizer, notes = build_optimizer(hparams, networks), []
     if missing := [name for name in objective.own_networks() if name not in stored]:
         notes.append(f"not in {folder}: {', '.join(missing)}")
@@ -242,6 +248,26 @@ def load(folder: str) -> Conversion:
     converted, step = settings.get("converted"), checkpoint_step(path)
     length = converted.get("max_seq_length") if converted else hparams.max_seq_length
     return Conversion(config, hparams, vocabulary, networks, optimizer, step, notes, length)
+
+
+def check_expressible(
+    config: BackboneConfig, named: Collection[str], fixed: dict[str, Any], target: str
+) -> None:
+    """Raises InputError, naming a field, unless a format can say every field of a configuration.
+
+    Args:
+        named: fields that the format has names for, or that change nothing in it.
+        fixed: others, with the only value that its networks have.
+        target: the format.
+    """
+    for field in dataclasses.fields(config):
+        name, received = field.name, getattr(config, field.name)
+        if name in named or (name in fixed and received == fixed[name]):
+            continue
+        expected = f"should be {fixed[name]!r}" if name in fixed else "is unknown there"
+        raise InputError(
+            f"{target} has no such network: `{name}` {expected}. Received: {received!r}"
+        )
 
 
 def _checkpoint(

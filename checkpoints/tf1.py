@@ -6,10 +6,12 @@ our variables, by structure. Reading, writing and comparing gradients all go thr
 
 from __future__ import annotations
 
+import itertools
+
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from checkpoints.slots import check_named
 from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.layers import Dense, GroupedDense, LayerNorm
 from model.token_mixing import SpanKey
@@ -29,7 +31,12 @@ _VARIABLES = {
 
 
 def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
-    """The layers of an encoder, all but the tables of its embeddings, by name without the scope."""
+    """The layers of an encoder, all but the tables of its embeddings, by name without the scope.
+
+    Raises:
+        InputError: it has a layer that computes something else, or other variables; see
+            `check_named`.
+    """
     layers = {"embeddings/LayerNorm": encoder.embeddings.norm}
     if encoder.embeddings_project is not None:
         layers["embeddings_project"] = encoder.embeddings_project
@@ -53,6 +60,9 @@ def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
                 f"{attention}/self/conv_attn_kernel": mixer.convolution.kernel,
                 f"{attention}/self/conv_attn_point": mixer.convolution.value,
             }
+    tables = [getattr(encoder.embeddings, name) for name in TABLES]
+    named = (v for layer in layers.values() for v in _named("", layer).values())
+    check_named(encoder, itertools.chain(tables, named))
     return layers
 
 
@@ -67,20 +77,8 @@ def encoder_variables(
         embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
 
     Raises:
-        InputError: the original has no names for such an architecture.
+        InputError: see `encoder_layers`.
     """
-    config = encoder.config
-    if (
-        config.token_mixer == "convolution"
-        or config.share_layers
-        or config.summary_token != 0
-        or (config.token_mixer == "mixed" and config.convolution != "span")
-    ):
-        raise InputError(
-            "the original's checkpoints have only `token_mixer` attention, or mixed with the span"
-            " `convolution`, and none of `share_layers`, `causal` and `summary_last`."
-            f" Received: {config}"
-        )
     variables = {
         f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)
         for name in TABLES
@@ -93,14 +91,17 @@ def encoder_variables(
 
 def head_variables(head: DiscriminatorHead | MaskedLMHead) -> dict[str, tf.Variable]:
     """Maps the original's names to a head's own variables (not to embeddings that it shares)."""
+    shared = []
     if isinstance(head, DiscriminatorHead):
         layers = {"dense": head.transform, "dense_1": head.logit}
         scope, variables = DISCRIMINATOR_HEAD, {}
     else:
+        shared = head.embeddings.variables
         layers = {"dense": head.transform, "LayerNorm": head.norm}
         scope, variables = MASKED_LM_HEAD, {f"{MASKED_LM_HEAD}/output_bias": head.output_bias}
     for name, layer in layers.items():
         variables |= _named(f"{scope}/{name}", layer)
+    check_named(head, [*shared, *variables.values()])
     return variables
 
 

@@ -238,6 +238,7 @@ def _reject_other_models(file: TensorFile) -> None:
             kind, names = other, theirs
             break
     raise InputError(
-        f"{file.prefix}: a checkpoint of {kind}; it should be ConvBERT's or ELECTRA's, whose"
-        f" tensors begin with {tf1.ENCODER}/. Received: {names[0] if names else 'no tensor'}"
+        f"{file.prefix}: a checkpoint of {kind}; it should be ConvBERT's, ELECTRA's (whose"
+        f" tensors begin with {tf1.ENCODER}/) or XLNet's."
+        f" Received: {names[0] if names else 'no tensor'}"
     )

@@ -6,20 +6,24 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
+from checkpoints.model_directory import check_expressible
 from errors import InputError
 from model import EncoderConfig
 from model.config import read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams
 from pretrain.original_names import translate
-from settings import field_names
 
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
 _MIXERS = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
 _ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
-# Fields of EncoderConfig that the original has no name for.
-_UNNAMED = {"token_mixer", "convolution", "share_layers", "mask_padding", "layer_norm_eps"}
-_UNNAMED |= {"causal", "summary_last"}
-_ENCODER_FIELDS = tuple(n for n in field_names(EncoderConfig) if n not in _UNNAMED)
+_ENCODER_FIELDS = (
+    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+    *("max_position_embeddings", "type_vocab_size", "initializer_range"),
+    *("conv_kernel_size", "head_ratio", "linear_groups"),
+)
+# Fields of EncoderConfig that the original has no name for, with their only value in it.
+_FIXED = {"layer_norm_eps": 1e-12, "share_layers": False, "causal": False, "summary_last": False}
 # The original's names of the generator's fields. `generator_hidden_size` is a width, or, up to 1, a
 # share of the encoder's as in `--hparams`.
 _GENERATOR_FIELDS = {
@@ -141,9 +145,15 @@ def config_fields(
 def _check_known(
     config: EncoderConfig, generator: EncoderConfig | None, hparams: PretrainingHParams
 ) -> None:
+    named, fixed = {*_ENCODER_FIELDS, "mask_padding", "token_mixer"}, {**_FIXED}
+    if config.token_mixer == "attention":
+        named.add("convolution")
+    else:
+        fixed |= {"token_mixer": "mixed", "convolution": "span"}
+        named.remove("token_mixer")
+    check_expressible(config, named, fixed, "the original")
     expected = {
         "hidden_act": (config.hidden_act, _ACTIVATIONS),
-        "layer_norm_eps": (config.layer_norm_eps, (EncoderConfig.layer_norm_eps,)),
         "masked_lm_act": (hparams.objective.masked_lm_act, (None, config.hidden_act)),
         # Its generator would draw tokens that are padding.
         "vocab_size": (config.vocab_size, (hparams.vocab_size or config.vocab_size,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import numpy as np
@@ -20,6 +21,7 @@ from checkpoints.model_directory import (
     only_networks,
     padding_notes,
 )
+from checkpoints.slots import Slot, fill
 from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
 from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
@@ -64,9 +66,16 @@ def read(path: str, options: Options) -> Conversion:
     if missing:
         objective = only_networks(objective, found.networks)
     variables = tf1.objective_variables(objective, found.scope, found.embeddings_scope)
-    unused = _unused(file, variables, found.scope)
-    for name, variable in variables.items():
-        variable.assign(file.read(name, variable.shape))
+    slots = {name: Slot.of(variable) for name, variable in variables.items()}
+    carried = {tf1.GLOBAL_STEP, *(f"{name}/{slot}" for name in variables for slot in tf1.SLOTS)}
+    shapes = {name: shape for name, shape in file.shapes.items() if name not in carried}
+    unused = fill(
+        slots,
+        shapes,
+        lambda name: file.read(name, slots[name].shape),
+        functools.partial(_left_out, found.scope),
+        prefix,
+    )
     step, origin = _read_step(file)
     optimizer, state = None, "left out: the optimizer's moments, as not all networks are there"
     if not missing:
@@ -91,11 +100,11 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     Raises:
         InputError: the original has no such architecture, or the folder cannot be written.
     """
-    variables = tf1.objective_variables(conversion.objective)
     generator, config = getattr(conversion.objective, "generator", None), None
     if generator not in (None, conversion.objective.encoder):
         config = generator.config
     fields = config_fields(conversion.config, config, conversion.hparams)
+    variables = tf1.objective_variables(conversion.objective)
     tensors = {name: variable.numpy() for name, variable in variables.items()}
     if conversion.optimizer is not None:
         for name, variable in variables.items():
@@ -146,32 +155,15 @@ def _describe(hparams: PretrainingHParams, said: OriginalConfig, vocabulary) -> 
     return notes
 
 
-def _unused(file: TensorFile, variables: dict[str, tf.Variable], scope: str) -> list[str]:
-    """What is said about weights that no variable takes, by the group they are in.
-
-    Raises:
-        InputError: they are in one of the networks, which is then not what it was taken for.
-    """
-    endings = tuple(f"/{slot}" for slot in tf1.SLOTS)
-    slots = {name + ending for name in variables for ending in endings}
-    left: dict[str, list[str]] = {}
-    for name in sorted(file.shapes):
-        if name in variables or name in slots or name == tf1.GLOBAL_STEP:
-            continue
-        if name.startswith(_TASK_HEADS):
-            reason = f"as {TASK_HEAD}"
-        elif scope == tf1.GENERATOR and name.startswith(f"{tf1.ENCODER}/"):
-            reason = "as a discriminator's, whose layers are not there"
-        elif name.split("/")[0] not in _SCOPES or name.endswith(endings):
-            reason = "as pre-training has no such tensors"
-        else:
-            raise InputError(
-                f"{file.prefix}: {name} of shape {list(file.shapes[name])} has no place in the"
-                " network; `conv_type` should be sdconv (conv_attn_key, conv_attn_kernel and"
-                " conv_attn_point in every layer) or noconv"
-            )
-        left.setdefault(reason, []).append(name)
-    return [f"left out, {reason}: {', '.join(group)}" for reason, group in left.items()]
+def _left_out(scope: str, name: str) -> str | None:
+    """Why nothing takes a tensor; None where it is of a network, which is then another one."""
+    if name.startswith(_TASK_HEADS):
+        return TASK_HEAD
+    if scope == tf1.GENERATOR and name.startswith(f"{tf1.ENCODER}/"):
+        return "a discriminator's, whose layers are not there"
+    if name.split("/")[0] not in _SCOPES or name.endswith(tuple(f"/{s}" for s in tf1.SLOTS)):
+        return "pre-training has no such tensors"
+    return None
 
 
 def _read_step(file: TensorFile) -> tuple[int, str]:

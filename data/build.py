@@ -26,7 +26,7 @@ from data.build_options import (
     separates_lines,
 )
 from data.corpus import Corpus, open_corpus
-from data.input_pipeline import SPLITS
+from data.input_pipeline import SPLITS, record_files
 from data.sentencepiece_learning import learn_sentencepiece
 from data.sentencepiece_model import MODEL_FILE
 from data.text_checks import warn_of_stripped_marks
@@ -41,10 +41,6 @@ UNFINISHED = "unfinished_build"
 SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
-# How text is divided, recorded with the settings. 2: of documents longer than the share of the
-# corpus that is to be held out, the end is. Finished folders without a number are of the time when
-# documents of any length fell on one side.
-RULES = 2
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 
 
@@ -74,26 +70,26 @@ def build(
 def _build(
     options: BuildOptions, build_shards: Callable[[workers.Job], None] | None
 ) -> dict[str, Any]:
-    corpus = open_corpus(options.corpus, options.corpus_format, strict=options.strict)
+    share = {"max_undecodable_share": options.max_undecodable_share}
+    corpus = open_corpus(options.corpus, options.corpus_format, **share)
     switches = {"do_lower_case": options.do_lower_case, "strip_accents": options.strip_accents}
     given = Vocabulary.load(options.vocab, **switches) if options.vocab is not None else None
     heldout = None
     if options.heldout_corpus is not None:
-        heldout = open_corpus(options.heldout_corpus, options.corpus_format, strict=options.strict)
+        heldout = open_corpus(options.heldout_corpus, options.corpus_format, **share)
     settings = _resolve_settings(options, corpus, given, heldout)
     finished = manifest.read_manifest(options.output_dir)
     if finished is not None:
         remedy = "give the same ones or another --output_dir"
-        before = {"rules": RULES} | finished["settings"]
-        _reject_difference(options.output_dir, before, settings, remedy)
-        _reject_missing_files(options.output_dir, finished)
-        _reject_replaced_bytes(options, finished["problems"])
+        _reject_difference(options.output_dir, finished["settings"], settings, remedy)
+        for split in finished["splits"]:
+            record_files(options.output_dir, split)  # all that the manifest lists
+        _reject_undecodable(options, finished)
         print(f"{options.output_dir} is complete: {manifest.one_line(finished)}")
         return finished
 
     shard_settings = _shard_settings(options, settings)
     work = _unfinished_folder(options.output_dir, settings)
-    _reject_replaced_bytes(options, _problems(_finished_shards(work)))
     if settings["vocabulary"]["strip_accents"]:
         warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
@@ -114,19 +110,16 @@ def _resolve_settings(
     vocabulary: Vocabulary | None,
     heldout_corpus: Corpus | None,
 ) -> dict[str, Any]:
-    """Everything that decides the bytes of the result, as it is compared and recorded.
-
-    What folders could not be built with before has a name only where it is asked for: the others
-    stay what they are to the runs that were trained on them.
-    """
+    """Everything that decides the bytes of the result, as it is compared and recorded."""
     text = _identity(corpus)
     # At least MIN_SHARDS, so that small corpora are mixed and shared out well too.
     by_size = max(MIN_SHARDS, -(-text["bytes"] // SHARD_BYTES))
     source = _vocabulary_settings(options, vocabulary)
-    layout = options.layout(source.get("tokenizer", "wordpiece"))
-    new: dict[str, Any] = {} if layout == "segments" else {"example_layout": layout}
-    if heldout_corpus is not None:
-        new["heldout_corpus"] = _identity(heldout_corpus)
+    if options.num_shards and options.num_shards > len(corpus.units):
+        warn(
+            f"--num_shards is {len(corpus.units)}, the number of parts of the corpus. Received:"
+            f" {options.num_shards}"
+        )
     return {
         "corpus_format": options.corpus_format,
         **{f"corpus_{name}": value for name, value in text.items()},
@@ -135,8 +128,8 @@ def _resolve_settings(
         "heldout_fraction": options.share_held_out,
         "seed": options.seed,
         "num_shards": min(options.num_shards or by_size, len(corpus.units)),
-        "rules": RULES,
-        **new,
+        "example_layout": options.layout(source["tokenizer"]),
+        "heldout_corpus": _identity(heldout_corpus) if heldout_corpus else None,
     }
 
 
@@ -169,12 +162,11 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
             strip = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
         size = options.vocab_size or DEFAULT_VOCAB_SIZES[tokenizer]
         source = {"learned": True, "vocab_size": size}
-    kind = {} if tokenizer == "wordpiece" else {"tokenizer": tokenizer}
-    return source | {"do_lower_case": lower, "strip_accents": strip} | kind
+    return source | {"do_lower_case": lower, "strip_accents": strip, "tokenizer": tokenizer}
 
 
 def _shard_settings(options: BuildOptions, settings: dict[str, Any]) -> shards.ShardSettings:
-    tokenizer = settings["vocabulary"].get("tokenizer", "wordpiece")
+    tokenizer = settings["vocabulary"]["tokenizer"]
     # What has lines alone is not divided, nor are documents of tfds data sets, of unknown size.
     longest = int(settings["heldout_fraction"] * settings["corpus_bytes"]) or None
     return shards.ShardSettings(
@@ -183,7 +175,7 @@ def _shard_settings(options: BuildOptions, settings: dict[str, Any]) -> shards.S
         options.seed,
         settings["num_shards"],
         None if options.corpus_format in LANGUAGE_MODEL_FORMATS else longest,
-        options.layout(tokenizer),
+        settings["example_layout"],
         separates_lines(tokenizer, options.corpus_format),
         options.heldout_corpus is not None,
     )
@@ -198,35 +190,9 @@ def _reject_difference(
         )
 
 
-def _reject_missing_files(output_dir: str, finished: dict[str, Any]) -> None:
-    for name in finished["files"]:
-        path = os.path.join(output_dir, name)
-        if manifest.listed_records(path, finished) is None:
-            raise InputError(
-                f"{path} is missing, or not as {manifest.MANIFEST} lists it: remove {output_dir} "
-                "and build again"
-            )
-
-
-def _reject_replaced_bytes(options: BuildOptions, problems: dict[str, int]) -> None:
-    replaced = problems.get("undecodable_bytes", 0)
-    if options.strict and replaced:
-        raise InputError(
-            f"{options.output_dir} was built without --strict, with {replaced} bytes replaced that "
-            "are not UTF-8: mend the corpus and give another --output_dir"
-        )
-
-
 def _finished_shards(work: str) -> list[dict[str, Any]]:
     """What `build_shard` returned of each shard that is finished."""
     return list(map(files.read_json, storage.matching(work, "shard-*.json")))
-
-
-def _problems(finished: list[dict[str, Any]]) -> collections.Counter:
-    """What the reader counted."""
-    return sum(
-        (collections.Counter(shard["problems"]) for shard in finished), collections.Counter()
-    )
 
 
 def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
@@ -271,7 +237,7 @@ def _learned_vocabulary(
     """Learns the vocabulary, or loads the one that the build before this one learned."""
     if _exists(work, vocabulary_file(work)):
         return Vocabulary.load(work)
-    size, lower, tokenizer = wanted["vocab_size"], wanted["do_lower_case"], wanted.get("tokenizer")
+    size, lower, tokenizer = wanted["vocab_size"], wanted["do_lower_case"], wanted["tokenizer"]
     if tokenizer == "words":
         print(f"counting words for a vocabulary of {size or 'all of them'}", flush=True)
         lines = shards.sample_training_lines(corpus, settings, sys.maxsize)
@@ -299,13 +265,11 @@ def _finish(
     """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
     output_dir = options.output_dir
     finished = _finished_shards(work)
-    problems = _problems(finished)
+    problems = sum((collections.Counter(s["problems"]) for s in finished), collections.Counter())
     splits = {split: collections.Counter() for split in shard_settings.splits}
     for shard in finished:
         for split in splits:
             splits[split].update(shard["splits"][split])
-    worst = [shard["worst_unit"] for shard in finished if shard.get("worst_unit")]
-    _reject_undecodable(options, splits, problems, shards.worst_file(worst))
     if not splits["train"]["examples"]:
         storage.rmtree(work)
         raise InputError(
@@ -325,8 +289,7 @@ def _finish(
         "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
-    if not shard_settings.heldout_corpus:
-        _warn_of_share(splits, settings["heldout_fraction"])
+    _reject_undecodable(options, content)
     for folder in map(SPLITS.get, splits):
         files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))
     vocabulary.save(output_dir)
@@ -336,38 +299,15 @@ def _finish(
     return content
 
 
-def _reject_undecodable(
-    options: BuildOptions,
-    splits: dict[str, collections.Counter],
-    problems: collections.Counter,
-    worst: dict[str, Any] | None,
-) -> None:
+def _reject_undecodable(options: BuildOptions, content: dict[str, Any]) -> None:
     """Rejects what is hardly text; the shards stay, for the same command with another share."""
-    characters = sum(counts["characters"] for counts in splits.values())
-    judged = [(options.corpus, problems["undecodable_bytes"], characters)]
-    unit, named = ("", 0, 0), ""
-    if worst is not None:
-        unit = (worst["path"], worst["undecodable_bytes"], worst["characters"])
-        judged += [unit] if worst["bytes"] >= shards.JUDGED_BYTES else []
-        named = f"; the largest share is in {unit[0]}: {unit[1]:,} in {unit[2]:,} characters"
-    for path, replaced, size in judged:
-        if replaced > options.max_undecodable_share * size:
-            raise InputError(
-                f"{path} should be UTF-8 text with at most {options.max_undecodable_share:g} "
-                "undecodable bytes for each character (--max_undecodable_share): it is in another "
-                f"encoding, or no text. Received: {replaced:,} such bytes, {size:,} characters"
-                f"{named if path != unit[0] else ''}"
-            )
-    if named:
-        warn(f"{judged[0][1]:,} bytes are not UTF-8 and were replaced{named}")
-
-
-def _warn_of_share(splits: dict[str, collections.Counter], wanted: float) -> None:
-    """Warns where another share of the tokens is held out than was asked for."""
-    held_out = splits.get("heldout", {}).get("tokens", 0)
-    share = held_out / sum(counts["tokens"] for counts in splits.values())
-    if held_out and abs(share - wanted) > 0.01 and not wanted / 2 <= share <= wanted * 2:
-        warn(
-            f"{share:.1%} of the tokens are held out, where --heldout_fraction asks for "
-            f"{wanted:.1%}: documents are drawn, not tokens. Another --seed draws others"
+    characters = sum(counts["characters"] for counts in content["splits"].values())
+    replaced = content["problems"].get("undecodable_bytes", 0)
+    if replaced > options.max_undecodable_share * characters:
+        raise InputError(
+            f"{options.corpus} should be UTF-8 text with at most {options.max_undecodable_share:g}"
+            " other bytes per character (--max_undecodable_share): it is in another encoding, or no"
+            f" text. Received: {replaced:,} such bytes, {characters:,} characters"
         )
+    if replaced:
+        warn(f"{replaced:,} bytes are not UTF-8 and were replaced")

@@ -36,11 +36,10 @@ class BuildOptions:
         heldout_fraction: share of the text that is held out, in [0, 1).
         seed: of examples, order, held-out split.
         num_shards: record files per split; None gives files of about SHARD_BYTES of text.
-        strict: reject bytes that are not UTF-8.
-        max_undecodable_share: such bytes for each character of the text, and of each file of
-            at least `shards.JUDGED_BYTES`; more are rejected.
-        num_processes: None means one per core, fewer where there is little text. Changes nothing
-            in the result, and neither do the two before it.
+        max_undecodable_share: the largest number of bytes that are not UTF-8 per character of the
+            text and of its files, see `data.readers.base.Corpus.decode`; 0 rejects any. Changes
+            nothing in the result, nor does the next one.
+        num_processes: None means one per core, fewer where there is little text.
         example_layout: one of `LAYOUTS`, see data/example_layouts.py; None: contiguous for words
             and for corpora of language models.
         tokenizer: of a vocabulary that is learned, one of `data.vocabulary.TOKENIZERS`;
@@ -60,7 +59,6 @@ class BuildOptions:
     heldout_fraction: float = field(default=0.01, metadata=within(0, 1))
     seed: int = 0
     num_shards: int | None = field(default=None, metadata=at_least(1))
-    strict: bool = False
     max_undecodable_share: float = field(default=0.1, metadata=at_least(0))
     num_processes: int | None = field(default=None, metadata=at_least(1))
     example_layout: str | None = field(default=None, metadata=one_of(*LAYOUTS))

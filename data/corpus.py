@@ -37,7 +37,7 @@ CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
 NOT_PATHS = ("tfds", "tfds_language_model", "installed_documentation")  # but names
 
 
-def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpus:
+def open_corpus(path: str, corpus_format: str, *, max_undecodable_share: float = 0.1) -> Corpus:
     """Opens a corpus and makes sure that it holds at least one document.
 
     Args:
@@ -45,7 +45,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for "installed_documentation" empty, names
             of packages, or a folder of packages.
         corpus_format: one of `CORPUS_FORMATS`.
-        strict: reject bytes that are not UTF-8 instead of replacing and counting them.
+        max_undecodable_share: of bytes that are not UTF-8, see `Corpus.decode`.
 
     Raises:
         InputError: unknown format, nothing at `path`, or no document in it. The corpus is read up
@@ -56,7 +56,7 @@ def open_corpus(path: str, corpus_format: str, *, strict: bool = False) -> Corpu
             f"The corpus format must be one of {', '.join(CORPUS_FORMATS)}. "
             f"Received: {corpus_format!r}.{did_you_mean(corpus_format, CORPUS_FORMATS)}"
         )
-    corpus = _READERS[corpus_format](path, strict=strict)
+    corpus = _READERS[corpus_format](path, max_undecodable_share=max_undecodable_share)
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:
         for _ in corpus.documents(unit, found):

@@ -177,7 +177,7 @@ def begins_with_last_token(vocabulary: Vocabulary) -> bool:
 def with_cls_last(ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Arrays:
     """Examples [N, S] that begin with <cls>, with it behind their last token and as segment 2.
 
-    These are XLNet's: A <sep> B <sep> <cls>, see `data.tokenizer_protocol.Frame`.
+    These are XLNet's: A <sep> B <sep> <cls>, see `data.tokenization.Frame`.
     """
     last = np.arange(len(ids)), mask.sum(1, dtype=np.int64) - 1
     cls_ids = ids[:, 0]

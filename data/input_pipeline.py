@@ -26,8 +26,8 @@ import tensorflow as tf
 
 import storage
 from data import manifest, records
-from data.streams import batch_stream
-from errors import InputError
+from data.streams import batch_stream, without_autotuning
+from errors import InputError, reason
 
 SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
 FILES_PER_GROUP = 16
@@ -40,7 +40,7 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
 
     Raises:
         InputError: there are none; or one that the folder's manifest lists is missing or of another
-            size. Without a manifest: one is missing of the N that `-of-N` in their names counts.
+            size. Without a manifest: there are not the N that `-of-N` in their names counts.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
     files = [file for file in storage.matching(*os.path.split(pattern)) if ".tmp-" not in file]
@@ -55,22 +55,13 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
 
 
 def _check_numbered_files(files: Sequence[str]) -> None:
-    """Raises InputError where one is missing of the files that are named NAME-0-of-N, and so on."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for file in files:
-        if match := re.fullmatch(r"(.*-)(\d+)-of-(\d+)", file, re.DOTALL):
-            found.setdefault((match[1], match[3]), set()).add(match[2])
-    for (beginning, total), numbers in found.items():
-        there = {int(number) for number in numbers}
-        missing = next((i for i in range(int(total)) if i not in there), None)
-        if missing is not None:
-            # ELECTRA's numbers have no zeros in front.
-            padded = any(len(text) > 1 and text[0] == "0" for text in (total, *numbers))
-            number = str(missing).zfill(len(total) if padded else 1)
-            raise InputError(
-                f"{beginning}{number}-of-{total} is missing: the folder should hold the "
-                f"{int(total):,} files that their names count. Received: {len(there):,} files"
-            )
+    """Raises InputError where files are missing that are named NAME-0-of-N, and so on."""
+    total = re.search(r"-of-0*(\d+)$", files[0])
+    if total and int(total[1]) != len(files):
+        raise InputError(
+            f"{os.path.dirname(files[0])} should hold the {total[1]} files that their names count."
+            f" Received: {len(files)} files"
+        )
 
 
 def _check_listed_files(data_dir: str, split: str, content: dict[str, Any]) -> None:
@@ -191,8 +182,6 @@ def pretraining_dataset(
     repeat: bool = True,
     drop_remainder: bool = True,
     vocab_size: int | None = None,
-    part: int = 0,
-    parts: int = 1,
     shards: int = 1,
     worker: int = 0,
     workers: int = 1,
@@ -211,8 +200,6 @@ def pretraining_dataset(
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
             with examples of nothing but padding (`input_mask` 0 throughout).
         vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
-        part, parts: of the batches from `start_step` on, those with numbers part, part + parts, ...
-            are parsed and returned; all are read.
         shards: parts of the files, see `deal_files`, each with an equal share of every batch, for
             training alone (`repeat`). They divide B, and change the order.
         worker, workers: which of the equal shares of each batch is parsed and returned, of how
@@ -226,11 +213,11 @@ def pretraining_dataset(
         InputError: no files or no records; fewer files than shards; shards that do not divide the
             batch, or cannot be divided among the workers; a file is missing; the first record of a
             file is truncated, of another length, schema or vocabulary, or holds other masks or
-            segments than there are. What is wrong further inside a file shows while iterating: see
-            `clear_read_errors`.
+            segments than there are. What is wrong further inside a file shows while iterating, as
+            an error of TensorFlow; see `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
-    if not [f for f in files if records.check_first_record(f, max_seq_length, vocab_size)]:
+    if not check_first_records(files, max_seq_length, vocab_size):
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
     share = batch_size // workers
     sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
@@ -243,12 +230,40 @@ def pretraining_dataset(
     each = batch_size // shards
     streams = (_stream(own, seed, start_step * each, shuffle, repeat) for own in dealt)
     dataset = _in_rows([stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams])
-    dataset = dataset.shard(parts, part) if parts > 1 else dataset
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
     parse = functools.partial(_parse, **sizes)
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
+
+
+def check_first_records(
+    files: Sequence[str], max_seq_length: int, vocab_size: int | None = None
+) -> int:
+    """Checks schema, length and values of the first record of each file; returns their number.
+
+    Raises:
+        InputError: a file is missing or damaged, or its record does not fit.
+    """
+    first = tf.data.Dataset.from_tensor_slices(tf.constant(files, tf.string)).flat_map(
+        lambda file: tf.data.TFRecordDataset(file).take(1)
+    )
+    number = 0
+    try:
+        with clear_read_errors(files):
+            for serialized in without_autotuning(first.batch(256)):
+                features = records.parse_examples(serialized, max_seq_length)
+                records.value_checks(features, vocab_size)
+                number += len(serialized)
+    except tf.errors.InvalidArgumentError as error:
+        if len(files) > 1:  # which of them?
+            return sum(check_first_records([f], max_seq_length, vocab_size) for f in files)
+        raise InputError(
+            f"{files[0]}: the first record should have {', '.join(records.FEATURES)} of"
+            f" max_seq_length={max_seq_length} values, with ids below vocab_size={vocab_size}."
+            f" Received: {reason(error)}"
+        ) from None
+    return number
 
 
 def _in_rows(streams: list[tf.data.Dataset]) -> tf.data.Dataset:
@@ -328,39 +343,17 @@ def _parse(
     }  # each [B, S]
 
 
-# Parts of the messages of InvalidArgumentErrors that come from records, not from a model.
-_RECORD_MESSAGES = (*records.FEATURES, "Could not parse example", "parse serialized Example")
-
-
 @contextlib.contextmanager
-def clear_read_errors(
-    files: Sequence[str], max_seq_length: int, vocab_size: int | None = None
-) -> Iterator[None]:
-    """Turns TensorFlow's errors about records, met while iterating, into InputErrors.
-
-    TensorFlow does not say which file it was reading, so the files are read again, one by one,
-    until the broken record is found. Other errors pass unchanged.
-
-    Example:
-        with clear_read_errors(files, max_seq_length, vocab_size):
-            controller.train(steps)
+def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
+    """Names the file behind TensorFlow's errors about damaged or missing ones, which do not.
 
     Raises:
-        InputError: names file and record.
+        InputError: a file is damaged or missing. Other errors pass unchanged, such as those of
+            records whose values are out of range, which name the feature.
     """
     try:
         yield
-    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-        _find_broken_file(files, max_seq_length, vocab_size)
-        raise error
-    except tf.errors.InvalidArgumentError as error:
-        if any(part in error.message for part in _RECORD_MESSAGES):
-            _find_broken_file(files, max_seq_length, vocab_size)
-        raise error
-
-
-def _find_broken_file(files: Sequence[str], max_seq_length: int, vocab_size: int | None) -> None:
-    for file in files:
-        records.count_file(file)  # fast: framing and checksums
-    for file in files:
-        records.check_file(file, max_seq_length, vocab_size)
+    except (tf.errors.DataLossError, tf.errors.NotFoundError):
+        for file in files:
+            records.count_file(file)
+        raise

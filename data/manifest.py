@@ -140,7 +140,7 @@ def listing(problems: dict[str, int]) -> str:
 
 def summary(output_dir: str, content: dict[str, Any]) -> str:
     """What was built, for the end of the command."""
-    tokenizer = content["settings"]["vocabulary"].get("tokenizer", "wordpiece")
+    tokenizer = content["settings"]["vocabulary"]["tokenizer"]
     kind = "words" if tokenizer == "words" else "pieces"
     unknown = "[UNK]" if tokenizer == "wordpiece" else "<unk>"
     lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} {kind}"]

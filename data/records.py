@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import struct
 from collections.abc import Iterable
 
 import numpy as np
@@ -25,8 +24,6 @@ from errors import InputError, reason
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 _LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is of <cls> in XLNet's layout
 
-# Sizes of a TFRecord's frame: 8 bytes of length, 4 of its checksum; 4 of the data's checksum.
-_FRAME_HEAD, _FRAME_TAIL = 12, 4
 _MAX_VARINT_ID = 1 << 21  # three varint bytes; no vocabulary comes near
 
 
@@ -193,84 +190,3 @@ def _count(path: tf.Tensor) -> tf.Tensor:
     return without_autotuning(batches).reduce(
         np.int64(0), lambda n, batch: n + tf.size(batch, tf.int64)
     )
-
-
-def check_first_record(path: str, max_seq_length: int, vocab_size: int | None = None) -> bool:
-    """Checks schema, length and values of the first record of a file.
-
-    Reads that record only, with plain file operations: a folder may hold thousands of files.
-
-    Returns:
-        False for a file without records, which is allowed; True otherwise.
-
-    Raises:
-        InputError: the file is missing, truncated, not a TFRecord file, of another schema, or a
-            value of its first record is out of range.
-    """
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            head = file.read(_FRAME_HEAD)
-            if not head:
-                return False
-            size = file.size()
-            length = struct.unpack("<Q", head[:8])[0] if len(head) == _FRAME_HEAD else size
-            if _FRAME_HEAD + length + _FRAME_TAIL > size:
-                raise InputError(
-                    f"{path}: truncated, or not a TFRecord file: its first record should fit "
-                    f"in the file. Received: {size} bytes"
-                )
-            check_record(file.read(length), f"{path}: record 0", max_seq_length, vocab_size)
-    except tf.errors.OpError as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
-    return True
-
-
-def check_record(
-    serialized: bytes, where: str, max_seq_length: int, vocab_size: int | None = None
-) -> None:
-    """Raises an InputError that begins with `where` where schema, length or values do not fit."""
-    try:
-        features = tf.train.Example.FromString(serialized).features.feature
-    except Exception:  # DecodeError, whose home differs between protobuf's implementations
-        raise InputError(f"{where} is not a tf.train.Example") from None
-    missing = [name for name in FEATURES if not features[name].HasField("int64_list")]
-    if missing:
-        found = ", ".join(sorted(set(features) - set(missing))) or "none"
-        raise InputError(
-            f"{where} should have the int64 features {', '.join(FEATURES)}. Received: {found}"
-        )
-    for name in FEATURES:
-        received = len(features[name].int64_list.value)
-        if received != max_seq_length:
-            raise InputError(
-                f"{where}: `{name}` should have max_seq_length={max_seq_length} values. "
-                f"Received: {received}"
-            )
-    ids = features["input_ids"].int64_list.value
-    if min(ids) < 0 or (vocab_size is not None and max(ids) >= vocab_size):
-        wrong = min(ids) if min(ids) < 0 else max(ids)
-        raise InputError(
-            f"{where}: ids should be in [0, vocab_size={vocab_size}): the records were built with "
-            f"another vocabulary. Received: {wrong}"
-        )
-    for name, limit in _LIMITS.items():
-        wrong = set(features[name].int64_list.value) - {*range(limit)}
-        if wrong:
-            raise InputError(f"{where}: `{name}` should be in [0, {limit}). Received: {min(wrong)}")
-
-
-def check_file(path: str, max_seq_length: int, vocab_size: int | None = None) -> None:
-    """Checks every record of a file; slow, for saying what went wrong after something did.
-
-    Raises:
-        InputError: names the file and the first record that is wrong.
-    """
-    index = 0
-    try:
-        for record in without_autotuning(tf.data.TFRecordDataset(path)).as_numpy_iterator():
-            check_record(record, f"{path}: record {index}", max_seq_length, vocab_size)
-            index += 1
-    except tf.errors.OpError as error:
-        raise InputError(
-            f"{path}: truncated or corrupt record file after record {index}: {reason(error)}"
-        ) from None

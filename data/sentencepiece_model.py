@@ -8,7 +8,7 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-import storage
+import files
 from errors import InputError
 
 MODEL_FILE = "spiece.model"  # the name in XLNet's releases
@@ -26,14 +26,7 @@ def read_model(path: str | os.PathLike[str]) -> bytes:
     Raises:
         InputError: no such file, or one too large for a model.
     """
-    expected = f"{path} should be a SentencePiece model of at most {_LARGEST >> 20} MiB."
-    try:
-        if (size := storage.getsize(path)) > _LARGEST:
-            raise InputError(f"{expected} Received: {size:,} bytes")
-        with storage.open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise InputError(f"{expected} Received: {error.strerror}") from error
+    return files.read_bytes(os.fspath(path), _LARGEST)
 
 
 def pieces(model: bytes, where: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as ops
 
 from data.sentencepiece_model import WORD_BEGIN
-from data.tokenization import Tokenizer
-from data.tokenizer_protocol import Frame
+from data.tokenization import Frame, Tokenizer
 from data.vocabulary import Vocabulary
 
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"  # where Python's str.split() divides

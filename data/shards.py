@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import heapq
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,6 @@ from data.readers.base import member_paths
 from data.tokenization import Tokenizer, batches
 
 DIGEST_BYTES = 64 << 10
-JUDGED_BYTES = 64_000  # from this size on, a file may be rejected by itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +80,7 @@ def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
 
     Copies of a document fall on the same side wherever they lie in the corpus.
     """
-    text = "\n".join(document.lines).encode("utf-8", "surrogatepass")
+    text = "\n".join(document.lines).encode()
     key = (seed % 2**64).to_bytes(8, "little")
     digest = hashlib.blake2b(text, digest_size=8, key=key).digest()
     return int.from_bytes(digest, "little") < heldout_fraction * 2**64
@@ -179,18 +178,16 @@ def build_shard(
     Returns:
         `splits`: counts of documents, lines, tokens, tokens_kept, unknown_tokens, examples and
         padding positions per split; `problems`: the reader's counts; `files`: records and bytes
-        of each file; `worst_unit`: see `worst_file`.
+        of each file.
 
     Raises:
         InputError: unreadable text, or a file that cannot be written.
     """
     shard = _Shard(settings, tokenizer)
     problems: collections.Counter = collections.Counter()
-    undecodable: list[dict[str, Any]] = []
     for dealt in units:
         shard.layout.begin_unit(dealt.number)
-        found = _counted(dealt.corpus, dealt.unit, problems, undecodable)
-        for documents in batches(found, _characters):
+        for documents in batches(dealt.corpus.documents(dealt.unit, problems), _characters):
             shard.add(documents, dealt.side)
         unit_done(dealt.unit)
 
@@ -206,45 +203,7 @@ def build_shard(
         "splits": splits,
         "problems": dict(sorted(problems.items())),
         "files": files,
-        "worst_unit": worst_file(undecodable),
     }
-
-
-def _counted(
-    corpus: Corpus, unit: Unit, problems: collections.Counter, undecodable: list[dict[str, Any]]
-) -> Iterator[Document]:
-    """Yields the documents of a unit; appends each file that has undecodable bytes.
-
-    A large file is cut into units, and each counts as one file here.
-    """
-    paths = dict(member_paths(unit))  # whose documents have the names of their files
-    found: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
-    before = problems["undecodable_bytes"]
-    for document in corpus.documents(unit, problems):
-        replaced = problems["undecodable_bytes"] - before
-        before += replaced
-        found[paths.get(document.name, unit.path)].update(
-            undecodable_bytes=replaced, characters=_characters(document)
-        )
-        yield document
-    for path, counts in found.items():
-        if counts["undecodable_bytes"]:
-            size = storage.getsize(path) if path in paths.values() else unit_bytes(unit)
-            undecodable.append({"path": path, "bytes": size, **counts})
-
-
-def worst_file(files: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The file with most undecodable bytes for each character; None of no files.
-
-    Each is `path`, `bytes`, `undecodable_bytes` and `characters`. Files of `JUDGED_BYTES` come
-    before smaller ones, which may be odd by chance.
-    """
-
-    def badness(file: dict[str, Any]) -> tuple[bool, float]:
-        share = file["undecodable_bytes"] / max(1, file["characters"])
-        return file["bytes"] >= JUDGED_BYTES, share
-
-    return max(files, key=badness, default=None)
 
 
 def _characters(document: Document) -> int:

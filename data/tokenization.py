@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from data.added_tokens import AddedToken
-from data.tokenizer_protocol import Frame
 from data.vocabulary import Vocabulary
 from errors import InputError
 
@@ -86,6 +85,29 @@ def batches(items: Iterable[T], characters: Callable[[T], int] = len) -> Iterato
         total += size
     if batch:
         yield batch
+
+
+class Frame(NamedTuple):
+    """The special pieces around the texts of a sequence, by their ids.
+
+    BERT's [CLS] A [SEP] B [SEP] has `begin` ([CLS],) and `after_text` ([SEP],). XLNet's
+    A <sep> B <sep> <cls> has `after_text` (<sep>,), `end` (<cls>,) and 2 as `end_segment`.
+
+    Attributes:
+        begin: before the first text, of its segment, which is 0.
+        after_text: behind each text, of its segment.
+        end: behind them all.
+        end_segment: the segment of `end`.
+    """
+
+    begin: tuple[int, ...]
+    after_text: tuple[int, ...]
+    end: tuple[int, ...] = ()
+    end_segment: int = 0
+
+    def size(self, texts: int) -> int:
+        """How many special pieces a sequence of one or two texts has."""
+        return len(self.begin) + texts * len(self.after_text) + len(self.end)
 
 
 class Tokenizer:

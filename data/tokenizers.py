@@ -6,8 +6,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from data.sentencepiece_tokenization import SentencePieceTokenizer
-from data.tokenization import Tokenizer
-from data.tokenizer_protocol import Frame
+from data.tokenization import Frame, Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import files
 import storage
-from data import manifest
 from data.added_tokens import (
     ADDED_TOKENS,
     AddedToken,
@@ -74,7 +73,7 @@ class Vocabulary:
     model: bytes = dataclasses.field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        _check_tokens(self.tokens, "The vocabulary", self.tokenizer)
+        _check_tokens(self.tokens, self.tokenizer)
         if bool(self.model) != (self.tokenizer == "sentencepiece"):
             raise InputError(
                 "`model` should be given for `tokenizer` sentencepiece and for no other."
@@ -170,7 +169,6 @@ class Vocabulary:
             added = _added_tokens(saved, where, tokens)
         else:
             added = _no_added_tokens(saved, where, tokens)
-        _check_tokens(tokens, path, tokenizer)
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", model is None)
         if strip_accents is None:
@@ -179,7 +177,8 @@ class Vocabulary:
             strip_accents = not switches.get("keep_accents", False)
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
-        return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model or b"")
+        with located(path):
+            return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model or b"")
 
     @classmethod
     def of_model(
@@ -231,14 +230,7 @@ def _tokenizer(saved: dict[str, Any], is_model: bool) -> str:
 
 def _read_tokens(path: str) -> list[str]:
     """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
-    try:
-        with storage.open(path, "rb") as file:
-            raw = file.read()
-    except OSError as error:
-        raise InputError(
-            f"The vocabulary must be a file with one token per line. Received: {path!r} "
-            f"({error.strerror})"
-        ) from error
+    raw = files.read_bytes(path)
     reject_other_encodings(raw, path)
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
@@ -247,13 +239,8 @@ def _read_tokens(path: str) -> list[str]:
         received = error.object[error.start : error.start + 4]
         raise InputError(f"{path} line {line} must be UTF-8. Received: {received!r}") from error
     tokens = [line.rstrip("\r") for line in text.split("\n")]
-    blank = 0
     while tokens and not tokens[-1]:
         del tokens[-1]
-        blank += 1
-    listed = manifest.read_manifest(os.path.dirname(path)) or {}
-    if blank == 2 and listed.get("vocabulary_size") == len(tokens) + 1:
-        return [*tokens, ""]  # a data folder of the time when a blank line at the end was a token
     if "" in tokens:
         raise InputError(
             f"{path} line {tokens.index('') + 1} should hold a token. Received: a blank line"
@@ -261,13 +248,13 @@ def _read_tokens(path: str) -> list[str]:
     return tokens
 
 
-def _check_tokens(tokens: Sequence[str], where: str, tokenizer: str) -> None:
+def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
     """Raises InputError where a token stands twice or a special token is missing."""
     first_line: dict[str, int] = {}
     for line, token in enumerate(tokens, start=1):
         if token in first_line:
             raise InputError(
-                f"{where} must hold each token once. Received: {token!r} on lines "
+                f"The vocabulary must hold each token once. Received: {token!r} on lines "
                 f"{first_line[token]} and {line}"
             )
         first_line[token] = line
@@ -275,7 +262,7 @@ def _check_tokens(tokens: Sequence[str], where: str, tokenizer: str) -> None:
     missing = [token for token in special if token not in first_line]
     if missing:
         raise InputError(
-            f"{where} must hold the special tokens {' '.join(special)}. "
+            f"The vocabulary must hold the special tokens {' '.join(special)}. "
             f"Received: {len(first_line)} tokens without {' '.join(missing)}"
         )
 

@@ -15,7 +15,6 @@ from typing import Any
 from tqdm import tqdm
 
 import files
-import stopping
 import storage
 from data import shards
 from data.corpus import Corpus
@@ -183,7 +182,7 @@ def _build_in_processes(processes: int, job: Job, pending: list[int], bar: tqdm)
     )
     with contextlib.ExitStack() as stack:
         stack.callback(executor.shutdown, cancel_futures=True)  # what has not begun is given up
-        stack.enter_context(stopping.cleaning(_end_workers))
+        stack.callback(_end_workers)
         waiting = {executor.submit(_work, index) for index in pending}
         while waiting:
             done, waiting = concurrent.futures.wait(

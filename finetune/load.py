@@ -17,6 +17,7 @@ from model import build_backbone, load_config
 from pretrain.load import restore
 from pretrain.saved_settings import load_vocabulary
 from settings import field_names
+from training.checkpointing import as_stored
 from training.model_directory import TASK_FILE, read_record
 
 
@@ -47,8 +48,9 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
-    encoder = build_backbone(config)
-    head = task.plugin.head(task, config, hparams)
-    objective = FineTuning(encoder, head, hparams.loss_reduction)
+    with as_stored(model_dir):
+        encoder = build_backbone(config)
+        head = task.plugin.head(task, config, hparams)
+        objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)
     return FineTuned(objective, task, hparams, vocabulary, record)

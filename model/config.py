@@ -43,6 +43,8 @@ class BackboneConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        layers = getattr(self, "num_hidden_layers", 1)
+        check_setting(self, layers <= 1000, "num_hidden_layers", "at most 1000")
 
     @property
     def embedding_size(self) -> int:

@@ -9,7 +9,6 @@ import tensorflow as tf
 import storage
 from data.input_pipeline import count_records, deal_files, pretraining_dataset, record_files
 from data.manifest import read_manifest
-from data.served_batches import ServedBatches
 from data.streams import batch_stream
 from errors import InputError, located
 from pretrain.hparams import PretrainingHParams
@@ -69,24 +68,18 @@ class Batches:
         if self._shards > 1 and workers.is_chief():
             _report_uneven(self.files, self._shards)
 
-    def __call__(
-        self, start_step: int = 0, *, part: int = 0, parts: int = 1, host: int = 0, hosts: int = 1
-    ) -> tf.data.Dataset:
-        """The batches from a step on, or of them number `part` and every `parts`-th after it.
-
-        Of each batch, the share of one of a TPU's hosts, or of this worker.
-        """
-        shares = {"part": part, "parts": parts, "host": host, "hosts": hosts}
-        first = self._records(start_step, **shares)
+    def __call__(self, start_step: int = 0, *, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+        """The batches from a step on; of each, the share of a TPU's host, or of this worker."""
+        first = self._records(start_step, host, hosts)
         if not self._in_order or self.record_length == self._hparams.max_seq_length:
             return first
         # The second half of a sequence is the first one of the next.
-        pairs = tf.data.Dataset.zip(first, self._records(start_step + 1, **shares))
+        pairs = tf.data.Dataset.zip(first, self._records(start_step + 1, host, hosts))
         return batch_stream(
             pairs.map(lambda *halves: tf.nest.map_structure(lambda *x: tf.concat(x, 1), *halves))
         )
 
-    def _records(self, start_step, part, parts, host, hosts):
+    def _records(self, start_step: int, host: int, hosts: int) -> tf.data.Dataset:
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -97,8 +90,6 @@ class Batches:
             shuffle=self._training and not self._in_order,
             repeat=self._training,
             drop_remainder=self._training,
-            part=part,
-            parts=parts,
             shards=self._shards,
             worker=host if hosts > 1 else workers.index,
             workers=max(hosts, workers.count),
@@ -118,10 +109,6 @@ class Batches:
                 " up to --num_shards of them, no more than the corpus has files or parts."
                 f" Received: {self._batch_size}"
             )
-
-    def served(self, addresses: list[str], timeout: float) -> ServedBatches:
-        """The same batches, made by tf.data services; see there."""
-        return ServedBatches(self, self().element_spec, addresses, timeout)
 
     def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
         """See `ObjectiveSettings.derived_metrics`, of held-out batches."""

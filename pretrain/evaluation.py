@@ -118,7 +118,7 @@ def evaluate(
         micro_batches=batches.micro_batches,
         derive=batches.derived_metrics,
     )
-    with clear_read_errors(batches.files, batches.record_length, hparams.vocab_size):
+    with clear_read_errors(batches.files):
         values = evaluator.evaluate(tf.constant(run.num_eval_steps))
     if not workers.is_chief():
         return step

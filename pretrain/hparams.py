@@ -8,7 +8,6 @@ from dataclasses import field
 from typing import Any
 
 from data.manifest import read_manifest
-from data.service_addresses import parse_addresses
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import BackboneConfig, EncoderConfig, named_size
@@ -102,15 +101,11 @@ class RunSettings:
     keep_checkpoint_max: int = field(default=5, metadata=at_least(0))  # 0: all
     num_eval_steps: int = 100  # -1: all held-out batches
     eval_batch_size: int | None = field(default=None, metadata=at_least(1))  # train_batch_size
-    data_service: str | None = None  # grpc://HOST:PORT of what reads training records; null: itself
-    data_service_timeout: float = field(default=60.0, metadata=at_least(1))  # seconds for a batch
 
     def __post_init__(self) -> None:
         check_fields(self)
         valid = self.num_eval_steps >= 1 or self.num_eval_steps == -1
         check_setting(self, valid, "num_eval_steps", "at least 1, or -1 for all")
-        if self.data_service is not None:
-            parse_addresses(self.data_service)
 
 
 # Settings that were added later, and what a run did before there were such; see also

@@ -14,7 +14,7 @@ from model import Backbone, BackboneConfig, EncoderOutput, build_backbone, load_
 from pretrain.build import build_objective
 from pretrain.saved_settings import load_hparams, special_ids
 from text.layout import TextLayout
-from training.checkpointing import latest_checkpoint, restore
+from training.checkpointing import as_stored, latest_checkpoint, restore
 from training.objective import Objective
 
 
@@ -38,8 +38,9 @@ def load_objective(model_dir: str) -> Objective:
     """
     hparams, _ = load_hparams(model_dir)
     vocabulary = Vocabulary.load(model_dir)
-    objective = build_objective(hparams, load_config(model_dir), special_ids(vocabulary))
     path = latest_checkpoint(model_dir)
+    with as_stored(model_dir):
+        objective = build_objective(hparams, load_config(model_dir), special_ids(vocabulary))
     stored = stored_parts(path)
     missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
@@ -58,7 +59,9 @@ def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbo
     Raises:
         InputError: there is no checkpoint, or it holds no such encoder.
     """
-    encoder = build_backbone(config or load_config(model_dir))
+    config = config or load_config(model_dir)
+    with as_stored(model_dir):
+        encoder = build_backbone(config)
     restore_encoder(encoder, model_dir)
     return encoder
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ import stopping
 import storage
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
-from data.service_addresses import parse_addresses
 from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from model import EncoderConfig
@@ -93,9 +91,8 @@ def pretrain(
     write_model_directory(command, described, run, config, vocabulary)
     settings = {"seed": hparams.seed, "strategy": strategy}
     count = train_batches.micro_batches
-    create_dataset, clear_service_errors = feed(train_batches, run)
     trainer = Trainer(
-        objective, optimizer, create_dataset, xla=run.xla, micro_batches=count, **settings
+        objective, optimizer, train_batches, xla=run.xla, micro_batches=count, **settings
     )
     count = heldout_batches.micro_batches if heldout_batches else 1
     if heldout_batches is not None:
@@ -103,8 +100,7 @@ def pretrain(
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     with (
         contextlib.closing(trainer),
-        clear_read_errors(files, train_batches.record_length, hparams.vocab_size),
-        clear_service_errors(),
+        clear_read_errors(files),
     ):
         run_controller(command, hparams, run, trainer, evaluator, manager)
 
@@ -127,16 +123,6 @@ def heldout(
         return Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
     except InputError as error:
         raise InputError(f"{error} (not needed without --do_eval)") from error
-
-
-def feed(
-    batches: Batches, run: RunSettings
-) -> tuple[Callable[[int], tf.data.Dataset], Callable[[], contextlib.AbstractContextManager]]:
-    """What creates the training batches, here or in services; a context that clears its errors."""
-    if run.data_service is None:
-        return batches, contextlib.nullcontext
-    served = batches.served(parse_addresses(run.data_service), run.data_service_timeout)
-    return served, served.clear_errors
 
 
 def fast_values(

@@ -37,7 +37,7 @@ from pretrain.load import restore, stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
 from pretrain.scoring_methods import ScoringMethod, choose
 from settings import check_setting
-from training.checkpointing import latest_checkpoint
+from training.checkpointing import as_stored, latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 
 # Where the maximum sequence length is from.
@@ -208,7 +208,8 @@ def _load_pretrained(
     fits = 3 <= hparams.max_seq_length <= longest
     check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
     vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
-    objective = build_objective(hparams, config, special_ids(vocabulary))
+    with as_stored(model_dir):
+        objective = build_objective(hparams, config, special_ids(vocabulary))
     stored = {"encoder", *_stored_parts(model_dir)}
     parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)

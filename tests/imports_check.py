@@ -49,7 +49,7 @@ ARROWS = {
 }
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
-COMMANDS += ("checkpoints.convert", "serving.evaluate", "serving.predict", "data.service")
+COMMANDS += ("checkpoints.convert", "serving.evaluate", "serving.predict")
 COMMANDS += ("scoring.__main__", "scoring.perplexity", "scoring.rescore")
 
 

@@ -90,7 +90,6 @@ RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
         ([*PRETRAIN, "--strategy=mirrored:0"], "mirrored:0"),
         ([*PRETRAIN, "--tpu=local"], "--tpu"),
         ([*PRETRAIN, "--strategy=tpu", "--tpu=grpc://10.0.0.2:8470"], "--data_dir"),
-        ([*PRETRAIN, "--data_service=localhost:5050"], "--data_service"),
         ([*PRETRAIN, "--continue_from={}/none"], "none"),
         ([*PRETRAIN, "--continue_from={}/model", '--hparams={{"gen_weight": -1}}'], "`gen_weight`"),
         ([*FINETUNE, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.tokenizer_protocol import PieceTokenizer
+from data.tokenization import Tokenizer
 from text.ragged import repeat, take
 
 
@@ -57,7 +57,7 @@ class TextLayout:
         max_seq_length: maximum sequence length, special pieces included.
     """
 
-    def __init__(self, tokenizer: PieceTokenizer, max_seq_length: int):
+    def __init__(self, tokenizer: Tokenizer, max_seq_length: int):
         self.tokenizer, self.max_seq_length = tokenizer, max_seq_length
         self.vocabulary, self.frame = tokenizer.vocabulary, tokenizer.frame
 

@@ -12,6 +12,7 @@ import glob
 import math
 import os
 import re
+import stat
 
 import tensorflow as tf
 
@@ -121,6 +122,8 @@ def damage(prefix: str, *, thorough: bool = True) -> str | None:
             status = storage.stat(name)
         except _MISSING:  # or deleted meanwhile
             continue
+        if not stat.S_ISREG(status.st_mode):
+            return f"{name} is not a regular file"
         sizes.append((name, status.st_size, status.st_mtime_ns))
     return _damage(prefix, tuple(sizes), thorough)
 

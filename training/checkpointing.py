@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,8 +81,8 @@ def create_manager(
         newest = restore(checkpoint, model_dir, "all that training resumes from")
     elif initialize is not None:
         initialize()
-    step = -1 if newest is None else checkpoint_step(newest)
-    if len({int(told["step"]) for told in workers.gather({"step": np.int64(step)})}) > 1:
+    found = np.int64(-1 if newest is None else checkpoint_step(newest))
+    if len({int(told["step"]) for told in workers.gather({"step": found})}) > 1:
         raise InputError(f"{model_dir}: the workers see different checkpoints: it must be shared")
     folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
     if workers.is_chief():
@@ -155,6 +157,49 @@ def restore(
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
         raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error
     return path
+
+
+def as_stored(model_dir: str) -> contextlib.AbstractContextManager[None]:
+    """`no_larger_than` a model directory's newest checkpoint; raises as `latest_checkpoint`."""
+    stored = tf.train.list_variables(latest_checkpoint(model_dir))
+    return no_larger_than([shape for _, shape in stored], model_dir)
+
+
+@contextlib.contextmanager
+def no_larger_than(shapes: Iterable[Sequence[int]], where: str) -> Iterator[None]:
+    """Limits what variables made in the block hold to four times the numbers in stored tensors.
+
+    So a configuration of another network than the tensors beside it takes no memory. The factor is
+    for networks of an objective that are not stored.
+
+    Args:
+        shapes: of the tensors.
+        where: the folder, for the error.
+
+    Raises:
+        InputError: for the first variable that goes beyond it.
+    """
+    stored = sum(map(math.prod, shapes))
+    made, beyond = 0, []
+
+    def make(next_creator, **options):
+        nonlocal made
+        made += math.prod(options["shape"] or ())
+        if made > 4 * stored:
+            beyond.append(f"{options['name']} {list(options['shape'])}")
+            raise InputError(beyond[0])
+        return next_creator(**options)
+
+    try:
+        with tf.variable_creator_scope(make):
+            yield
+    except Exception as error:
+        if beyond:  # Keras adds what it called
+            raise InputError(
+                f"{where}: config.json should describe the network of the weights beside it, which"
+                f" have {stored:,} numbers. Received: {beyond[0]}"
+            ) from error
+        raise
 
 
 def checkpoint_step(path: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from checkpoints.model_directory import check_expressible
 from errors import InputError
 from model import EncoderConfig
 from model.config import ACTIVATIONS
@@ -40,12 +41,13 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
-    "tie_word_embeddings": (True,),
+    "auto_map": (None,),  # code of the model's own
 }
 # Their names of activations, and ours.
 _ACTIVATIONS = {name: name for name in ACTIVATIONS}
 _ACTIVATIONS |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 HEAD_ACT = "gelu"  # of the masked-LM heads of ConvBERT and ELECTRA, whatever `hidden_act` is
+TIED = "tie_word_embeddings"  # where it is false, the masked-LM head is left out
 _DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype")
 
 
@@ -61,7 +63,11 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
         InputError: a network that does not exist here; names the field.
     """
     model_type = fields.get("model_type")
-    _check_one_of("model_type", model_type, tuple(DEFAULTS), path)
+    if not isinstance(model_type, str) or model_type not in DEFAULTS:
+        raise InputError(
+            f"{path}: `model_type` should be {', '.join(DEFAULTS)} or xlnet, which are all that are"
+            f" converted. Received: {model_type!r}"
+        )
     defaults = DEFAULTS[model_type]
     for name, values in _FIXED.items():
         _check_one_of(name, fields.get(name, values[0]), values, path)
@@ -71,7 +77,7 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
     if inferred:
         listed = ", ".join(f"{name} {value!r}" for name, value in inferred.items())
         notes.append(f"{path} leaves out what Hugging Face's defaults say: {listed}")
-    unused = sorted(set(fields) - set(defaults) - set(_FIXED) - set(_DESCRIBING))
+    unused = sorted(set(fields) - set(defaults) - set(_FIXED) - set(_DESCRIBING) - {TIED})
     if unused:
         notes.append(f"{path}: not used: {', '.join(unused)}")
     _check_one_of("hidden_act", values["hidden_act"], tuple(_ACTIVATIONS), path)
@@ -99,20 +105,17 @@ def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]
     Raises:
         InputError: Hugging Face's `model_type` has no such network; names the field.
     """
-    expected: dict[str, Any] = dict.fromkeys(("share_layers", "causal", "summary_last"), False)
+    fixed: dict[str, Any] = dict.fromkeys(("share_layers", "causal", "summary_last"), False)
+    named = {*_SAME_NAME, "mask_padding"}
     if model_type == "convbert":
-        expected.update(token_mixer="mixed", convolution="span")
+        fixed |= {"token_mixer": "mixed", "convolution": "span"}
+        named |= {"embedding_size", "conv_kernel_size", "head_ratio", "linear_groups"}
     else:
-        expected.update(token_mixer="attention", head_ratio=1, linear_groups=1)
-    if model_type == "bert":
-        expected.update(embedding_size=config.hidden_size)
-    for name, value in expected.items():
-        received = getattr(config, name)
-        if received != value:
-            raise InputError(
-                f"Hugging Face's {model_type} has no such encoder: `{name}` should be {value!r}."
-                f" Received: {received!r}"
-            )
+        fixed |= {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
+        named |= {"convolution", "conv_kernel_size"}  # which there is nothing of
+        named |= {"embedding_size"} if model_type == "electra" else set()
+    fixed["embedding_size"] = config.hidden_size  # of BERT
+    check_expressible(config, named, fixed, f"Hugging Face's {model_type}")
     if model_type == "convbert" and config.mixer_size * 2 != config.hidden_size:
         raise InputError(
             "Hugging Face's convbert has no such encoder: the heads of its attention are"
@@ -123,7 +126,7 @@ def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]
     fields = {name: getattr(config, name) for name in _SAME_NAME}
     for theirs in sorted(set(DEFAULTS[model_type]) - set(_SAME_NAME)):
         fields[theirs] = getattr(config, "linear_groups" if theirs == "num_groups" else theirs)
-    fixed = {"is_decoder": False, "tie_word_embeddings": True, "dtype": "float32"}
+    fixed = {"is_decoder": False, TIED: True, "dtype": "float32"}
     return {"model_type": model_type, **fields, **fixed}
 
 

@@ -6,13 +6,10 @@ through such a dict.
 
 from __future__ import annotations
 
-import dataclasses
-
-import numpy as np
-import tensorflow as tf
 import tf_keras
 
 from checkpoints.model_directory import TASK_HEAD
+from checkpoints.slots import Slot, check_named
 from checkpoints.tf1 import TABLES, encoder_layers
 from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.layers import GroupedDense, LayerNorm
@@ -38,6 +35,7 @@ MASKED_LM_HEADS = {
     "electra": "generator_predictions",
     "bert": "cls.predictions",
 }
+OUTPUT_SCOPES = ("generator_predictions.", "generator_lm_head.", "cls.predictions.")
 # Files may hold these too: copies of tensors that the output layer shares. {encoder} is the
 # encoder's prefix.
 COPIES = {
@@ -45,6 +43,7 @@ COPIES = {
     "cls.predictions.decoder.weight": "{encoder}" + WORD_EMBEDDINGS,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+UNTIED = "an output layer that does not share the word embeddings, as all do here"
 _TASK_HEAD = f"{TASK_HEAD}, unless --task says which task it is"
 # Beginnings of names that nothing here takes, after the encoder's prefix, and why.
 LEFT_OUT = {
@@ -58,49 +57,13 @@ LEFT_OUT = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """A variable and how Hugging Face stores it.
-
-    Attributes:
-        variable: ours.
-        axes: our axes in the order of theirs; None leaves them as they are.
-        column: whether theirs has one more axis at the end, of length 1.
-    """
-
-    variable: tf.Variable
-    axes: tuple[int, ...] | None = None
-    column: bool = False
-
-    @property
-    def shape(self) -> list[int]:
-        """The shape of their tensor."""
-        shape = self.variable.shape.as_list()
-        shape = shape if self.axes is None else [shape[axis] for axis in self.axes]
-        return [*shape, 1] if self.column else shape
-
-    def assign(self, tensor: np.ndarray) -> None:
-        """Takes their tensor, of `shape`."""
-        tensor = tensor[..., 0] if self.column else tensor
-        if self.axes is not None:
-            tensor = np.transpose(tensor, np.argsort(self.axes))
-        self.variable.assign(tensor)
-
-    def tensor(self) -> np.ndarray:
-        """Their tensor, contiguous."""
-        tensor = self.variable.numpy()
-        if self.axes is not None:
-            tensor = np.transpose(tensor, self.axes)
-        return np.ascontiguousarray(tensor[..., None] if self.column else tensor)
-
-
 _MATRIX = (1, 0)  # torch's linear layers hold [out, in]
 
 
 def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
     """Names of an encoder; `prefix` is such as "electra.", or empty where it is saved by itself."""
     slots = {
-        f"embeddings.{name}.weight": Slot(getattr(encoder.embeddings, name)) for name in TABLES
+        f"embeddings.{name}.weight": Slot.of(getattr(encoder.embeddings, name)) for name in TABLES
     }
     for name, layer in encoder_layers(encoder).items():
         for original, theirs in _RENAMED.items():
@@ -116,19 +79,26 @@ def masked_lm_slots(head: MaskedLMHead, model_type: str) -> dict[str, Slot]:
         dense, bias = f"{scope}.transform", f"{scope}.bias"
     else:
         dense, bias = scope, "generator_lm_head.bias"
-    return {
+    slots = {
         **layer_slots(f"{dense}.dense", head.transform),
         **layer_slots(f"{dense}.LayerNorm", head.norm),
-        bias: Slot(head.output_bias),
+        bias: Slot.of(head.output_bias),
     }
+    return _checked(head, slots, head.embeddings.variables)
 
 
 def discriminator_slots(head: DiscriminatorHead) -> dict[str, Slot]:
     """Names of a discriminator head, under ELECTRA's names."""
-    return {
+    slots = {
         **layer_slots(f"{DISCRIMINATOR_HEAD}.dense", head.transform),
         **layer_slots(f"{DISCRIMINATOR_HEAD}.dense_prediction", head.logit),
     }
+    return _checked(head, slots)
+
+
+def _checked(head: tf_keras.layers.Layer, slots: dict[str, Slot], shared=()) -> dict[str, Slot]:
+    check_named(head, [*shared, *(slot.variables[0] for slot in slots.values())])
+    return slots
 
 
 def current_name(name: str) -> str:
@@ -142,14 +112,14 @@ def current_name(name: str) -> str:
 def layer_slots(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:
     """Names of one layer's weights."""
     if isinstance(layer, LayerNorm):
-        slots = {"weight": Slot(layer.gamma), "bias": Slot(layer.beta)}
+        slots = {"weight": Slot.of(layer.gamma), "bias": Slot.of(layer.beta)}
     elif isinstance(layer, SpanKey):
         slots = {
-            "depthwise.weight": Slot(layer.depthwise_kernel, (1, 2, 0)),  # [K, D, 1] -> [D, 1, K]
-            "pointwise.weight": Slot(layer.pointwise_kernel, (2, 1, 0)),  # [1, D, A] -> [A, D, 1]
-            "bias": Slot(layer.bias, column=True),  # [A] -> [A, 1]
+            "depthwise.weight": Slot.of(layer.depthwise_kernel, (1, 2, 0)),  # to [D, 1, K]
+            "pointwise.weight": Slot.of(layer.pointwise_kernel, (2, 1, 0)),  # to [A, D, 1]
+            "bias": Slot((layer.bias,), (*layer.bias.shape, 1)),  # [A] -> [A, 1]
         }
     else:  # Dense or GroupedDense
         axes = None if isinstance(layer, GroupedDense) else _MATRIX
-        slots = {"weight": Slot(layer.kernel, axes), "bias": Slot(layer.bias)}
+        slots = {"weight": Slot.of(layer.kernel, axes), "bias": Slot.of(layer.bias)}
     return {f"{scope}.{name}": slot for name, slot in slots.items()}

@@ -31,6 +31,7 @@ from pretrain.hparams import PretrainingHParams
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.saved_settings import special_ids
+from training.checkpointing import no_larger_than
 
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
@@ -63,12 +64,15 @@ def read(path: str, options: Options) -> Conversion:
     source = open_source(path, options.config)
     vocabulary = _vocabulary(source, options)
     generator = _open_generator(source, vocabulary, options)
-    if generator is not None:
-        hparams, objective = _replaced_token_detection(source, generator, vocabulary)
-    elif source.has_masked_lm_head:
-        hparams, objective = _masked_lm(source, vocabulary)
-    else:
-        hparams, objective = _encoder(source, vocabulary)
+    stored = [*source.files.shapes.values()]
+    stored += generator.files.shapes.values() if generator is not None else ()
+    with no_larger_than(stored, source.folder):
+        if generator is not None:
+            hparams, objective = _replaced_token_detection(source, generator, vocabulary)
+        elif source.has_masked_lm_head:
+            hparams, objective = _masked_lm(source, vocabulary)
+        else:
+            hparams, objective = _encoder(source, vocabulary)
     notes = source.notes + (generator.notes if generator is not None else [])
     return Conversion(source.config, hparams, vocabulary, objective, notes=notes)
 
@@ -85,7 +89,8 @@ def read_fine_tuned(path: str, options: Options) -> tuple[FineTuned, list[str]]:
     if options.generator is not None:
         raise InputError("--generator is for discriminators; of a fine-tuned model there is none")
     source = open_source(path, options.config)
-    found = task_heads.filled(source, _vocabulary(source, options), options.task)
+    with no_larger_than(source.files.shapes.values(), source.folder):
+        found = task_heads.filled(source, _vocabulary(source, options), options.task)
     return found, source.notes
 
 
@@ -134,7 +139,8 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
         head = "a" if generator.has_masked_lm_head else "no"
         raise InputError(
             f"{folder}: the generator should be of model_type {source.model_type}, with a masked-LM"
-            f" head. Received: {generator.model_type}, with {head} masked-LM head"
+            f" head of tied embeddings. Received: {generator.model_type}, with {head} such head;"
+            f" --generator {NO_GENERATOR} converts without it"
         )
     described = (TOKENIZER_FILE, VOCABULARY_FILE)
     if options.vocab is None and any(storage.exists(os.path.join(folder, f)) for f in described):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-import re
 
 import numpy as np
 
 import storage
 from checkpoints.huggingface import names
-from checkpoints.huggingface.config import encoder_config
+from checkpoints.huggingface.config import TIED, encoder_config
 from checkpoints.huggingface.tensors import TensorFiles
+from checkpoints.slots import Slot, fill
 from errors import InputError
 from model import EncoderConfig
 from model.config import CONFIG_FILE, read_fields
@@ -19,8 +20,6 @@ from model.config import CONFIG_FILE, read_fields
 GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
 # ConvBERT has no class for replaced-token detection in transformers, which does not read this file.
 DISCRIMINATOR_FILE = "discriminator_predictions.safetensors"
-
-_LAYER = re.compile(r"\bencoder\.layer\.(\d+)\.")
 
 
 @dataclasses.dataclass
@@ -32,6 +31,7 @@ class Source:
     config: EncoderConfig
     files: TensorFiles
     stored: dict[str, str]  # name of today -> name in the file
+    said_tied: bool  # what `config.json` says of the output layer and the word embeddings
     notes: list[str]  # what was inferred, and what was left out
 
     @property
@@ -42,8 +42,18 @@ class Source:
 
     @property
     def has_masked_lm_head(self) -> bool:
-        """Whether there is a head that predicts masked tokens."""
-        return self._has(names.MASKED_LM_HEADS[self.model_type])
+        """Whether there is a head that predicts masked tokens and shares the embeddings."""
+        return self._has(names.MASKED_LM_HEADS[self.model_type]) and self.is_tied
+
+    @functools.cached_property
+    def is_tied(self) -> bool:
+        """Whether the output layer is the word embeddings, as far as that can be seen."""
+        copies = {copy: self._original(copy) for copy in names.COPIES if copy in self.stored}
+        same = [
+            original in self.stored and np.array_equal(self.read(copy), self.read(original))
+            for copy, original in copies.items()
+        ]
+        return all(same) if any(copy.endswith("weight") for copy in copies) else self.said_tied
 
     @property
     def has_discriminator_head(self) -> bool:
@@ -56,48 +66,26 @@ class Source:
             raise InputError(f"{self.folder}: the tensor {name} is missing")
         return self.files.read(self.stored[name])
 
-    def fill(self, slots: dict[str, names.Slot]) -> None:
-        """Assigns the tensors to variables: every variable is filled, every tensor accounted for.
-
-        Raises:
-            InputError: a tensor is missing, of another shape, not finite, or nothing takes it.
-        """
-        missing = sorted(set(slots) - set(self.stored))
-        if missing:
-            raise InputError(f"{self.folder}: tensors are missing: {_listed(missing)}")
-        for name, slot in slots.items():
-            shape = self.files.shapes[self.stored[name]]
-            if shape != slot.shape:
-                raise InputError(
-                    f"{self.folder}: {name} should have shape {slot.shape}, as its {CONFIG_FILE}"
-                    f" says. Received: {shape}"
-                )
-        self._account_for(sorted(set(self.stored) - set(slots)))
-        for name, slot in slots.items():
-            slot.assign(self.read(name))
-
-    def _account_for(self, unused: list[str]) -> None:
-        """Rejects tensors that no variable takes, unless it is known why."""
-        left_out: dict[str | None, list[str]] = {}
-        for name in unused:
-            left_out.setdefault(self._reason(name), []).append(name)
-        if unknown := left_out.pop(None, []):
-            raise InputError(f"{self.folder}: tensors that no variable takes: {_listed(unknown)}")
-        for reason, group in left_out.items():
-            self.notes.append(f"{self.folder}: left out: {', '.join(group)} ({reason})")
+    def fill(self, slots: dict[str, Slot]) -> None:
+        """Assigns the tensors to variables; see `checkpoints.slots.fill`."""
+        shapes = {name: self.files.shapes[stored] for name, stored in self.stored.items()}
+        self.notes += fill(slots, shapes, self.read, self._reason, self.folder)
 
     def _reason(self, name: str) -> str | None:
         """Why a tensor may be left out; None when it may not."""
-        if name in names.COPIES:
-            original = names.COPIES[name].format(encoder=self.prefix)
-            if not np.array_equal(self.read(name), self.read(original)):
-                raise InputError(
-                    f"{self.folder}: {name} should be equal to {original}, for the output layer"
-                    " shares it here; received other values (`tie_word_embeddings` false?)"
-                )
-            return f"a copy of {original}"
+        if name in names.COPIES and self.is_tied:
+            return f"a copy of {self._original(name)}"
+        if name.startswith(names.OUTPUT_SCOPES):
+            return None if self.is_tied else f"a masked-LM head with {names.UNTIED}"
         inner = name.removeprefix(f"{self.model_type}.")
-        return next((why for start, why in names.LEFT_OUT.items() if inner.startswith(start)), None)
+        for start, why in names.LEFT_OUT.items():
+            if inner.startswith(start):
+                return why
+        beside = self.prefix and not name.startswith((self.prefix, names.DISCRIMINATOR_HEAD))
+        return "a part beside the encoder that is not known here" if beside else None
+
+    def _original(self, copy: str) -> str:
+        return names.COPIES[copy].format(encoder=self.prefix)
 
     def _has(self, scope: str) -> bool:
         return any(name.startswith(f"{scope}.") for name in self.stored)
@@ -115,25 +103,12 @@ def open_source(folder: str, config: str | None = None) -> Source:
     fields = read_fields(path)
     described, notes = encoder_config(fields, path)
     files = TensorFiles(folder, extra=(DISCRIMINATOR_FILE,))
-    numbers = [int(match[1]) for match in map(_LAYER.search, files.shapes) if match]
-    layers = max(numbers, default=0) + 1
-    if layers != described.num_hidden_layers:  # before any is built
-        raise InputError(
-            f"{path}: `num_hidden_layers` should be {layers}, as the tensors of {folder} are named."
-            f" Received: {described.num_hidden_layers}"
-        )
-    half = files.half_precision()
-    if half:
-        notes.append(f"{folder}: {len(half)} tensors of half precision are read as float32")
+    notes += [f"{folder}: {note}" for note in files.notes()]
     stored: dict[str, str] = {}
     for name in files.shapes:
         current = names.current_name(name)
         if current in stored:
             raise InputError(f"{folder}: {name} and {stored[current]} are the same tensor")
         stored[current] = name
-    return Source(folder, fields["model_type"], described, files, stored, notes)
-
-
-def _listed(listed: list[str]) -> str:
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return ", ".join(listed[:3]) + more
+    tied = fields.get(TIED, True) is not False
+    return Source(folder, fields["model_type"], described, files, stored, tied, notes)

@@ -11,11 +11,11 @@ import dataclasses
 import os
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from checkpoints.huggingface import names
 from checkpoints.huggingface.source import Source
+from checkpoints.slots import Slot
 from data.vocabulary import Vocabulary
 from errors import InputError, located
 from files import read_json
@@ -44,34 +44,6 @@ _GENERIC = "LABEL_"  # what transformers calls labels without names
 # Settings of which there is a class.
 _TAGGING = {"head": "softmax"}
 _SPAN = {"joint_prediction": False, "answerable_classifier": False}
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """Variables [D, 1] or [1] that are the rows of one tensor [n, D] or [n], multiplied.
-
-    Attributes:
-        factor, offset: theirs is ours * factor + offset.
-    """
-
-    variables: tuple[tf.Variable, ...]
-    factor: float = 1.0
-    offset: float = 0.0
-
-    @property
-    def shape(self) -> list[int]:
-        """The shape of their tensor."""
-        return [len(self.variables), *self.variables[0].shape[:-1]]
-
-    def assign(self, tensor: np.ndarray) -> None:
-        """Takes their tensor."""
-        for variable, row in zip(self.variables, (tensor - self.offset) / self.factor):
-            variable.assign(row[..., None] if row.ndim else [row])
-
-    def tensor(self) -> np.ndarray:
-        """Their tensor."""
-        rows = [variable.numpy()[..., 0] for variable in self.variables]
-        return np.stack(rows) * np.float32(self.factor) + np.float32(self.offset)
 
 
 def class_ending(task: Task, hparams: Any) -> str | None:
@@ -108,29 +80,34 @@ def model_type_of(config: EncoderConfig, hparams: Any, bert: bool) -> str:
     return "bert" if is_bert and same_width else "electra"
 
 
-def slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, names.Slot | Rows]:
+def slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, Slot]:
     """Hugging Face's names of a head, and our variables."""
     head, kind = objective.head, task.plugin.name
     if kind == "span":
         layers = (head.start_logit, head.end_logit)
         return {
-            "qa_outputs.weight": Rows(tuple(layer.kernel for layer in layers)),
-            "qa_outputs.bias": Rows(tuple(layer.bias for layer in layers)),
+            "qa_outputs.weight": _rows(*(layer.kernel for layer in layers)),
+            "qa_outputs.bias": _rows(*(layer.bias for layer in layers)),
         }
     if kind == "tagging":
         return names.layer_slots("classifier", head.dense)
     pooler = model_type == "bert"
     first = "bert.pooler.dense" if pooler else "classifier.dense"
     last = "classifier" if pooler else "classifier.out_proj"
-    found: dict[str, names.Slot | Rows] = names.layer_slots(first, head.summary)
+    found = names.layer_slots(first, head.summary)
     if kind != "regression":
         return found | names.layer_slots(last, head.dense)
     low, high = task.label_range  # theirs says it in the unit of the labels
-    kernel, bias = (head.dense.kernel,), (head.dense.bias,)
     return found | {
-        f"{last}.weight": Rows(kernel, high - low),
-        f"{last}.bias": Rows(bias, high - low, low),
+        f"{last}.weight": _rows(head.dense.kernel, factor=high - low),
+        f"{last}.bias": _rows(head.dense.bias, factor=high - low, offset=low),
     }
+
+
+def _rows(*variables: tf.Variable, **scale: float) -> Slot:
+    """Variables [D, 1] or [1] that are the rows of one tensor [n, D] or [n]."""
+    shape = (len(variables), *variables[0].shape[:-1])
+    return Slot(variables, shape, None if len(shape) == 1 else (1, 0), **scale)
 
 
 def fields(task: Task) -> dict[str, Any]:
@@ -167,11 +144,19 @@ def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
         path = os.path.join(source.folder, CONFIG_FILE)
         with located(path):
             task, order = _labels(task, read_json(path))
-    values: dict[str, Any] = {"max_seq_length": source.config.max_position_embeddings}
+    positions = source.config.max_position_embeddings
+    values: dict[str, Any] = {"max_seq_length": positions}
     if CLASSES[kind] == CLASSES["classification"]:
         values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
     elif kind == "span":
-        values |= _SPAN
+        default = task.plugin.hparams()
+        asked = max(1, min(default.max_query_length, (positions - 3) // 2))
+        stride = max(1, min(default.doc_stride, (positions - 3 - asked) // 2))
+        values |= {**_SPAN, "max_query_length": asked, "doc_stride": stride}
+        if (asked, stride) != (default.max_query_length, default.doc_stride):
+            source.notes.append(
+                f"max_query_length {asked}, doc_stride {stride}, as there are {positions} positions"
+            )
     hparams = resolve_hparams(values, task, source.config)
     head = task.plugin.head(task, source.config, hparams)
     objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
@@ -180,6 +165,12 @@ def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
         raise InputError(
             f"{source.folder}: should have the head of a {kind} task for --task. The tensors"
             f" {', '.join(lacking)} are missing"
+        )
+    beside = [name for name in source.stored if not name.startswith(source.prefix)]
+    if other := sorted({*beside} - {*own}):
+        raise InputError(
+            f"{source.folder}: should have the head of a {kind} task for --task, and nothing beside"
+            f" it. Received: {', '.join(other)}"
         )
     source.fill({**names.encoder_slots(objective.encoder, source.prefix), **own})
     for variable in (head.dense.kernel, head.dense.bias) if order is not None else ():

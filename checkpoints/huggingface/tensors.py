@@ -15,7 +15,8 @@ from errors import InputError
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_DTYPES = ("F32", "F16", "BF16")
+# And what is done with them.
+_DTYPES = {"F32": "", "F16": "read as", "BF16": "read as", "F64": "rounded to"}
 
 
 class TensorFiles:
@@ -45,6 +46,8 @@ class TensorFiles:
     def read(self, name: str) -> np.ndarray:
         """The tensor as float32; float16 and bfloat16 are widened, which changes no value.
 
+        float64 is rounded.
+
         Raises:
             InputError: it is of another type, cannot be read, or a value is not finite.
         """
@@ -65,12 +68,15 @@ class TensorFiles:
             )
         return tensor
 
-    def half_precision(self) -> list[str]:
-        """Names of the tensors that are stored in float16 or bfloat16."""
+    def notes(self) -> list[str]:
+        """What is to be said about tensors of other types than float32."""
+        types = [
+            self._files[path].get_slice(name).get_dtype() for name, path in self._path_of.items()
+        ]
         return [
-            name
-            for name, path in self._path_of.items()
-            if self._files[path].get_slice(name).get_dtype() in ("F16", "BF16")
+            f"{types.count(dtype)} tensors of type {dtype} are {how} float32"
+            for dtype, how in _DTYPES.items()
+            if dtype in types and how
         ]
 
     def _open_shards(self, folder: str) -> None:
@@ -92,6 +98,7 @@ class TensorFiles:
     def _open(self, path: str) -> None:
         from safetensors import SafetensorError, safe_open
 
+        files.check_regular(path)
         try:
             local = storage.download(path, self._copies.name)
             self._files[path] = opened = safe_open(local, framework="np")

@@ -11,6 +11,7 @@ from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
 from checkpoints.model_directory import Conversion, padding_notes
+from checkpoints.slots import Slot
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
@@ -71,7 +72,7 @@ def write_fine_tuned(model: FineTuned, folder: str) -> list[str] | None:
     """
     encoder, task = model.objective.encoder, model.task
     ending = task_heads.class_ending(task, model.hparams)
-    if ending is None or not isinstance(encoder.config, EncoderConfig):
+    if ending is None or type(encoder.config) is not EncoderConfig:
         return None
     before = model.record.get("run_settings", {}).get("pretraining", {})
     bert = before.get("objective") in task_heads.OBJECTIVES_OF_BERT
@@ -148,7 +149,7 @@ def _write_model(
     task: str,
     model_type: str,
     encoder: Encoder,
-    head: dict[str, names.Slot],
+    head: dict[str, Slot],
     vocabulary: Vocabulary,
     folder: str,
     about: dict[str, Any] | None = None,

@@ -1,11 +1,8 @@
-"""What both formats of XLNet have in common: networks, vocabulary, and filling the one by names."""
+"""What both formats of XLNet have in common: networks and vocabulary."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-
-import numpy as np
 
 import storage
 from checkpoints.model_directory import (
@@ -15,7 +12,6 @@ from checkpoints.model_directory import (
     Options,
     describe_pretraining,
 )
-from checkpoints.xlnet.names import Slot
 from data.sentencepiece_model import MODEL_FILE
 from data.vocabulary import Vocabulary
 from errors import InputError
@@ -26,6 +22,7 @@ from pretrain.build import build_objective
 from pretrain.saved_settings import special_ids
 
 OBJECTIVE = "permutation_lm"
+UNWEIGHTED = ("max_position_embeddings", "type_vocab_size")  # fields that no weights depend on
 
 
 def load_vocabulary(options: Options, folder: str, rows: int) -> tuple[Vocabulary, list[str]]:
@@ -86,46 +83,6 @@ def build(
     return conversion, None
 
 
-def fill(
-    slots: dict[str, Slot],
-    shapes: dict[str, tuple[int, ...]],
-    read: Callable[[str], np.ndarray],
-    left_out: Callable[[str], str | None],
-    where: str,
-) -> list[str]:
-    """Assigns tensors to variables: every variable is filled, every tensor accounted for.
-
-    Args:
-        slots: by the name of the tensor.
-        shapes: of all tensors that there are.
-        read: a tensor, checked, by its name.
-        left_out: why a tensor that no variable takes may be left out; None: it may not.
-        where: the source's path.
-
-    Returns:
-        Notes on what was left out.
-
-    Raises:
-        InputError: a tensor is missing, of another shape, not finite, or nothing takes it.
-    """
-    if missing := sorted(set(slots) - set(shapes)):
-        raise InputError(f"{where}: tensors are missing: {_listed(missing)}")
-    for name, slot in slots.items():
-        if tuple(shapes[name]) != slot.shape:
-            raise InputError(
-                f"{where}: {name} should have shape {list(slot.shape)}."
-                f" Received: {list(shapes[name])}"
-            )
-    reasons: dict[str | None, list[str]] = {}
-    for name in sorted(set(shapes) - set(slots)):
-        reasons.setdefault(left_out(name), []).append(name)
-    if unknown := reasons.pop(None, []):
-        raise InputError(f"{where}: tensors that no variable takes: {_listed(unknown)}")
-    for name, slot in slots.items():
-        slot.assign(read(name))
-    return [f"left out, {reason}: {', '.join(names)}" for reason, names in reasons.items()]
-
-
 def unwritten(conversion: Conversion) -> list[str]:
     """What both formats have no place for."""
     moments = ", the optimizer's moments" if conversion.optimizer else ""
@@ -139,8 +96,3 @@ def unwritten(conversion: Conversion) -> list[str]:
             f" where it is {config.attention_probs_dropout_prob} here; it matters in training only"
         )
     return notes
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -9,8 +9,11 @@ import numpy as np
 
 import files
 import storage
+from checkpoints.huggingface.config import TIED
+from checkpoints.huggingface.names import UNTIED
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
-from checkpoints.model_directory import TASK_HEAD, Conversion, Options
+from checkpoints.model_directory import TASK_HEAD, Conversion, Options, check_expressible
+from checkpoints.slots import fill
 from checkpoints.xlnet import conversion as common
 from checkpoints.xlnet.names import huggingface_slots
 from data.sentencepiece_model import MODEL_FILE
@@ -19,10 +22,12 @@ from errors import InputError
 from files import write_json
 from model.config import ACTIVATIONS, CONFIG_FILE, read_fields
 from model.xlnet.config import XLNetConfig
+from training.checkpointing import no_larger_than
 
 MODEL_TYPE = "xlnet"
 _PREFIX = "transformer."
 _HEAD = ("lm_loss.bias", "mask_emb")
+_WORDS = "word_embedding.weight"
 # Theirs, with transformers' defaults, and our names.
 _FIELDS = {
     "vocab_size": ("vocab_size", 32000),
@@ -42,7 +47,6 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "attn_type": ("bi",),
     "bi_data": (False,),
     "same_length": (False,),
-    "tie_word_embeddings": (True,),
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
 }
@@ -75,18 +79,19 @@ def read(path: str, options: Options) -> Conversion:
     described = options.config or os.path.join(path, CONFIG_FILE)
     config, notes = _config(read_fields(described), described)
     tensors = TensorFiles(path)
-    if half := tensors.half_precision():
-        notes.append(f"{path}: {len(half)} tensors of half precision are read as float32")
+    notes += [f"{path}: {note}" for note in tensors.notes()]
     vocabulary, about = common.load_vocabulary(options, path, config.vocab_size)
     prefix = _PREFIX if any(name.startswith(_PREFIX) for name in tensors.shapes) else ""
     complete = all(name in tensors.shapes for name in ("lm_loss.bias", f"{prefix}mask_emb"))
-    conversion, head = common.build(config, vocabulary, complete)
+    if complete and not _is_tied(tensors, prefix, read_fields(described)):
+        complete = False
+        notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
+    with no_larger_than(tensors.shapes.values(), path):
+        conversion, head = common.build(config, vocabulary, complete)
     slots = huggingface_slots(conversion.objective.encoder, head, prefix)
     if not config.untie_biases:
         _check_tied(slots, tensors, path)
-    left_out = common.fill(
-        slots, tensors.shapes, tensors.read, lambda name: _left_out(name, tensors, prefix), path
-    )
+    left_out = fill(slots, tensors.shapes, tensors.read, lambda name: _left_out(name, prefix), path)
     conversion.notes[:0] = [*notes, *about, *left_out]
     return conversion
 
@@ -102,6 +107,9 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     """
     config, vocabulary = conversion.config, conversion.vocabulary
     common.check_kind(vocabulary, "the model's vocabulary")
+    named = {ours for ours, _ in _FIELDS.values()} | {*common.UNWEIGHTED}
+    named.add("attention_probs_dropout_prob")  # a note says where it is another
+    check_expressible(config, named, {}, "Hugging Face's xlnet")
     head = conversion.objective.head
     name = "XLNetModel" if head is None else "XLNetLMHeadModel"
     theirs = {their: getattr(config, our) for their, (our, _) in _FIELDS.items()}
@@ -113,6 +121,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         **theirs,
         "d_head": config.head_size,
         **fixed,
+        TIED: True,
         **ids,
         "mem_len": None,
         "summary_activation": "tanh",
@@ -158,7 +167,7 @@ def _config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
     if memory := {name: fields[name] for name in _MEMORY if fields.get(name)}:
         listed = ", ".join(f"{name} {value}" for name, value in memory.items())
         notes.append(f"{path}: not used, as texts have no memory here: {listed}")
-    known = {*_FIELDS, *_FIXED, *_MEMORY, *_DESCRIBING}
+    known = {*_FIELDS, *_FIXED, *_MEMORY, *_DESCRIBING, TIED}
     if unused := sorted(set(fields) - known):
         notes.append(f"{path}: not used: {', '.join(unused)}")
     if values["hidden_act"] not in ACTIVATIONS:
@@ -185,18 +194,20 @@ def _config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
     return config, notes
 
 
-def _left_out(name: str, tensors: TensorFiles, prefix: str) -> str | None:
+def _is_tied(tensors: TensorFiles, prefix: str, fields: dict[str, Any]) -> bool:
+    if "lm_loss.weight" not in tensors.shapes:
+        return fields.get(TIED, True) is not False
+    words = prefix + _WORDS
+    there = words in tensors.shapes
+    return there and np.array_equal(tensors.read("lm_loss.weight"), tensors.read(words))
+
+
+def _left_out(name: str, prefix: str) -> str | None:
     """Why nothing takes a tensor; None where something should."""
     if name == "lm_loss.weight":
-        original = f"{prefix}word_embedding.weight"
-        if not np.array_equal(tensors.read(name), tensors.read(original)):
-            raise InputError(
-                f"{name} should be equal to {original}, for the output layer shares it here"
-                " (`tie_word_embeddings` false?)"
-            )
-        return f"a copy of {original}"
+        return f"a copy of {prefix}{_WORDS}, or {UNTIED}"
     if name.removeprefix(prefix) in _HEAD:
-        return "as the other part of the output layer is not there"
+        return "as not all of the output layer can be converted"
     return f"as {TASK_HEAD}" if name.startswith(_TASKS) else None
 
 

@@ -9,18 +9,25 @@ import numpy as np
 
 import files
 import storage
-from checkpoints.model_directory import TASK_HEAD, Conversion, Options
+from checkpoints.model_directory import TASK_HEAD, Conversion, Options, check_expressible
+from checkpoints.slots import fill
 from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from checkpoints.xlnet import conversion as common
+from checkpoints.xlnet.conversion import UNWEIGHTED
 from checkpoints.xlnet.names import tf1_slots
 from errors import InputError
 from model.config import read_fields
 from model.xlnet.config import XLNetConfig
+from training.checkpointing import no_larger_than
 
 XLNET_CONFIG_FILE = "xlnet_config.json"
 _PREFIX, _CHECKPOINT, _STEP = "model/transformer/", "xlnet_model.ckpt", "global_step"
 _HEAD = ("model/lm_loss/bias", "model/transformer/mask_emb/mask_emb")
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
+# Fields of XLNetConfig: of the file, of flags there, or without weights.
+_NAMED = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act")
+_NAMED += ("intermediate_size", "untie_biases", "clamp_length", "hidden_dropout_prob")
+_NAMED += ("attention_probs_dropout_prob", "initializer_range", *UNWEIGHTED)
 _INTEGERS = ("n_token", "d_model", "n_layer", "n_head", "d_head", "d_inner")
 # Beginnings of the names of task heads. RACE's has no `model/`.
 _TASKS = ("sequnece_summary", "classification_", "regression_", "start_logits", "end_logits")
@@ -56,9 +63,10 @@ def read(path: str, options: Options) -> Conversion:
     config = _config(read_fields(said), said)
     vocabulary, about = common.load_vocabulary(options, folder, config.vocab_size)
     complete = all(name in file.shapes for name in _HEAD)
-    conversion, head = common.build(config, vocabulary, complete)
+    with no_larger_than(file.shapes.values(), folder):
+        conversion, head = common.build(config, vocabulary, complete)
     slots = tf1_slots(conversion.objective.encoder, head)
-    left_out = common.fill(
+    left_out = fill(
         slots, file.shapes, lambda name: file.read(name, slots[name].shape), _left_out, prefix
     )
     if _STEP in file.shapes:
@@ -140,22 +148,19 @@ def _fields(config: XLNetConfig) -> tuple[dict[str, Any], list[str]]:
     """The fields of `xlnet_config.json`, and notes on what they do not say."""
     notes = []
     theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
-    if config.hidden_act == "gelu":
-        notes.append("`ff_activation` gelu is computed by tanh there, exactly here")
-    elif config.hidden_act not in theirs:
+    check_expressible(config, _NAMED, {"layer_norm_eps": 1e-12}, "the original")
+    if config.hidden_act not in theirs:
         raise InputError(
             f"the original has no such XLNet: `hidden_act` should be {' or '.join(theirs)}."
             f" Received: {config.hidden_act!r}"
         )
-    if config.layer_norm_eps != XLNetConfig.layer_norm_eps:
-        notes.append(f"`layer_norm_eps` is 1e-12 there, {config.layer_norm_eps} here")
     if config.clamp_length > 0:
         notes.append(f"the original's flag --clamp_len should be {config.clamp_length}")
     fields = {
         "d_head": config.head_size,
         "d_inner": config.intermediate_size,
         "d_model": config.hidden_size,
-        "ff_activation": theirs.get(config.hidden_act, "gelu"),
+        "ff_activation": theirs[config.hidden_act],
         "n_head": config.num_attention_heads,
         "n_layer": config.num_hidden_layers,
         "n_token": config.vocab_size,

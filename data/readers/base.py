@@ -20,6 +20,9 @@ import storage
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError
 
+JUDGED_BYTES = 64_000
+LONGEST_LINE = 1 << 20  # characters
+_ESCAPED = re.compile("[\udc80-\udcff]")
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
@@ -56,14 +59,14 @@ class Corpus(abc.ABC):
     Attributes:
         path: what the user gave.
         units: the pieces, in an order that depends on the corpus alone.
-        strict: whether bytes that are not UTF-8 are rejected instead of replaced and counted.
+        max_undecodable_share: see `decode`.
     """
 
     range_bytes = 16 << 20  # of a file's units, where it is cut into several
 
-    def __init__(self, path: str, *, strict: bool = False) -> None:
+    def __init__(self, path: str, *, max_undecodable_share: float = 0.1) -> None:
         self.path = path
-        self.strict = strict
+        self.max_undecodable_share = max_undecodable_share
         self.units: tuple[Unit, ...] = tuple(self._find_units())
 
     def _find_units(self) -> Iterator[Unit]:
@@ -81,47 +84,49 @@ class Corpus(abc.ABC):
                 "empty_documents", "title_only_documents", ...
 
         Raises:
-            InputError: the file is unreadable or corrupt or, when strict, not UTF-8.
+            InputError: the file is unreadable, corrupt or hardly UTF-8, see `decode`.
         """
 
     def decode(self, raw: bytes, where: str, offset: int, problems: collections.Counter) -> str:
-        """Decodes UTF-8 and strips whitespace; counts "undecodable_bytes" or, when strict, rejects.
+        """Decodes UTF-8 and strips whitespace; other bytes become U+FFFD.
 
         Args:
             raw: the bytes of a line, or of several.
             where: the file, for the message.
             offset: position of `raw` in the file (after decompression), for the message.
-            problems: receives the number of bytes replaced by U+FFFD.
+            problems: receives the number of replaced bytes as "undecodable_bytes".
 
         Raises:
-            InputError: when strict, at the first byte that is not UTF-8.
+            InputError: there are more such bytes per character than `max_undecodable_share` in a
+                text of `JUDGED_BYTES` (lines are not judged one by one), or any if that is 0.
         """
         try:
             return raw.decode("utf-8").strip()
         except UnicodeDecodeError as error:
-            if self.strict:
-                raise InputError(
-                    f"{where} must be UTF-8 text, but byte {offset + error.start} is not. "
-                    f"Received: {raw[error.start : error.start + 4]!r}"
-                ) from error
             # surrogateescape makes one lone surrogate of each undecodable byte, to be counted.
             escaped = raw.decode("utf-8", errors="surrogateescape")
-            problems["undecodable_bytes"] += sum("\udc80" <= c <= "\udcff" for c in escaped)
+            replaced, share = len(_ESCAPED.findall(escaped)), self.max_undecodable_share
+            if replaced > share * len(escaped) and (len(raw) >= JUDGED_BYTES or not share):
+                raise InputError(
+                    f"{where} must be UTF-8 text with at most {share:g} other bytes per character"
+                    f" (--max_undecodable_share). Received: {replaced:,} in {len(escaped):,}"
+                    f" characters, the first is byte {offset + error.start}"
+                ) from error
+            problems["undecodable_bytes"] += replaced
             return raw.decode("utf-8", errors="replace").strip()
-
-    def decode_lines(
-        self, raw: bytes, where: str, problems: collections.Counter, offset: int = 0
-    ) -> list[str]:
-        """The non-empty lines, stripped, of bytes of a file from `offset` on; see `decode`."""
-        if offset == 0:
-            reject_other_encodings(raw, where)
-            raw = raw.removeprefix(BYTE_ORDER_MARK)
-        return nonempty_lines(self.decode(raw, where, offset, problems))
 
 
 def nonempty_lines(text: str) -> list[str]:
-    """The lines of a text that are not blank, stripped."""
-    return [line for line in map(str.strip, text.split("\n")) if line]
+    """The lines of a text that are not blank, stripped; very long ones in several parts."""
+    lines = []
+    for line in map(str.strip, text.split("\n")):
+        while len(line) > LONGEST_LINE:
+            cut = line.rfind(" ", 0, LONGEST_LINE) + 1 or LONGEST_LINE
+            lines.append(line[:cut].rstrip())
+            line = line[cut:].lstrip()
+        if line:
+            lines.append(line)
+    return lines
 
 
 def list_files(path: str) -> list[tuple[str, str]]:
@@ -167,14 +172,18 @@ def decompressed(file: BinaryIO, name: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def readable_file(path: str) -> Iterator[BinaryIO]:
-    """Opens a file for reading bytes, decompressed where its name says so.
+    """Opens a file for reading bytes, decompressed where its name says so, behind a UTF-8 mark.
 
     Raises:
-        InputError: the file is unreadable, or its compressed data is corrupt or cut short. This
-            covers what happens inside the `with` block.
+        InputError: the file is unreadable, begins as UTF-16 or UTF-32 does, or its compressed data
+            is corrupt or cut short. This covers what happens inside the `with` block.
     """
     try:
         with storage.open(path, "rb") as file, decompressed(file, path) as content:
+            head = content.peek(4)
+            reject_other_encodings(head, path)
+            if head.startswith(BYTE_ORDER_MARK):
+                content.read(len(BYTE_ORDER_MARK))
             yield content
     except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
         raise InputError(
@@ -187,84 +196,33 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def raw_lines(
-    file: BinaryIO, where: str, start: int = 0, longest: int = -1
-) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, bytes) of each line that begins at or after byte `start`.
-
-    Args:
-        file: to read from.
-        where: its name, for messages.
-        start: 0, or a position in a file that can be sought in.
-        longest: bytes; longer lines come in pieces that end between words where there is white
-            space, and pieces of nothing but whitespace do not come. -1: lines of any length.
-
-    Raises:
-        InputError: the file begins as UTF-16 or UTF-32 does.
-    """
-    position = start
+def raw_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset, bytes) of each line that begins at or after byte `start`."""
     if start > 0:
         # The line that holds byte start - 1 belongs to the range before; when that byte is its
         # line break, this reads one byte and the next line begins exactly at `start`.
         file.seek(start - 1)
-        position = start - 1
-        while raw := file.readline(longest):
-            position += len(raw)
-            if raw.endswith(b"\n"):
-                break
-    yield from lines_from(file, where, position, longest)
+        file.readline()
+    position = file.tell()
+    for raw in file:
+        yield position, raw
+        position += len(raw)
 
 
-def lines_from(
-    file: BinaryIO, where: str, position: int, longest: int = -1, in_pieces: bool = False
-) -> Iterator[tuple[int, bytes]]:
-    """`raw_lines` of a file that stands at `position`; `in_pieces`: inside a line."""
-    rest = b""
-    while raw := rest + file.readline(longest - len(rest)):
-        full = len(raw) == longest
-        if position == 0:
-            reject_other_encodings(raw, where)
-            if raw.startswith(BYTE_ORDER_MARK):
-                position, raw = len(BYTE_ORDER_MARK), raw[len(BYTE_ORDER_MARK) :]
-        cut = len(raw)
-        if full and not raw.endswith(b"\n"):
-            cut, in_pieces = _last_cut(raw), True
-        piece, rest = raw[:cut], raw[cut:]
-        if not in_pieces or piece.strip():
-            yield position, piece
-        position += cut
-        in_pieces = in_pieces and not piece.endswith(b"\n")
-
-
-def _last_cut(raw: bytes) -> int:
-    """The last place between two words, or at least between two characters."""
-    cut = max(raw.rfind(b" "), raw.rfind(b"\t"), raw.rfind(b"\n")) + 1
-    return cut or _character_start(raw, len(raw) - 1) or len(raw)
-
-
-def _character_start(raw: bytes, index: int) -> int:
-    """The last beginning of a UTF-8 character up to `index`, a place where bytes may be cut."""
-    first = max(0, index - 3)
-    return next((i for i in range(index, first, -1) if raw[i] & 0xC0 != 0x80), index)
-
-
-def cut_after(path: str, position: int, longest: int) -> int:
-    """The first place from `position` on where a file may be cut, between words where it can be."""
-    with storage.open(path, "rb") as file:
-        file.seek(position - 1)
-        raw = file.read(longest)
-    found = re.search(rb"\s", raw)
-    if found:
-        return position + found.start()
-    ends = (i for i in range(1, min(5, len(raw))) if raw[i] & 0xC0 != 0x80)
-    return position - 1 + next(ends, len(raw) if len(raw) < 5 else 1)  # the end, or no UTF-8
+def last_cut(raw: bytes) -> int:
+    """The last place to cut a text: behind a blank line, else a line, a word or a character."""
+    for end in (rb"\n\s*\n", rb"\n", rb"\s"):
+        if found := re.match(rb".*" + end, raw, re.DOTALL):
+            return found.end()
+    last = range(len(raw) - 1, max(0, len(raw) - 4), -1)
+    return next((i for i in last if raw[i] & 0xC0 != 0x80), len(raw))
 
 
 def blocks(file: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, bytes) of blocks of at most `size` bytes, cut as `raw_lines` cuts lines."""
-    position, rest = 0, b""
+    """Yields (offset, bytes) of blocks of at most `size` bytes, see `last_cut`."""
+    position, rest = file.tell(), b""
     while raw := rest + file.read(size - len(rest)):
-        cut = _last_cut(raw) if len(raw) == size else len(raw)
+        cut = last_cut(raw) if len(raw) == size else len(raw)
         yield position, raw[:cut]
         position, rest = position + cut, raw[cut:]
 

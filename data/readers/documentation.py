@@ -14,7 +14,8 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 
-from data.readers.base import Corpus, Document, Unit, encodable
+import storage
+from data.readers.base import Corpus, Document, Unit, encodable, readable_file
 from errors import InputError
 
 # Test suites and bundled copies of other packages repeat text that is read elsewhere.
@@ -50,18 +51,18 @@ class InstalledDocumentation(Corpus):
 
     files_per_unit = 256
 
-    def __init__(self, path: str = "", *, strict: bool = False) -> None:
+    def __init__(self, path: str = "", **options: float) -> None:
         """Lists the packages' source files.
 
         Args:
             path: installed packages with commas between ("numpy,scipy"), or a folder of packages;
                 empty means every package of the running environment.
-            strict: without effect, as nobody can correct an installed package: files that are not
+            options: without effect, as nobody can correct an installed package: files that are not
                 valid Python are counted.
         """
         is_folder = os.path.isdir(path)
         self._names = None if is_folder or not path else frozenset(path.split(","))
-        super().__init__(path if is_folder else sysconfig.get_paths()["purelib"], strict=strict)
+        super().__init__(path if is_folder else sysconfig.get_paths()["purelib"], **options)
 
     def _find_units(self) -> Iterator[Unit]:
         by_package = collections.defaultdict(list)
@@ -96,7 +97,7 @@ class InstalledDocumentation(Corpus):
 def _source_files(root: str, packages: frozenset[str] | None) -> list[str]:
     """Lists the Python files of packages below `root`: sorted names with forward slashes."""
     found = []
-    for folder, subfolders, files in os.walk(root):
+    for folder, subfolders, files in storage.walk(root):
         place = os.path.relpath(folder, root).replace(os.sep, "/")
         prefix = "" if place == "." else place + "/"
         subfolders[:] = [
@@ -119,12 +120,8 @@ def _source_files(root: str, packages: frozenset[str] | None) -> list[str]:
 
 def _docstrings(path: str, problems: collections.Counter) -> Iterator[tuple[int, str]]:
     """Yields (line, docstring) of a file's module, classes and functions, by line."""
-    try:
-        with open(path, "rb") as file:
-            source = file.read()
-    except OSError:
-        problems["unreadable_files"] += 1
-        return
+    with readable_file(path) as file:
+        source = file.read()
     if b'"""' not in source and b"'''" not in source:
         return  # no docstring long enough to be kept, and parsing is what takes the time
     try:

@@ -22,7 +22,7 @@ class LanguageModelCorpus(Corpus):
         lines: list[str] = []
         first = 0
         with base.readable_file(unit.path) as file:
-            for offset, raw in base.raw_lines(file, unit.path, unit.start):
+            for offset, raw in base.raw_lines(file, unit.start):
                 if 0 <= unit.end <= offset:
                     break
                 first = first if lines else offset

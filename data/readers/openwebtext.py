@@ -55,7 +55,7 @@ class OpenWebTextCorpus(Corpus):
                 where = f"{path}, member {member.name},"
                 content = archive.extractfile(member)
                 if member.name.endswith(".txt"):
-                    lines = self.decode_lines(content.read(), where, problems)
+                    lines = base.nonempty_lines(self.decode(content.read(), where, 0, problems))
                     if lines:
                         yield Document(f"{name}:{member.name}", lines)
                     else:

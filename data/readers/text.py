@@ -3,99 +3,75 @@
 from __future__ import annotations
 
 import collections
-import math
+import re
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import storage
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 
-# Longer lines are read in pieces. TextCorpus says what happens to a range that one document fills.
-_LONGEST_LINE = 1 << 20
+_BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n")
+_SEARCHED = 1 << 20  # bytes before the end of a range in which a place to cut is looked for
 
 
 class TextCorpus(Corpus):
     """Text files in which a blank line ends a document, as ELECTRA expects them.
 
-    A range owns the documents whose preceding blank line it holds. Deciding by the blank line, not
-    by the document's own first byte, lets a range start reading at its own first byte without
-    looking back. The file's first document belongs to the first range.
-
-    No document is read further than the end of the range after its own: a
-    range in which no blank line begins takes what follows it, to the next blank line or the end of
-    the range after it. Compressed files, which have no ranges, are divided by size.
+    A large file is read in ranges, and a compressed one in blocks of their size. They end where a
+    document does; a document that is too long for that is divided at a line, a word or a character.
     """
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the unit's documents, see the class."""
-        stop = math.inf  # where a document is cut that continues
         with base.readable_file(unit.path) as file:
-            lines = base.raw_lines(file, unit.path, unit.start, _LONGEST_LINE)
-            if unit.start > 0 and not self._skip_to_blank(lines, unit.end):
-                # Without a blank line: the document before fills the range.
-                if unit.end >= storage.getsize(unit.path):
-                    return
-                start = base.cut_after(unit.path, unit.end, _LONGEST_LINE)
-                file.seek(start - 1)
-                inside = file.read(1) != b"\n"  # then what is left of the line is no blank one
-                lines = base.lines_from(file, unit.path, start, _LONGEST_LINE, inside)
-            if unit.end >= 0:
-                stop = 2 * unit.end - unit.start
-                past = stop >= storage.getsize(unit.path)
-                stop = math.inf if past else base.cut_after(unit.path, stop, _LONGEST_LINE)
-            yield from self._documents(lines, unit, stop, problems)
+            if unit.end < 0:
+                blocks = base.blocks(file, self.range_bytes)
+            else:
+                size = storage.getsize(unit.path)
+                start, end = (self._cut(file, place, size) for place in (unit.start, unit.end))
+                file.seek(start)
+                blocks = iter([(start, file.read(end - start))])
+            number = 0
+            for offset, raw in blocks:
+                text = self.decode(raw, unit.path, offset, problems)
+                for part in _BLANK_LINE.split(text):
+                    if lines := base.nonempty_lines(part):
+                        yield Document(f"{unit.name}:{number}", lines)
+                        number += 1
 
-    @staticmethod
-    def _skip_to_blank(lines: Iterator[tuple[int, bytes]], end: int) -> bool:
-        """Reads up to the first blank line; whether there is one before `end`."""
-        for offset, raw in lines:
-            if offset >= end:
-                return False
-            if not raw.strip():
-                return True
-        return False
-
-    def _documents(
-        self,
-        raw_lines: Iterator[tuple[int, bytes]],
-        unit: Unit,
-        stop: float,
-        problems: collections.Counter,
-    ) -> Iterator[Document]:
-        """Yields documents up to the first blank line after the unit's end, or to `stop`."""
-        lines: list[str] = []
-        first = size = 0
-        for offset, raw in raw_lines:
-            if offset + len(raw) > stop:
-                raw = raw[: max(0, int(stop) - offset)]
-            if raw.strip():
-                first = first if lines else offset
-                line = self.decode(raw, unit.path, offset, problems)
-                lines += [line] if line else []
-                size += len(raw)
-                full = unit.end < 0 and size >= self.range_bytes
-                if offset + len(raw) < stop and not full:
-                    continue
-            if lines:
-                yield Document(f"{unit.name}:{first}", lines)
-                lines, size = [], 0
-            if offset + len(raw) >= stop or (not raw.strip() and 0 <= unit.end <= offset):
-                return
-        if lines:
-            yield Document(f"{unit.name}:{first}", lines)
+    def _cut(self, file: BinaryIO, place: int, size: int) -> int:
+        """Where a file is cut that has a border of ranges at `place`: there or before."""
+        if place == 0:
+            return file.tell()  # behind a byte order mark
+        if place == size:
+            return size
+        first = place - min(_SEARCHED, self.range_bytes)
+        file.seek(first)
+        return first + base.last_cut(file.read(place - first))
 
 
 class TextPerFileCorpus(Corpus):
-    """A folder of text files, each one document; of large files, each 16 MiB of text."""
+    """A folder of text files, each one document; of large files, each 16 MiB of text.
+
+    A unit has up to `files_per_unit` files and `unit_bytes` bytes, or one larger file.
+    """
 
     files_per_unit = 256
+    unit_bytes = 1 << 20
     block_bytes = 16 << 20
 
     def _find_units(self) -> Iterator[Unit]:
-        files = [name for name, _ in base.list_files(self.path)]
-        for start in range(0, len(files), self.files_per_unit):
-            members = tuple(files[start : start + self.files_per_unit])
-            yield Unit(members[0], self.path, members=members)
+        members: list[str] = []
+        total = 0
+        for name, path in base.list_files(self.path):
+            size = storage.getsize(path)
+            if len(members) == self.files_per_unit or (members and total + size > self.unit_bytes):
+                yield Unit(members[0], self.path, members=tuple(members))
+                members, total = [], 0
+            members.append(name)
+            total += size
+        yield Unit(members[0], self.path, members=tuple(members))
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields one document per file; files without text count as "empty_documents"."""
@@ -103,7 +79,8 @@ class TextPerFileCorpus(Corpus):
             empty = True
             with base.readable_file(path) as file:
                 for offset, raw in base.blocks(file, self.block_bytes):
-                    if lines := self.decode_lines(raw, path, problems, offset):
+                    text = self.decode(raw, path, offset, problems)
+                    if lines := base.nonempty_lines(text):
                         empty = False
                         yield Document(name, lines)
             if empty:

@@ -10,7 +10,7 @@ from typing import Any
 
 from data.readers.base import Corpus, Document, Unit, nonempty_lines
 from data.streams import without_autotuning
-from errors import InputError
+from errors import InputError, reason
 
 _SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
 
@@ -27,7 +27,7 @@ class TfdsCorpus(Corpus):
 
     _download = True
 
-    def __init__(self, path: str, *, strict: bool = False) -> None:
+    def __init__(self, path: str, **options: float) -> None:
         match = _SPECIFICATION.match(path)
         if not match:
             raise InputError(
@@ -38,7 +38,7 @@ class TfdsCorpus(Corpus):
         self._feature = match["feature"]
         self._split = match["split"] or "train"
         self._data_dir = os.environ.get("TFDS_DATA_DIR") or None
-        super().__init__(path, strict=strict)
+        super().__init__(path, **options)
 
     def _find_units(self) -> Iterator[Unit]:
         builder = open_dataset(self._name, self._data_dir, download=self._download)
@@ -112,11 +112,8 @@ def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
     try:
         builder = tfds.builder(name, data_dir=folder)
     except (ValueError, AssertionError) as error:
-        # The first line says what is wrong; all datasets there are follow, then a suggestion.
-        lines = str(error).splitlines()
-        reasons = [lines[0], *(line for line in lines if line.startswith("Did you mean"))]
         raise InputError(
-            f"tensorflow-datasets must know the dataset. Received: {name!r} ({' '.join(reasons)})"
+            f"tensorflow-datasets must know the dataset. Received: {name!r} ({reason(error)})"
         ) from error
     if not builder.info.splits:
         if not download:

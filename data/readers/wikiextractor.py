@@ -23,16 +23,19 @@ class WikiExtractorCorpus(Corpus):
     left out and counted as "title_only_documents". The first line is dropped where it repeats the
     title attribute: it is no sentence of the article, and as the first sentence names its subject
     again it would put the same words twice in a row. Blank lines do not end an article.
+
+    WikiExtractor escapes `&`, `<` and `>` (`html.escape` at the end of `clean`, in extract.py of
+    attardi/wikiextractor); they are unescaped.
     """
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the articles whose opening line begins in the unit."""
         with base.readable_file(unit.path) as file:
-            as_json = file.read(1) == b"{"
-            file.seek(0)
+            as_json = file.peek(1).startswith(b"{")
             articles = self._json_articles if as_json else self._tagged_articles
-            for identifier, title, lines in articles(unit, file, problems):
-                if lines and lines[0] == title:
+            for identifier, title, text in articles(unit, file, problems):
+                lines = base.nonempty_lines(html.unescape(text))
+                if lines and lines[0] == html.unescape(title).strip():
                     lines = lines[1:]
                 if lines:
                     yield Document(f"{unit.name}:{identifier}", lines)
@@ -41,11 +44,11 @@ class WikiExtractorCorpus(Corpus):
 
     def _tagged_articles(
         self, unit: Unit, file: BinaryIO, problems: collections.Counter
-    ) -> Iterator[tuple[str, str, list[str]]]:
-        """Yields (id, title, lines) of each <doc ...> ... </doc>."""
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yields (id, title, text) of each <doc ...> ... </doc>."""
         lines: list[str] | None = None  # None outside an article
         identifier = title = ""
-        for offset, raw in base.raw_lines(file, unit.path, unit.start):
+        for offset, raw in base.raw_lines(file, unit.start):
             opens = raw.startswith(b"<doc ")
             if lines is None and 0 <= unit.end <= offset:
                 return
@@ -60,12 +63,12 @@ class WikiExtractorCorpus(Corpus):
                     )
                 attributes = dict(_ATTRIBUTE.findall(line))
                 identifier = attributes.get("id", str(offset))
-                title = html.unescape(attributes.get("title", ""))
+                title = attributes.get("title", "")
                 lines = []
             elif line == "</doc>":
-                yield identifier, title, lines
+                yield identifier, title, "\n".join(lines)
                 lines = None
-            elif line:
+            else:
                 lines.append(line)
         if lines is not None:
             raise InputError(
@@ -75,9 +78,9 @@ class WikiExtractorCorpus(Corpus):
 
     def _json_articles(
         self, unit: Unit, file: BinaryIO, problems: collections.Counter
-    ) -> Iterator[tuple[str, str, list[str]]]:
-        """Yields (id, title, lines) of each line {"id": ..., "title": ..., "text": ...}."""
-        for offset, raw in base.raw_lines(file, unit.path, unit.start):
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yields (id, title, text) of each line {"id": ..., "title": ..., "text": ...}."""
+        for offset, raw in base.raw_lines(file, unit.start):
             if 0 <= unit.end <= offset:
                 return
             line = self.decode(raw, unit.path, offset, problems)
@@ -93,5 +96,5 @@ class WikiExtractorCorpus(Corpus):
                     f'{unit.path} byte {offset}: each line must be a JSON object with a "text". '
                     f"Received: {line[:80]!r}"
                 )
-            lines = base.nonempty_lines(base.encodable(text))
-            yield str(article.get("id", offset)), str(article.get("title", "")), lines
+            title = str(article.get("title", ""))
+            yield str(article.get("id", offset)), title, base.encodable(text)

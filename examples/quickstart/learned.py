@@ -93,8 +93,8 @@ def main(argv: list[str]) -> None:
     heldout = Batches(data_dir, "heldout", hparams, run.eval_batch_size, strategy)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     objective = load_objective(model_dir)
-    length, size, mask_id = hparams.max_seq_length, hparams.vocab_size, vocabulary.mask_id
-    with clear_read_errors(heldout.files, length, size):
+    length, mask_id = hparams.max_seq_length, vocabulary.mask_id
+    with clear_read_errors(heldout.files):
         batches = masked_heldout_batches(objective, heldout, hparams.seed, run.num_eval_steps)
     names = ("pad_id", "cls_id", "sep_id", "mask_id")
     never_masked = [getattr(vocabulary, name) for name in names]
@@ -128,7 +128,7 @@ def count_training_text(
         drop_remainder=False,
     )
     arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
-    with clear_read_errors(files, max_seq_length, vocab_size):
+    with clear_read_errors(files):
         return BigramModel(vocab_size, arrays, never_masked)
 
 

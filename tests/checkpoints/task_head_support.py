@@ -69,13 +69,11 @@ def declaration(case: str) -> dict[str, Any]:
     return values
 
 
-def folder_of(folder: pathlib.Path, case: str, **hparams: Any) -> FineTuning:
+def folder_of(folder: pathlib.Path, case: str, hparams: Any = None, **config: Any) -> FineTuning:
     """Writes the folder of a run; returns its objective."""
-    _, own, config, _ = CASES[case]
-    settings = {**own, **hparams}
-    return fine_tuned(
-        folder, _task(case), hparams=settings, mask_padding=False, num_hidden_layers=2, **config
-    )[0]
+    _, own, of_case, _ = CASES[case]
+    config = {"mask_padding": False, "num_hidden_layers": 2, **of_case, **config}
+    return fine_tuned(folder, _task(case), hparams={**own, **(hparams or {})}, **config)[0]
 
 
 def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path]:

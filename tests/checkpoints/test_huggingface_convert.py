@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from checkpoints import huggingface
 from checkpoints.formats import from_elsewhere
 from checkpoints.model_directory import Options
 from pretrain.load import load_encoder
@@ -44,10 +45,49 @@ def test_of_a_fine_tuned_model_the_encoder_is_read(head, tmp_path):
 
     change_tensors(folder, change)
     notes = from_elsewhere("huggingface", str(folder), str(tmp_path / "model"), Options())
-    named = f"{folder}: left out: {', '.join(sorted(head))} (the head of a fine-tuned task"
-    assert any(note.startswith(named) for note in notes)
-    assert any("what there is can be fine-tuned" in note for note in notes)
+    assert any(", ".join(sorted(head)) in note and "--task" in note for note in notes)
     assert load_encoder(str(tmp_path / "model")).config == load("electra").config
+
+
+OTHER_OUTPUT = {"generator_lm_head.weight": np.zeros([137, 12], np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "added", "named"),
+    [
+        ({}, OTHER_OUTPUT, "generator_lm_head.weight"),
+        ({"tie_word_embeddings": False}, OTHER_OUTPUT, "generator_predictions.dense.weight"),
+        ({"tie_word_embeddings": False}, {}, "generator_lm_head.bias"),
+    ],
+)
+def test_of_untied_embeddings_the_encoder_is_read(fields, added, named, tmp_path):
+    folder = copied("convbert", tmp_path)
+    change_json(folder / "config.json", **fields)
+    change_tensors(folder, lambda held: held | added)
+    read = huggingface.read(str(folder), Options())
+    assert read.objective.head is None
+    assert any(named in note for note in read.notes)
+    whole = load("convbert").objective.encoder.weights
+    for ours, expected in zip(read.objective.encoder.weights, whole, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_parts_beside_the_encoder_are_left_out(tmp_path):
+    folder = copied("convbert", tmp_path)
+    change_tensors(folder, lambda held: held | {"ranker.weight": np.ones([3], np.float32)})
+    read = huggingface.read(str(folder), Options())
+    assert read.objective.head is not None
+    assert any("ranker.weight" in note for note in read.notes)
+
+
+def test_double_precision_is_rounded(tmp_path):
+    folder = copied("convbert", tmp_path)
+    change_tensors(folder, lambda held: {k: v + np.float64(1e-12) for k, v in held.items()})
+    read = huggingface.read(str(folder), Options())
+    assert any("F64" in note for note in read.notes)
+    words = read.objective.encoder.embeddings.word_embeddings
+    theirs = tensors(folder)["convbert.embeddings.word_embeddings.weight"]
+    np.testing.assert_array_equal(words, theirs.astype(np.float32))
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess:

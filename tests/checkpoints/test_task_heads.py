@@ -10,7 +10,7 @@ from checkpoints.model_directory import Options
 from errors import InputError
 from finetune.load import load_fine_tuned
 from tests.checkpoints.task_head_support import CASES, declaration, features, folder_of, written
-from tests.huggingface_support import change_json
+from tests.huggingface_support import change_json, change_tensors
 
 
 def reread(folder, output, case):
@@ -68,7 +68,7 @@ def test_without_a_task_the_encoder_is_read(tmp_path):
 
 def test_a_linear_head_is_left_out(tmp_path):
     """transformers has no such: the encoder is written, as it was before."""
-    folder_of(tmp_path / "run", "convbert labels", classifier="linear")
+    folder_of(tmp_path / "run", "convbert labels", {"classifier": "linear"})
     notes = formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "out"))
     said = json.loads((tmp_path / "out" / "config.json").read_text())
     assert said["architectures"] == ["ConvBertModel"]
@@ -108,6 +108,26 @@ def test_labels_without_names_are_an_error(tmp_path):
 
 @pytest.mark.parametrize("case", ["convbert labels", "electra labels"])
 def test_a_pooler_is_of_bert_alone(tmp_path, case):
-    folder_of(tmp_path / "run", case, classifier="pooler")
+    folder_of(tmp_path / "run", case, {"classifier": "pooler"})
     with pytest.raises(InputError, match="pooler"):
         formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("positions", [16, 100, 150])
+def test_questions_of_a_model_with_few_positions(tmp_path, positions):
+    case = "convbert spans"
+    few = {"max_position_embeddings": positions}
+    short = {"max_seq_length": positions, "max_query_length": 4, "doc_stride": 4}
+    folder_of(tmp_path / "run", case, short, **few)
+    formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "theirs"))
+    back = reread(tmp_path / "theirs", tmp_path / "back", case)
+    assert back.hparams.max_seq_length == positions
+    room = positions - 3 - back.hparams.max_query_length
+    assert 1 <= back.hparams.doc_stride <= room
+
+
+def test_a_head_with_another_layer_is_an_error(tmp_path):
+    _, folder = written(tmp_path, "convbert labels")
+    change_tensors(folder, lambda held: held | {"classifier.middle.weight": np.ones([2, 2], "f")})
+    with pytest.raises(InputError, match=r"classifier\.middle"):
+        reread(folder, tmp_path / "back", "convbert labels")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from checkpoints import tf1
 from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
-from errors import InputError
 from model import build_encoder
 from tests.golden_support import CHECKPOINT, GOLDEN, load_golden
 from tests.model_support import TINY
@@ -37,21 +35,6 @@ def test_scopes():
     names = tf1.encoder_variables(build_encoder(TINY), "generator", embeddings_scope="generator")
     assert all(name.startswith("generator/") for name in names)
     assert "generator/embeddings/word_embeddings" in names
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"token_mixer": "convolution"},
-        {"convolution": "static"},
-        {"convolution": "dynamic"},
-        {"share_layers": True},
-        {"causal": True},
-    ],
-)
-def test_architecture_without_names_is_rejected(changes):
-    with pytest.raises(InputError, match="share_layers"):
-        tf1.encoder_variables(build_encoder(TINY.replace(**changes)))
 
 
 PREFIX = str(GOLDEN / "sdconv" / CHECKPOINT)

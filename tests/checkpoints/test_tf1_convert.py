@@ -183,8 +183,8 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
         " or trained on with --new_networks"
     ) in notes
     left = "task_specific/cola/dense/kernel, task_specific/cola/dense/kernel/adam_m"
-    reason = "as the head of a fine-tuned task, of which run_finetuning.py makes a new one"
-    assert f"left out, {reason}: {left}" in notes
+    reason = "the head of a fine-tuned task"
+    assert any(reason in note and left in note for note in notes)
     assert any(n.startswith("left out: the optimizer's moments") for n in notes)
     np.testing.assert_array_equal(
         load_encoder(str(tmp_path / "model")).embeddings.word_embeddings,

@@ -190,13 +190,29 @@ def test_wrong_tensors(tmp_path):
         convert("tf1", source, tmp_path / "ours")
 
 
+@pytest.mark.parametrize("weight", [None, np.zeros([V, TINY.hidden_size], np.float32)])
+def test_of_an_untied_xlnet_the_encoder_is_read(tmp_path, weight):
+    made, theirs = theirs_from_ours(tmp_path, TINY)
+    fields = json.loads((theirs / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (theirs / "config.json").write_text(json.dumps(fields))
+    held = load_file(theirs / "model.safetensors")
+    save_file(
+        held if weight is None else held | {"lm_loss.weight": weight}, theirs / "model.safetensors"
+    )
+    notes = "\n".join(convert("huggingface", theirs, tmp_path / "back"))
+    assert all(name in notes for name in ("lm_loss.bias", "mask_emb"))
+    back = load(str(tmp_path / "back")).objective
+    assert back.head is None
+    for one, other in zip(made.objective.encoder.weights, back.encoder.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("attn_type", "uni"),
         ("bi_data", True),
         ("same_length", True),
-        ("tie_word_embeddings", False),
         ("d_head", 3),
         ("ff_activation", "mish"),
         ("d_model", 17),

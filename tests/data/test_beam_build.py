@@ -6,14 +6,10 @@ Slow: Beam is not among the requirements of the other tests; `make test-beam` in
 from __future__ import annotations
 
 import functools
-import gzip
-import io
-import lzma
 import os
 import pathlib
 import subprocess
 import sys
-import tarfile
 import time
 from dataclasses import replace
 
@@ -23,7 +19,6 @@ from data import build
 from errors import InputError
 from tests.build_support import content, stopped_after
 from tests.command_support import ROOT
-from tests.tfds_support import prepare
 
 pytest.importorskip("apache_beam")
 pytestmark = pytest.mark.slow
@@ -38,78 +33,8 @@ def built_by_beam(options: build.BuildOptions, folder: pathlib.Path, *arguments:
     return content(folder)
 
 
-@pytest.fixture(scope="module")
-def documents(given) -> dict[str, list[str]]:
-    """The texts of `given`, by the name of the file."""
-    paths = pathlib.Path(given.corpus).iterdir()
-    return {path.name: path.read_text().split("\n\n") for path in paths}
-
-
-def _text(folder, documents):
-    for name, texts in documents.items():
-        (folder / f"{name}.gz").write_bytes(gzip.compress("\n\n".join(texts).encode()))
-
-
-def _text_per_file(folder, documents):
-    for name, texts in documents.items():
-        for number, text in enumerate(texts):
-            (folder / f"{name}-{number}.txt").write_text(text)
-
-
-def _wikiextractor(folder, documents):
-    for name, texts in documents.items():
-        articles = (
-            f'<doc id="{i}" title="T">\nT\n\n{text}\n</doc>\n' for i, text in enumerate(texts)
-        )
-        (folder / name).write_text("".join(articles))
-
-
-def _openwebtext(folder, documents):
-    for name, texts in documents.items():
-        raw = io.BytesIO()
-        with tarfile.open(fileobj=raw, mode="w") as archive:
-            for number, text in enumerate(texts):
-                member = tarfile.TarInfo(f"{number}.txt")
-                member.size = len(text.encode())
-                archive.addfile(member, io.BytesIO(text.encode()))
-        (folder / f"{name}.xz").write_bytes(lzma.compress(raw.getvalue()))
-
-
-def _tfds(folder, documents):
-    import tensorflow_datasets as tfds
-
-    rows = [{"text": text} for texts in documents.values() for text in texts]
-    features = {"text": tfds.features.Text()}
-    prepare(folder, "beam_prose", features, {"train": rows}, num_shards=3)
-
-
-FORMATS = {
-    "text": _text,
-    "text_per_file": _text_per_file,
-    "wikiextractor": _wikiextractor,
-    "openwebtext": _openwebtext,
-    "tfds": _tfds,
-}
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_local_builders_files(name, given, documents, tmp_path, monkeypatch):
-    (tmp_path / "corpus").mkdir()
-    FORMATS[name](tmp_path / "corpus", documents)
-    corpus = str(tmp_path / "corpus")
-    if name == "tfds":
-        monkeypatch.setenv("TFDS_DATA_DIR", corpus)
-        corpus = "beam_prose"
-    options = replace(given, corpus=corpus, corpus_format=name, output_dir=str(tmp_path / "local"))
-    manifest = build.build(options)
-    assert manifest["splits"]["train"]["examples"] > 100
-    assert built_by_beam(options, tmp_path / "beam") == content(tmp_path / "local")
-
-
-def test_a_learned_vocabulary_is_the_same(given, tmp_path):
-    options = replace(given, vocab=None, vocab_size=120, output_dir=str(tmp_path / "local"))
-    build.build(options)
-    assert built_by_beam(options, tmp_path / "beam") == content(tmp_path / "local")
+def test_the_local_builders_files(given, built, tmp_path):
+    assert built_by_beam(given, tmp_path / "beam") == content(built)
 
 
 def test_several_worker_processes(given, built, tmp_path):
@@ -146,15 +71,16 @@ def test_bad_text_is_one_sentence_and_finished_shards_are_kept(given, tmp_path):
         (tmp_path / "corpus" / path.name).write_bytes(path.read_bytes())
     bad = tmp_path / "corpus" / "5.txt"
     bad.write_bytes(bad.read_bytes() + b"\nbad \xff\xfe\xfd bytes")
-    options = replace(given, corpus=str(tmp_path / "corpus"), strict=True)
+    options = replace(given, corpus=str(tmp_path / "corpus"), max_undecodable_share=0.0)
     with pytest.raises(InputError, match=r"5\.txt"):
         built_by_beam(options, tmp_path / "data")
     unfinished = tmp_path / "data" / build.UNFINISHED
     assert len(list(unfinished.glob("shard-*.json"))) == given.num_shards - 1
     assert not (tmp_path / "data" / "manifest.json").exists()
-    # Without --strict it is the same build, which goes on.
-    found = built_by_beam(replace(options, strict=False), tmp_path / "data")
-    build.build(replace(options, strict=False, output_dir=str(tmp_path / "local")))
+    # With another share it is the same build, which goes on.
+    options = replace(options, max_undecodable_share=0.1)
+    found = built_by_beam(options, tmp_path / "data")
+    build.build(replace(options, output_dir=str(tmp_path / "local")))
     assert found == content(tmp_path / "local")
 
 

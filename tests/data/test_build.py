@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import files
 from data import build, input_pipeline, shards
 from data.corpus import Document, Unit
 from data.manifest import read_manifest
@@ -168,6 +167,15 @@ def test_of_ten_novels_the_share_that_was_asked_for_is_held_out(novels, tmp_path
     assert "warning" not in capsys.readouterr().err
 
 
+def test_num_shards_that_the_corpus_cannot_fill(given, tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("one document\n")
+    options = replace(given, corpus=str(tmp_path / "corpus.txt"), heldout_fraction=0.0)
+    for number in (1, 3):
+        build.build(replace(options, output_dir=str(tmp_path / f"{number}"), num_shards=number))
+        assert ("--num_shards" in capsys.readouterr().err) == (number > 1)
+        assert len(os.listdir(tmp_path / f"{number}" / "pretrain_tfrecords")) == 1
+
+
 def test_a_long_document_is_divided_at_a_word():
     document = Document("a", ["one two three four", "five six seven eight nine ten"])
     settings = shards.ShardSettings(32, 0.5, 0, 1, longest_whole=20)
@@ -181,17 +189,6 @@ def test_a_long_document_is_divided_at_a_word():
     assert sides == {"train": ["ab" * 15], "heldout": ["ab" * 15]}
     whole = shards.divide(document, replace(settings, longest_whole=1000))
     assert list(whole.values()) == [document]
-
-
-def test_a_folder_of_the_time_before_is_found_complete(built, given, tmp_path, capsys):
-    """One whose manifest does not say by which rules documents were divided."""
-    shutil.copytree(built, tmp_path / "data")
-    path = str(tmp_path / "data" / "manifest.json")
-    before = files.read_json(path)
-    assert before["settings"].pop("rules") == build.RULES
-    files.write_json(path, before)
-    assert build.build(replace(given, output_dir=str(tmp_path / "data"))) == before
-    assert "is complete" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- other corpora and folders
@@ -268,7 +265,7 @@ def test_the_builder_warns_of_vowels_that_it_strips(given, tmp_path, capsys, str
     (tmp_path / "thai.txt").write_text("ที่นี่มีหนังสือ\n\n" * 9, encoding="utf-8")
     options = replace(given, corpus=str(tmp_path / "thai.txt"), output_dir=str(tmp_path / "data"))
     build.build(replace(options, strip_accents=strip, heldout_fraction=0.0))
-    assert ("combining marks of Thai" in capsys.readouterr().err) == strip
+    assert ("--nostrip_accents" in capsys.readouterr().err) == strip
 
 
 # ---------------------------------------------------------------- a learned vocabulary

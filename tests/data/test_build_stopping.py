@@ -16,7 +16,7 @@ import pytest
 
 from data import build, shards
 from errors import InputError
-from tests.build_support import content, stopped_after
+from tests.build_support import content
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,21 +72,6 @@ def test_a_complete_folder_is_left_alone(built, given, capsys):
     with pytest.raises(InputError, match=r"max_seq_length: 32 there, 64 now"):
         build.build(replace(options, max_seq_length=64))
     assert content(built) == before
-
-
-@pytest.mark.parametrize("learned", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_an_unfinished_build_can_be_removed_to_start_over(given, tmp_path, monkeypatch, learned):
-    options = replace(given, output_dir=str(tmp_path / "data"))
-    if learned:
-        options = replace(options, vocab=None, vocab_size=120)
-    stopped_after(1, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    monkeypatch.undo()
-    with pytest.raises(InputError, match=r"or remove (.*unfinished_build) to start over") as error:
-        build.build(replace(options, seed=9))
-    shutil.rmtree(str(error.value).split("or remove ")[1].removesuffix(" to start over"))
-    assert build.build(replace(options, seed=9))["settings"]["seed"] == 9
 
 
 def test_two_builds_in_one_folder(built, given, tmp_path, monkeypatch):

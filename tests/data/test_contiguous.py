@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -114,8 +113,6 @@ def test_the_manifest_records_the_layout(contiguous, built):
     assert content["example_layout"] == content["settings"]["example_layout"] == "contiguous"
     before = read_manifest(str(built))
     assert before["example_layout"] == "segments"
-    # As folders had before there was another: runs know them by these.
-    assert {"example_layout", "heldout_corpus"}.isdisjoint(before["settings"])
 
 
 def test_stopped_builds_and_several_processes_give_the_same_bytes(
@@ -133,17 +130,6 @@ def test_stopped_builds_and_several_processes_give_the_same_bytes(
         build.build(replace(stopped, example_layout="segments"))
     build.build(stopped)
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
-
-
-@pytest.mark.slow  # needs Beam
-def test_beam_builds_the_same_bytes(lines, tmp_path):
-    pytest.importorskip("apache_beam")
-    from data import beam_build
-
-    build.build(replace(lines, output_dir=str(tmp_path / "local")))
-    by_beam = functools.partial(beam_build.build_shards, arguments=[])
-    build.build(replace(lines, output_dir=str(tmp_path / "beam"), num_processes=None), by_beam)
-    assert content(tmp_path / "beam") == content(tmp_path / "local")
 
 
 # ---------------------------------------------------------------- words and lines

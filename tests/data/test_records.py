@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import records
+from data import input_pipeline, records
 from errors import InputError
 
 
@@ -57,7 +57,7 @@ def test_an_empty_batch_and_an_empty_file(tmp_path):
     path = str(tmp_path / "empty")
     assert records.write_record_file(path, []) == (0, 0)
     assert records.count_file(path) == 0
-    assert not records.check_first_record(path, 4)
+    assert input_pipeline.check_first_records([path], 4) == 0
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
@@ -72,17 +72,3 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == []
     with pytest.raises(InputError, match="cannot be written"):
         records.write_record_file(str(tmp_path / "no" / "folder"), [[b"x"]])
-
-
-def test_check_file_passes_good_files_and_names_bad_records(tmp_path):
-    ids = np.array([[1, 2], [3, 4]])
-    batch = records.encode_examples(ids, np.ones_like(ids), np.zeros_like(ids))
-    path = str(tmp_path / "records")
-    records.write_record_file(path, [batch])
-    records.check_file(path, 2, 5)
-    with pytest.raises(InputError, match=r"record 1: ids .*Received: 4"):
-        records.check_file(path, 2, 4)
-    records.write_record_file(path, [batch, [b"\xff\xff"]])
-    assert records.count_file(path) == 3
-    with pytest.raises(InputError, match=r"record 2 is not a tf\.train\.Example"):
-        records.check_file(path, 2, 5)

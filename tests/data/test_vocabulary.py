@@ -110,27 +110,6 @@ def test_byte_order_mark_and_blank_lines_at_the_end_are_no_tokens(tmp_path, begi
     assert Vocabulary.load(tmp_path).tokens == TOKENS
 
 
-def test_data_folders_built_with_a_blank_token_keep_it(tmp_path):
-    """Their records and models count it."""
-    vocabulary = Vocabulary((*TOKENS, ""))
-    vocabulary.save(tmp_path)
-    (tmp_path / "manifest.json").write_text(json.dumps({"vocabulary_size": vocabulary.size}))
-    assert Vocabulary.load(tmp_path).digest == vocabulary.digest
-
-
-def test_failed_save_leaves_nothing_behind(tmp_path, monkeypatch):
-    Vocabulary(TOKENS).save(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(InputError, match=r"tokenizer_config\.json: cannot be written: No space"):
-        Vocabulary((*TOKENS, "new")).save(tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 @pytest.mark.parametrize("vocab_size", [150, 180])
 def test_learned_vocabulary_is_exact_and_deterministic(vocab_size):
     vocabulary = learn_vocabulary(ENGLISH, vocab_size)

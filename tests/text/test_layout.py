@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from data.tokenizer_protocol import Frame
+from data.tokenization import Frame
 from text.layout import TextLayout
 from text.words import lay_out_words
 

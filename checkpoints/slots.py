@@ -1,0 +1,133 @@
+"""Variables and the tensors that hold them in other formats: the one way between the two."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from errors import InputError
+from model import DiscriminatorHead, Encoder, MaskedLMHead
+from model.encoder import EncoderLayer
+from model.layers import Dense, Embeddings, GroupedDense, LayerNorm
+from model.token_mixing import Convolution, SelfAttention, SpanKey, TokenMixer
+from model.xlnet.attention import AttentionBiases, RelativeAttention
+from model.xlnet.head import XLNetLMHead
+from model.xlnet.network import WordEmbeddings, XLNet, XLNetLayer
+from plugins import source
+
+# Layers whose computation other formats have. Subclasses may compute something else.
+_LAYERS = {
+    *(Encoder, EncoderLayer, TokenMixer, SelfAttention, Convolution, SpanKey),
+    *(Embeddings, Dense, GroupedDense, LayerNorm, DiscriminatorHead, MaskedLMHead),
+    *(XLNet, XLNetLayer, WordEmbeddings, RelativeAttention, AttentionBiases, XLNetLMHead),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Variables and the tensor that holds them.
+
+    Attributes:
+        variables: one, or several of one shape that the tensor stacks.
+        shape: of the tensor.
+        axes: the variables' axes in the order of the tensor's; None leaves them as they are.
+        factor, offset: the tensor is the variables * factor + offset.
+    """
+
+    variables: tuple[tf.Variable, ...]
+    shape: tuple[int, ...]
+    axes: tuple[int, ...] | None = None
+    factor: float = 1.0
+    offset: float = 0.0
+
+    @classmethod
+    def of(cls, variable: tf.Variable, axes: tuple[int, ...] | None = None) -> Slot:
+        """A tensor of one variable, of its shape but for the order of the axes."""
+        shape = tuple(variable.shape)
+        return cls((variable,), shape if axes is None else tuple(shape[i] for i in axes), axes)
+
+    def assign(self, tensor: np.ndarray) -> None:
+        """Takes a tensor of `shape`."""
+        if (self.factor, self.offset) != (1.0, 0.0):
+            tensor = (tensor - self.offset) / self.factor
+        parts = tensor.reshape([len(self.variables), -1])
+        for variable, part in zip(self.variables, parts, strict=True):
+            axes = range(len(variable.shape)) if self.axes is None else self.axes
+            part = part.reshape([variable.shape[axis] for axis in axes])
+            variable.assign(np.transpose(part, np.argsort(axes)))
+
+    def tensor(self) -> np.ndarray:
+        """The tensor, contiguous."""
+        parts = [variable.numpy() for variable in self.variables]
+        if self.axes is not None:
+            parts = [np.transpose(part, self.axes) for part in parts]
+        tensor = np.stack(parts).reshape(self.shape)
+        if (self.factor, self.offset) != (1.0, 0.0):
+            tensor = tensor * np.float32(self.factor) + np.float32(self.offset)
+        return np.ascontiguousarray(tensor)
+
+
+def fill(
+    slots: Mapping[str, Slot],
+    shapes: Mapping[str, Sequence[int]],
+    read: Callable[[str], np.ndarray],
+    left_out: Callable[[str], str | None],
+    where: str,
+) -> list[str]:
+    """Assigns tensors to variables: every variable is filled, every tensor accounted for.
+
+    Args:
+        slots: by the name of the tensor.
+        shapes: of all tensors that there are.
+        read: a tensor, checked, by its name.
+        left_out: why a tensor that no variable takes may be left out; None: it may not.
+        where: the source's path.
+
+    Returns:
+        Notes on what was left out.
+
+    Raises:
+        InputError: a tensor is missing, of another shape, not finite, or nothing takes it.
+    """
+    if missing := sorted(set(slots) - set(shapes)):
+        raise InputError(f"{where}: tensors are missing: {_listed(missing)}")
+    for name, slot in slots.items():
+        if tuple(shapes[name]) != slot.shape:
+            raise InputError(
+                f"{where}: {name} should have shape {list(slot.shape)}, as its configuration says."
+                f" Received: {list(shapes[name])}"
+            )
+    reasons: dict[str | None, list[str]] = {}
+    for name in sorted(set(shapes) - set(slots)):
+        reasons.setdefault(left_out(name), []).append(name)
+    if unknown := reasons.pop(None, []):
+        raise InputError(f"{where}: tensors that no variable takes: {_listed(unknown)}")
+    for name, slot in slots.items():
+        slot.assign(read(name))
+    return [f"{where}: left out: {', '.join(names)} ({why})" for why, names in reasons.items()]
+
+
+def check_named(network: tf_keras.layers.Layer, named: Iterable[tf.Variable]) -> None:
+    """Raises InputError for a layer that computes something else, or a variable without a name.
+
+    Args:
+        named: the variables that a format has names for, or that another network's table has. Read
+            when all layers are known.
+    """
+    for layer in (network, *network.submodules):
+        if type(layer) not in _LAYERS:
+            raise InputError(
+                f"no format has the layer {layer.name} of {network.name}, a {source(type(layer))}"
+            )
+    refs = {variable.ref() for variable in named}
+    if unnamed := [v.name for v in network.variables if v.ref() not in refs]:
+        raise InputError(f"no format has the variables {_listed(unnamed)} of {network.name}")
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
