@@ -2,13 +2,11 @@
 
 import os
 import pathlib
-import signal
 
 import pytest
 
 import files
 from errors import InputError
-from tests.process_support import Started
 
 
 def test_text_and_json_come_back(tmp_path):
@@ -59,25 +57,6 @@ def test_a_new_folder_is_complete_or_not_there(tmp_path):
     assert (tmp_path / "empty" / "file").read_text() == "text"
 
 
-# Makes a file inside of a folder, both unfinished, and says so; then waits.
-UNFINISHED = """
-import sys, time
-import files
-with files.new_folder(sys.argv[1]) as folder, files.replacing(sys.argv[2]) as temporary:
-    for path in (folder + "/half", temporary):
-        open(path, "w").write("half")
-    print("begun", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_leaves_nothing(tmp_path, number):
-    process = Started(UNFINISHED, tmp_path / "new" / "a", tmp_path / "b").until("begun")
-    assert process.send(number).ended()[0] == -number
-    assert os.listdir(tmp_path) == []
-
-
 def test_the_umask_decides_who_may_read(tmp_path):
     before = os.umask(0o027)
     try:
@@ -88,20 +67,6 @@ def test_the_umask_decides_who_may_read(tmp_path):
         os.umask(before)
     modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "b")]
     assert modes == [0o640, 0o750]
-
-
-def test_handlers_are_given_back(tmp_path):
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    with files.new_folder(str(tmp_path / "a")) as folder:
-        files.write_text(os.path.join(folder, "b"), "")
-        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-    assert {number: signal.getsignal(number) for number in before} == before
-    ours = signal.signal(signal.SIGTERM, lambda number, frame: None)
-    try:
-        with files.new_folder(str(tmp_path / "b")):
-            assert signal.getsignal(signal.SIGTERM)(15, None) is None  # another's stays
-    finally:
-        signal.signal(signal.SIGTERM, ours)
 
 
 def test_relative_names(tmp_path, monkeypatch):

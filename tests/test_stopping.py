@@ -50,22 +50,6 @@ def test_a_signal_ends_a_command_and_leaves_nothing(tmp_path, number):
     assert os.listdir(tmp_path) == []
 
 
-def test_where_python_has_no_say(tmp_path):
-    """The main thread is in C, as it is in a compiler, and calls no handler."""
-    body = UNFINISHED.replace(
-        "time.sleep(30)",
-        "signal.pthread_sigmask(signal.SIG_BLOCK, stopping.SIGNALS)\n"
-        "        threading = __import__('threading')\n"
-        "        __import__('ctypes').CDLL(None).sleep(30)",  # nothing interrupts it
-    )
-    started = time.monotonic()
-    status, _, err = start(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
-    assert status == 143
-    assert "SIGTERM" in err
-    assert time.monotonic() - started < 20
-    assert os.listdir(tmp_path) == []
-
-
 DEFERRED = """
 try:
     with stopping.deferred("this piece") as stop_if_asked:
@@ -106,20 +90,6 @@ def test_a_signal_sent_twice_at_once_is_one(tmp_path):
     assert (status, out) == (143, "saved\n")
 
 
-def test_a_failure_after_a_signal_saves_nothing(tmp_path):
-    body = """
-try:
-    with stopping.deferred("this piece"):
-        say("begun")
-        time.sleep(0.5)
-        raise ValueError
-except (ValueError, stopping.Stopped):
-    say("saved")
-"""
-    status, out, _ = start(body, tmp_path).until("begun").send(signal.SIGTERM).ended()
-    assert (status, out) == (143, "")
-
-
 def test_a_hangup_that_is_ignored_stays_so(tmp_path):
     """Under nohup."""
 
@@ -130,30 +100,9 @@ def test_a_hangup_that_is_ignored_stays_so(tmp_path):
     assert process.send(signal.SIGHUP).ended()[0] == 0
 
 
-def test_a_forked_process_has_its_own_signals(tmp_path):
-    """It says and removes nothing, and what is sent to it does not reach its parent."""
-    body = """
-with files.new_folder(folder + "/a"):
-    for number in stopping.SIGNALS[1:]:
-        child = os.fork()
-        if child == 0:
-            time.sleep(30)
-        time.sleep(0.1)
-        os.kill(child, number)
-        say(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        time.sleep(0.1)
-"""
-    status, out, err = start(body, tmp_path).ended()
-    assert (status, out, err) == (0, "15\n1\ndone\n", "")
-    assert os.listdir(tmp_path) == ["a"]
-
-
 def test_handlers_are_given_back():
     before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
     for _ in range(3):
         with stopping.deferred("this"), stopping.handling():
             assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
     assert {number: signal.getsignal(number) for number in before} == before
-    descriptor = signal.set_wakeup_fd(-1)
-    signal.set_wakeup_fd(descriptor)
-    assert descriptor == -1

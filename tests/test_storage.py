@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import files
-import locks
 import storage
 from errors import InputError
 from tests.bucket_support import without_tensorflow
@@ -206,29 +205,6 @@ def test_moving_a_folder_can_be_resumed(url, monkeypatch):
     assert content(url) == expected
     files.move_folder(f"{url}/old", f"{url}/new")  # as when the manifest was not written
     assert content(url) == expected
-
-
-@pytest.mark.parametrize("beside", [False, True])
-def test_locks(url, beside):
-    path = f"{url}/m.lock" if beside else f"{url}/m/.lock"
-    with locks.locked(f"{url}/m", beside=beside):
-        owner = files.read_json(path)
-        assert owner["process"] == os.getpid()
-        # Of a file alone nobody knows whose of one process's threads it is.
-        files.write_json(path, {**owner, "process": os.getppid()})
-        with (
-            pytest.raises(InputError, match=str(os.getppid())),
-            locks.locked(f"{url}/m", beside=beside),
-        ):
-            pytest.fail("it is another's")
-    assert storage.exists(path)  # another's stays
-    files.write_json(path, {**owner, "host": "elsewhere"})
-    with pytest.raises(InputError, match=f"delete {path}"), locks.locked(f"{url}/m", beside=beside):
-        pytest.fail("it is another machine's")
-    files.write_json(path, {**owner, "process": 2**22 + 1})  # which never was
-    with locks.locked(f"{url}/m", beside=beside):
-        pass
-    assert not storage.exists(path)
 
 
 @pytest.mark.parametrize(
