@@ -78,7 +78,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
-    with fine_tuned(settings, FLAGS.plugins, FLAGS.worker_timeout):
+    with fine_tuned(settings, FLAGS.worker_timeout):
         if FLAGS.glue_submission and workers.current().is_chief:
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")

@@ -115,7 +115,7 @@ def shared_facts(command: CommandLine, settings: dict) -> dict:
     """What must be the same on all workers: settings, code and data."""
     given = {name: getattr(command, name) for name in ("do_train", "do_eval", *CONTINUE_FLAGS)}
     data = {"data": folder_digest(command.data_dir)}
-    return {**settings, **given, **data, **code_facts(), **plugins.code_digests(FLAGS.plugins)}
+    return {**settings, **given, **data, **code_facts(), **plugins.recorded()}
 
 
 def read_command() -> CommandLine:

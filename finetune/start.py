@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import plugins
@@ -21,7 +21,6 @@ _finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
 @contextlib.contextmanager
 def fine_tuned(
     settings: Settings,
-    plugin_files: Sequence[str] = (),
     worker_timeout: float = workers.TIMEOUT,
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Checks in about a second what was asked for, runs it, and keeps the folder for the block.
@@ -30,7 +29,6 @@ def fine_tuned(
 
     Args:
         settings: what to run.
-        plugin_files: those that were loaded; all workers should have the same.
         worker_timeout: seconds to wait for the other workers.
 
     Raises:
@@ -54,7 +52,7 @@ def fine_tuned(
             **settings.shared(),
             "vocabulary": vocabulary.digest,
             **code_facts(),
-            **plugins.code_digests(plugin_files),
+            **plugins.recorded(),
         },
         worker_timeout,
     ):

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
+import plugins
 import stopping
 import storage
 from backend import on_tpu
@@ -117,7 +118,7 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
     described = {k: list(v) if isinstance(v, tuple) else v for k, v in hparams.items()}
     described["task"] = task
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
-    described["vocabulary"] = context.vocabulary.digest
+    described |= {"vocabulary": context.vocabulary.digest, **plugins.recorded()}
     encoder = context.config.to_json()
     described["encoder"] = {k: v for k, v in encoder.items() if (k, v) not in ADDED_LATER.items()}
     if trial.hparams.init == "pretrained":

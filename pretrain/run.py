@@ -12,6 +12,7 @@ import orbit
 import tensorflow as tf
 import tf_keras
 
+import plugins
 import stopping
 import storage
 from data.input_pipeline import clear_read_errors
@@ -221,7 +222,7 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Everything that decides a run's weights."""
     model_dir = command.model_dir
-    described = {**hparams.as_json(), "vocabulary": vocabulary.digest}
+    described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
     described |= {"data": data} if data else {}
     if start is not None:

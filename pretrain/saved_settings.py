@@ -46,7 +46,7 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     values = {
         name: value
         for name, value in saved["hparams"].items()
-        if name not in ("vocabulary", "data", "continue_optimizer")
+        if name not in ("vocabulary", "data", "continue_optimizer", "plugins")
     }
     return parse_hparams(translate(values)), saved["run_settings"]
 
