@@ -11,9 +11,7 @@ from data.vocabulary import Vocabulary
 from data.word_starts import word_starts
 from errors import InputError
 from model import EncoderConfig
-from pretrain import objectives
-from pretrain.hparams import ADDED_LATER, PretrainingHParams, parse_hparams, unused_fields
-from pretrain.original_names import translate
+from pretrain.hparams import PretrainingHParams, parse_hparams
 from training.model_directory import TASK_FILE, read_record
 
 
@@ -48,18 +46,7 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
         for name, value in saved["hparams"].items()
         if name not in ("vocabulary", "data", "continue_optimizer", "plugins")
     }
-    return parse_hparams(translate(values)), saved["run_settings"]
-
-
-def as_recorded_now(saved: dict[str, Any]) -> dict[str, Any]:
-    """The "hparams" of an `hparams.json`, whenever it was written, as they would be written now."""
-    saved = translate(saved)
-    if "objective" not in saved:  # of another command
-        return saved
-    settings = objectives.get(saved["objective"])
-    unused = unused_fields(saved, settings)
-    kept = {name: value for name, value in saved.items() if name not in unused}
-    return {**ADDED_LATER, **settings.added_later, **kept}
+    return parse_hparams(values), saved["run_settings"]
 
 
 def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:
