@@ -127,8 +127,6 @@ def evaluate(
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
     if own:
         log.action("heldout")(values)
-        with monitoring.writing_events(model_dir):
-            write_summaries(os.path.join(model_dir, "heldout"), step, values)
     else:
         log.action(OTHER_SPLIT, data_dir=storage.abspath(data_dir))(values)
     print(
@@ -156,12 +154,3 @@ def read_settings(
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size
     return hparams, dataclasses.replace(run, eval_batch_size=size)
-
-
-def write_summaries(folder: str, step: int, values: dict[str, float]) -> None:
-    """Adds metrics to TensorBoard's events in a folder."""
-    writer = tf.summary.create_file_writer(folder)
-    with writer.as_default(step=step):
-        for name, value in values.items():
-            tf.summary.scalar(name, value)
-    writer.close()

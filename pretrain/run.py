@@ -37,7 +37,7 @@ from pretrain.hparams import (
     report_unused,
     resolve_hparams,
 )
-from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
+from pretrain.saved_settings import load_hparams, special_ids
 from settings import replace_checked
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
@@ -71,7 +71,7 @@ def pretrain(
     config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
-    checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
+    checkpointing.check_run(model_dir, described)
     workers.current().agree(described)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
@@ -288,11 +288,7 @@ def run_controller(
     model_dir = command.model_dir
     step = trainer.optimizer.iterations
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
-    with (
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        monitoring.writing_events(model_dir),
-    ):
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         controller = orbit.Controller(
             global_step=step,
             trainer=trainer,
@@ -300,10 +296,9 @@ def run_controller(
             strategy=trainer.strategy,
             steps_per_loop=run.iterations_per_loop,
             checkpoint_manager=manager,
-            summary_dir=os.path.join(model_dir, "train"),
-            eval_summary_dir=os.path.join(model_dir, "heldout"),
         )
-        log = monitoring.MetricsLog(model_dir, step)
+        resumed = manager.latest_checkpoint is not None
+        log = monitoring.MetricsLog(model_dir, step, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
         if int(step.numpy()) < hparams.num_train_steps:
             train(controller, hparams, run, log, evaluate=command.do_eval)

@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import stopping
 from data.input_pipeline import pretraining_dataset, record_files
@@ -167,6 +168,26 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     run(data_dir, tmp_path / "m", hparams)
     assert metrics(tmp_path / "m")[-1]["step"] == 12
     assert "resuming from step 4 of 12" in capsys.readouterr().err
+
+
+def test_curves_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
+    """Also where a line of its metrics was damaged since."""
+    hparams, calls = {"objective": "masked_lm", "num_train_steps": 8}, itertools.count(1)
+    with monkeypatch.context() as patched:
+        fail_at_7 = lambda *_: next(calls) == 4 and 1 / 0  # noqa: E731
+        patched.setattr(monitoring.ProgressBar, "__call__", fail_at_7)
+        with pytest.raises(ZeroDivisionError):
+            run(data_dir, tmp_path / "m", hparams)
+    path = tmp_path / "m" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["step"] for line in lines] == [2, 4, 5, 7]
+    path.write_bytes(b"".join([lines[0], b"\xff{\n", *lines[2:]]))
+    run(data_dir, tmp_path / "m", hparams)
+    assert [row["step"] for row in metrics(tmp_path / "m")] == [2, 5, 7, 8]
+    events = EventAccumulator(str(tmp_path / "m" / "train")).Reload()
+    assert [event.step for event in events.Tensors("loss")] == [2, 5, 7, 8]
+    assert str(path) in capsys.readouterr().err
+    assert "xff{" in path.with_name("metrics.jsonl.damaged").read_text()
 
 
 @pytest.mark.slow  # needs two runs

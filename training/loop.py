@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from backend import on_tpu, running_on_cpu_only
 from data.streams import without_autotuning
-from errors import LossNotFinite
+from errors import InputError, LossNotFinite
 from training import metrics, workers
 from training.distribution import own_rows, replica_number, sum_over_replicas
 from training.feeding import Feeding, batches_per_host, feeding, on_this_machine
@@ -51,6 +51,7 @@ class Trainer(orbit.AbstractTrainer):
     ):
         self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
         self.seed, self.micro_batches = seed, micro_batches
+        check_parts(objective, strategy, micro_batches)
         self._create_dataset, self._feeding = create_dataset, feeding(strategy, create_dataset)
         self._iterator = None
         self._variables = objective.trainable_variables
@@ -205,6 +206,12 @@ class Trainer(orbit.AbstractTrainer):
         if term is None:
             return None
         gradients = tape.gradient(term[0], self._variables)
+        unused = [v.name for v, gradient in zip(self._variables, gradients) if gradient is None]
+        if unused:
+            raise InputError(
+                "every trainable variable should get a gradient from the loss. Received: none for"
+                f" {', '.join(unused)}"
+            )
         return *term, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
@@ -227,6 +234,7 @@ class Evaluator(orbit.AbstractEvaluator):
         self.objective, self.strategy, self.seed = objective, strategy, seed
         self._derive = derive
         self._create_dataset, self._micro_batches = create_dataset, micro_batches
+        check_parts(objective, strategy, micro_batches)
         self._run = plain_function(self._run_fn)
 
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
@@ -255,6 +263,16 @@ class Evaluator(orbit.AbstractEvaluator):
             self._micro_batches,
         )
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
+
+
+def check_parts(objective: Objective, strategy: tf.distribute.Strategy, micro_batches: int) -> None:
+    """Raises InputError where a loss reads the whole batch and would be given parts of it."""
+    parts = strategy.num_replicas_in_sync * micro_batches
+    if objective.reads_whole_batch and parts > 1:
+        raise InputError(
+            "`strategy` should be one_device and `micro_batch_size` the whole batch, as the loss"
+            f" reads all sequences of a batch together. Received: {parts} parts of a batch"
+        )
 
 
 def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
