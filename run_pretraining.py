@@ -39,12 +39,11 @@ from pretrain.hparams import (
     split_hparams,
 )
 from pretrain.original_names import translate
+from pretrain.saved_settings import data_vocabulary
 from settings import checked_bool, read_json_object, replace_checked
 from training import device_flags, workers
 from training.model_directory import HPARAMS_FILE, code_facts
 from training.strategies import check_strategy
-from training.tpu_address import FLAG_NAMES as TPU_FLAGS
-from training.tpu_address import check_folders, tpu_address
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -93,9 +92,8 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
-    check_devices(command, run_values)
     if command.do_train:
-        vocabulary = load_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
+        vocabulary = data_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
         hparam_values["do_lower_case"] = vocabulary.do_lower_case
         check_settings(command, hparam_values, vocabulary)
     strategy = replace_checked(RunSettings(), run_values).strategy
@@ -158,20 +156,12 @@ def read_settings() -> tuple[dict, dict]:
             FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    run_flags = ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize")
+    run_flags = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
-    check_strategy(replace_checked(RunSettings(), run).strategy)
+    checked = replace_checked(RunSettings(), run)
+    check_strategy(checked.strategy, checked.tpu)
     return hparams, run
-
-
-def check_devices(command: CommandLine, run_values: dict) -> None:
-    """Raises InputError where devices cannot be right, or do not see the folders."""
-    address = tpu_address(replace_checked(RunSettings(), run_values))
-    folders = {"data_dir": command.data_dir, "model_dir": command.model_dir}
-    if command.continue_from is not None:
-        folders["continue_from"] = command.continue_from
-    check_folders(address, folders)
 
 
 def check_continue_flags() -> None:
@@ -189,19 +179,6 @@ def check_continue_flags() -> None:
     for name in ("num_train_steps", "schedule_from_step"):
         if name in values:
             raise InputError(f"--additional_steps sets `{name}`, so --hparams should not")
-
-
-def load_vocabulary(data_dir: str, do_lower_case: bool | None) -> Vocabulary:
-    """The data's vocabulary; folders built by ELECTRA do not say how their text was cased."""
-    vocabulary = Vocabulary.load(data_dir)
-    if do_lower_case in (None, vocabulary.do_lower_case):
-        return vocabulary
-    if storage.exists(os.path.join(data_dir, "tokenizer_config.json")):
-        raise InputError(
-            f"`do_lower_case` should be {vocabulary.do_lower_case}, as {data_dir} was built."
-            f" Received: {do_lower_case}"
-        )
-    return Vocabulary.load(data_dir, do_lower_case=do_lower_case, strip_accents=do_lower_case)
 
 
 if __name__ == "__main__":

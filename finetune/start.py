@@ -13,7 +13,6 @@ from plugins import lazily
 from training import workers
 from training.model_directory import code_facts
 from training.strategies import check_strategy
-from training.tpu_address import check_folders, tpu_address
 
 _finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
 
@@ -35,9 +34,7 @@ def fine_tuned(
         InputError: what was asked for cannot be run, or another process uses the folder.
         LossNotFinite: some runs diverged; the others are in the report.
     """
-    check_strategy(settings.run.strategy)
-    folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
-    check_folders(tpu_address(settings.run), folders)
+    check_strategy(settings.run.strategy, settings.run.tpu)
     config, vocabulary = load_model(settings)
     for task in settings.tasks:
         for _ in settings.points(task, config):  # which raises where a value is wrong

@@ -94,9 +94,7 @@ class RunSettings:
     """Settings that must not change what is learned, only how fast and what is kept of it."""
 
     strategy: str = "one_device"
-    tpu: str | None = None  # see `training.tpu_address`
-    tpu_zone: str | None = None
-    gcp_project: str | None = None
+    tpu: str | None = None  # see `training.distribution.create_strategy`
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
     rematerialize: bool = False

@@ -46,7 +46,6 @@ from training.memory import peak_memory_gib
 from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
-from training.tpu_address import tpu_address
 
 
 def pretrain(
@@ -61,7 +60,7 @@ def pretrain(
     hparams = resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are sought
     check_data(command.data_dir, hparams)
     run = replace_checked(RunSettings(), run_values)
-    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
+    strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
     fast = fast_values(model_dir, strategy, hparam_values | run_values)
     hparam_values = hparam_values | {k: v for k, v in fast.items() if k == "precision"}
     run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
@@ -178,11 +177,6 @@ def check_start(
     None is returned where training starts from random weights, or resumes in `model_dir`.
     """
     model_dir = command.model_dir
-    manifest = read_manifest(command.data_dir) or {}
-    if manifest.get("vocabulary_digest", vocabulary.digest) != vocabulary.digest:
-        raise InputError(
-            f"{command.data_dir}: {vocabulary.file} is not the one the records were built with"
-        )
     if checkpointing.has_checkpoint(model_dir):
         reject_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None

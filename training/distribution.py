@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -10,18 +11,18 @@ from typing import TypeVar
 import tensorflow as tf
 
 import stopping
-from errors import InputError
+from backend import on_tpu
+from errors import InputError, reason
 from library_logs import silence_compiler
 from training import workers
 from training.cluster import Cluster
 from training.strategies import MULTI_WORKER, parse_strategy
-from training.tpu import create_tpu_strategy
-from training.tpu_address import TpuAddress
 
 T = TypeVar("T")
+LOCAL_TPU = "local"
 
 
-def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
+def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:
     """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
 
     Args:
@@ -29,7 +30,8 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
             "multi_worker": all GPUs of each worker, or its CPU; in `training.workers.joined`.
             "tpu": all cores of a TPU.
-        tpu: which one.
+        tpu: which one: "local", an address grpc://HOST:PORT, or the name of a Cloud TPU. Default:
+            that of the environment's TPU_NAME, else the machine's own.
 
     Raises:
         InputError: another name, more devices than there are, or no such TPU.
@@ -41,7 +43,7 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     if kind == MULTI_WORKER:
         return _create_multi_worker()
     if kind == "tpu":
-        return create_tpu_strategy(tpu or TpuAddress())
+        return _create_tpu(tpu or os.environ.get("TPU_NAME") or LOCAL_TPU)
     gpus = tf.config.list_physical_devices("GPU")
     wanted = count or len(gpus) or 2
     if not gpus:
@@ -89,6 +91,35 @@ def gpus_of(gpus: Sequence[T], cluster: Cluster) -> list[T]:
         )
     share, number = len(gpus) // len(beside), beside.index(cluster.index)
     return list(gpus[number * share : (number + 1) * share])
+
+
+def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
+    """Connects to a TPU, which loses what was on it; TensorFlow's resolver knows names."""
+    resolver_of = tf.distribute.cluster_resolver.TPUClusterResolver
+    try:
+        resolver = resolver_of(tpu=name, job_name="worker")
+        if name != LOCAL_TPU:
+            tf.config.experimental_connect_to_cluster(resolver, make_master_device_default=False)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except Exception as error:
+        raise InputError(
+            f"--tpu {name}: there is no TPU, or this is not TensorFlow for TPUs, tensorflow-tpu"
+            f" ({reason(error)})"
+        ) from error
+    if name != LOCAL_TPU:
+        # What is not placed elsewhere runs on the TPU's first host: the input pipeline, the loop of
+        # steps. TensorFlow would say so for the thread alone that connected.
+        tf.device("/job:worker/replica:0/task:0").__enter__()
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:
+    """Where iterators over batches are made that this process's Python makes.
+
+    All else runs on the first host of a TPU, which may be another machine.
+    """
+    this = "/job:localhost/replica:0/task:0/device:CPU:0"
+    return tf.device(this) if on_tpu(strategy) else contextlib.nullcontext()
 
 
 def _split_cpu(parts: int) -> None:

@@ -30,9 +30,12 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
     return kind, int(count) if count else None
 
 
-def check_strategy(name: str) -> None:
+def check_strategy(name: str, tpu: str | None) -> None:
     """Raises InputError where a strategy does not exist, or its workers cannot be read."""
-    if parse_strategy(name)[0] == MULTI_WORKER:
+    kind, _ = parse_strategy(name)
+    if tpu is not None and kind != "tpu":
+        raise InputError(f"--tpu is for --strategy tpu. Received: --strategy {name}")
+    if kind == MULTI_WORKER:
         read_cluster(os.environ)
 
 

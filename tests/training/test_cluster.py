@@ -67,9 +67,9 @@ def test_a_broken_tf_config_is_rejected(text, part, monkeypatch):
         from_tf_config(text)
     assert part in str(caught.value)
     monkeypatch.setenv("TF_CONFIG", text)
-    check_strategy("mirrored:2")  # which does not read it
+    check_strategy("mirrored:2", None)  # which does not read it
     with pytest.raises(InputError, match="TF_CONFIG"):
-        check_strategy("multi_worker")
+        check_strategy("multi_worker", None)
 
 
 def test_a_number_of_workers_is_not_for_the_flag():
