@@ -23,26 +23,18 @@ from absl import app, flags, logging
 import plugins
 import storage
 from data.manifest import folder_digest
-from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
-from model import load_config
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
     RunSettings,
-    check_data,
-    encoder_config,
-    fitted_to,
-    parse_hparams,
-    resolve_hparams,
     split_hparams,
 )
 from pretrain.original_names import translate
-from pretrain.saved_settings import data_vocabulary
 from settings import checked_bool, read_json_object, replace_checked
 from training import device_flags, workers
-from training.model_directory import HPARAMS_FILE, code_facts
+from training.model_directory import code_facts
 from training.strategies import check_strategy
 
 FLAGS = flags.FLAGS
@@ -85,17 +77,13 @@ NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
 
 def main(argv: list[str]) -> None:
-    """Reads and checks what the flags say, in less than a second; then see pretrain/run.py."""
+    """Reads the flags, and whether what they name is there; then see pretrain/run.py."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
-    if command.do_train:
-        vocabulary = data_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
-        hparam_values["do_lower_case"] = vocabulary.do_lower_case
-        check_settings(command, hparam_values, vocabulary)
     strategy = replace_checked(RunSettings(), run_values).strategy
     facts = {**hparam_values, **run_values}
     with workers.at_work(
@@ -104,7 +92,7 @@ def main(argv: list[str]) -> None:
         from pretrain import run  # TensorFlow: it takes seconds
 
         if command.do_train:
-            run.pretrain(command, hparam_values, run_values, vocabulary)
+            run.pretrain(command, hparam_values, run_values)
         else:
             run.without_training(command, hparam_values, run_values)
 
@@ -130,18 +118,6 @@ def read_command() -> CommandLine:
         do_eval=FLAGS.do_eval,
         **{name: FLAGS[name].value for name in CONTINUE_FLAGS},
     )
-
-
-def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -> None:
-    """Raises InputError where hyper-parameters cannot be right, or have no source to come from."""
-    if command.continue_from is None:
-        hparams = resolve_hparams(values, vocabulary.size)
-        fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
-        check_data(command.data_dir, hparams)
-    else:  # the others are the source's
-        parse_hparams(values)
-        if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
-            load_config(command.continue_from)
 
 
 def read_settings() -> tuple[dict, dict]:

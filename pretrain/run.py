@@ -37,7 +37,7 @@ from pretrain.hparams import (
     report_unused,
     resolve_hparams,
 )
-from pretrain.saved_settings import load_hparams, special_ids
+from pretrain.saved_settings import data_vocabulary, load_hparams, special_ids
 from settings import replace_checked
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
@@ -49,22 +49,20 @@ from training.objective import Objective
 
 
 def pretrain(
-    command: CommandLine,
-    hparam_values: dict[str, Any],
-    run_values: dict[str, Any],
-    vocabulary: Vocabulary,
+    command: CommandLine, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> None:
     """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
+    vocabulary = data_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
+    hparam_values = {**hparam_values, "do_lower_case": vocabulary.do_lower_case}
     hparam_values = continued_values(hparam_values, command)
-    hparams = resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are sought
-    check_data(command.data_dir, hparams)
     run = replace_checked(RunSettings(), run_values)
     strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
     fast = fast_values(model_dir, strategy, hparam_values | run_values)
     hparam_values = hparam_values | {k: v for k, v in fast.items() if k == "precision"}
     run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
     hparams = resolve_hparams(hparam_values, vocabulary.size)
+    check_data(command.data_dir, hparams)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
     config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))

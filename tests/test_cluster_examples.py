@@ -46,21 +46,6 @@ def slurm(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(
-    ("statuses", "calls", "status"),
-    [([0], 1, 0), ([75, 137, 0], 3, 0), ([1, 0], 1, 1), ([75] * 9, 4, 75), ([143, 0], 1, 143)],
-)
-def test_the_slurm_script_starts_again_after_a_loss_alone(slurm, tmp_path, statuses, calls, status):
-    python = tmp_path / "python"
-    python.write_text(
-        f"#!/bin/sh\n[ $SLURM_PROCID = 0 ] || exit 0\nset -- {' '.join(map(str, statuses))}\n"
-        f"shift $(($(wc -l < {tmp_path}/calls) - 1)); exit $1\n"
-    )
-    python.chmod(0o755)
-    done, called = slurm(PYTHON=python)
-    assert (done.returncode, len(called)) == (status, calls), done.stderr
-
-
 @pytest.mark.slow  # imports TensorFlow twice, beside each other, and trains
 def test_the_slurm_script_trains(slurm, tmp_path):
     data = build_data(tmp_path, "data")
@@ -76,23 +61,6 @@ def manifest() -> tuple[dict, dict]:
     documents = yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text())
     found = {document["kind"]: document for document in documents}
     return found["Service"], found["Job"]
-
-
-def test_the_parts_of_the_manifest_fit_together():
-    service, job = manifest()
-    pod = job["spec"]["template"]
-    (container,) = pod["spec"]["containers"]
-    environment = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert job["spec"]["completions"] == job["spec"]["parallelism"] == int(environment["WORKERS"])
-    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    host, _, port = environment["ADDRESS"].partition(":")
-    assert host == f"{job['metadata']['name']}-%g.{pod['spec']['subdomain']}"
-    assert pod["spec"]["subdomain"] == service["metadata"]["name"]
-    assert {int(port)} == {p["containerPort"] for p in container["ports"]}
-    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
-    assert rule["onExitCodes"]["containerName"] == container["name"]
-    assert not {75, 137} & set(rule["onExitCodes"]["values"])
-    assert (ROOT / environment["RECIPE"]).exists()
 
 
 @pytest.mark.slow  # imports TensorFlow twice, beside each other, and trains

@@ -20,7 +20,7 @@ from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from pretrain import run as pretraining
-from pretrain.load import TextEncoder, load_encoder, load_objective
+from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.build_support import content
@@ -89,21 +89,6 @@ def test_the_encoder_comes_back(trained):
     stored = checkpoint_tensors(trained, 12)
     name = "objective/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
     np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
-
-
-def test_texts_become_vectors(trained):
-    """[CLS] w3 w4 [SEP], [CLS] w5 [SEP] [PAD]; longer ones are cut."""
-    encoder, texts = TextEncoder(str(trained)), ["w3 w4", "w5"]
-    features = {
-        "input_ids": tf.constant([[2, 8, 9, 3], [2, 10, 3, 0]]),
-        "input_mask": tf.constant([[1, 1, 1, 1], [1, 1, 1, 0]]),
-        "segment_ids": tf.zeros([2, 4], tf.int32),
-    }
-    output, expected = encoder(texts), load_encoder(str(trained))(features)
-    np.testing.assert_allclose(output.sequence, expected.sequence, atol=1e-6)
-    assert output.pooled.shape == [2, encoder.config.hidden_size]
-    assert encoder(["w3 " * 99]).sequence.shape[1] == 64
-    assert TextEncoder(str(trained), max_seq_length=8)(["w3 " * 99]).sequence.shape[1] == 8
 
 
 @pytest.mark.slow  # trains for ten seconds and more; tests/training/test_micro_batches.py is less
