@@ -97,7 +97,8 @@ def fine_tune(
             Tables that were written for this call are removed.
         LossNotFinite: training diverged.
     """
-    plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
+    if plugins:  # otherwise those that were loaded before stay on record
+        plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
     if storage.isfile(output_dir):
         raise InputError(f"{output_dir}: `output_dir` should be a folder. Received: a file")

@@ -161,7 +161,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
         if values.get(name):
             raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
     hparams = {name: values[name] for name in hparam_names if name in values}
-    run = {n: values[n] for n in run_names if n in values and n not in IGNORED_NAMES}
+    run = {name: values[name] for name in run_names if name in values}
     return hparams, run, [name for name in values if name in IGNORED_NAMES]
 
 

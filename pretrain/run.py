@@ -72,7 +72,10 @@ def pretrain(
     workers.current().agree(described)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
-    heldout_batches = heldout(command, hparams, run, strategy) if command.do_eval else None
+    heldout_batches = None
+    if command.do_eval:
+        size = run.eval_batch_size or size
+        heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
     files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
@@ -87,8 +90,6 @@ def pretrain(
     workers.agree_on_weights([*objective.variables, optimizer.iterations])
     if resumed:
         say_step(int(optimizer.iterations.numpy()), hparams.num_train_steps)
-    command = dataclasses.replace(command, model_dir=workers.current().written(model_dir))
-    write_model_directory(command, described, run, config, vocabulary)
     settings = {"seed": hparams.seed, "strategy": strategy}
     count = train_batches.micro_batches
     trainer = Trainer(
@@ -98,6 +99,8 @@ def pretrain(
     if heldout_batches is not None:
         settings["derive"] = heldout_batches.derived_metrics
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
+    command = dataclasses.replace(command, model_dir=workers.current().written(model_dir))
+    write_model_directory(command, described, run, config, vocabulary)
     with (
         contextlib.closing(trainer),
         clear_read_errors(files),
@@ -110,20 +113,6 @@ def say_step(step: int, total: int) -> None:
     """Where a run goes on."""
     resuming = f"resuming from step {step} of {total}"
     workers.say(resuming if step < total else f"training is finished: step {step}")
-
-
-def heldout(
-    command: CommandLine,
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    strategy: tf.distribute.Strategy,
-) -> Batches:
-    """The held-out batches."""
-    size, micro = run.eval_batch_size or hparams.train_batch_size, run.micro_batch_size
-    try:
-        return Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
-    except InputError as error:
-        raise InputError(f"{error} (not needed without --do_eval)") from error
 
 
 def fast_values(

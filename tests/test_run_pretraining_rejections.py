@@ -137,7 +137,7 @@ REJECTED = {
                          {**NEW, "continue_from": "{0}/m"}, "its vocabulary is not that of"),
     "no vocabulary": (remove("data/vocab.txt"), {}, NEW, "vocab.txt"),
     "nothing held out": (remove("data/heldout*"), {}, {**NEW, "do_eval": True},
-                         "heldout_tfrecords", "--do_eval"),
+                         "heldout_tfrecords"),
     "no records": (remove("data/pretrain_tfrecords"), {}, NEW, "no record files"),
     # Data to evaluate on.
     "evaluated digest": (edit("data/manifest.json", vocabulary_digest="of another"), {}, EVALUATE,
