@@ -141,8 +141,8 @@ REJECTED = {
     "no records": (remove("data/pretrain_tfrecords"), {}, NEW, "no record files"),
     # Data to evaluate on.
     "evaluated digest": (edit("data/manifest.json", vocabulary_digest="of another"), {}, EVALUATE,
-                         "its vocabulary should be that of"),
-    "evaluated casing": (casing, {}, EVALUATE, "its vocabulary should be that of"),
+                         "vocab.txt"),
+    "evaluated casing": (casing, {}, EVALUATE, "do_lower_case"),
     "evaluated length": (None, {}, {**EVALUATE, "data_dir": "{1}/longer"},
                          "heldout_tfrecords", "max_seq_length=32"),
     "evaluated setting": (None, {"mask_prob": 0.2}, EVALUATE, "mask_prob: 0.15 there, 0.2 now"),
