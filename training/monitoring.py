@@ -51,7 +51,7 @@ class MetricsLog:
             warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing, also in curves")
         self._events = Events(model_dir)
         if damaged or len(kept) < len(rows):
-            self._events.replace(kept)
+            self._events.replace(kept, *EVENT_FOLDERS)
         self._logged = set(map(_place, kept))
         self._rewrite(kept)
 
@@ -77,7 +77,7 @@ class MetricsLog:
                 rows = read_metrics(self._model_dir)
                 rows = [*(other for other in rows if _place(other) != _place(row)), row]
                 self._rewrite(rows)
-                self._events.replace(rows)
+                self._events.replace(rows, split)
                 return
             self._logged.add(_place(row))
             files.append_text(self._path, json.dumps(row) + "\n")
@@ -92,12 +92,12 @@ class Events:
     def __init__(self, model_dir: str):
         self._model_dir, self._writers = model_dir, {}
 
-    def replace(self, rows: Sequence[dict]) -> None:
-        """Begins anew with these rows, so that each step is there once."""
-        self._writers.clear()
-        for split in EVENT_FOLDERS:
+    def replace(self, rows: Sequence[dict], *splits: str) -> None:
+        """Begins these splits anew with their rows, so that each step is there once."""
+        for split in splits:
+            self._writers.pop(split, None)
             storage.rmtree(os.path.join(self._model_dir, split), ignore_errors=True)
-        self.add(*rows)
+        self.add(*(row for row in rows if row["split"] in splits))
 
     def add(self, *rows: dict) -> None:
         """Writes the metrics of rows that are not None, of the model's own data."""
