@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 import traceback
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from errors import InputError
 from settings import did_you_mean
 
 T = TypeVar("T")
+_DIGEST = "__convbert_sha256__"  # attribute of a module that `load` imported
 
 
 class Registry(Generic[T]):
@@ -82,6 +84,9 @@ def lazily(name: str) -> Callable:
     return call
 
 
+_used: dict[str, str] = {}  # path -> SHA-256, of the last call of `load`
+
+
 def load(paths: Sequence[str]) -> None:
     """Imports Python files and modules, each once per process; they call `register` themselves.
 
@@ -91,37 +96,35 @@ def load(paths: Sequence[str]) -> None:
     Raises:
         InputError: there is no such file or module, or importing it fails; names it and the line.
     """
+    _used.clear()
     for path in paths:
         try:
-            if path.endswith(".py") or os.sep in path:
-                _load_file(path)
-            else:
-                importlib.import_module(path)
+            is_file = path.endswith(".py") or os.sep in path
+            module = _load_file(path) if is_file else importlib.import_module(path)
+            if not hasattr(module, _DIGEST):  # of the code that runs; the file may change later
+                with open(module.__file__, "rb") as file:
+                    setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
         except Exception as error:
             raise InputError(f"--plugins {path}: {_explain(path, error)}") from error
+        _used[path] = getattr(module, _DIGEST)
 
 
-def code_digests(paths: Sequence[str]) -> dict[str, str]:
-    """SHA-256 of the file behind each of `load`'s paths, to tell it from another version.
+def recorded() -> dict[str, dict[str, str]]:
+    """What a record of this command says of its plug-ins, {} if it has none.
 
-    Of a package it is that of its `__init__.py` alone.
+    Returns:
+        {"plugins": {path: SHA-256 of the file}}; of a package it is the file `__init__.py`.
     """
-    found = {}
-    for path in paths:
-        is_file = path.endswith(".py") or os.sep in path
-        name = path if is_file else importlib.util.find_spec(path).origin
-        with open(name, "rb") as file:
-            found[f"plugins: {path}"] = hashlib.sha256(file.read()).hexdigest()
-    return found
+    return {"plugins": dict(_used)} if _used else {}
 
 
-def _load_file(path: str) -> None:
+def _load_file(path: str) -> types.ModuleType:
     """Imports a file under a name that is its path: two files may both be called `plugin.py`."""
     if not os.path.isfile(path):
         raise InputError("there is no such file")
     name = os.path.realpath(path)
     if name in sys.modules:
-        return
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, name)
     if spec is None:  # a module has another ending
         raise InputError("a Python file should end in .py")
@@ -132,10 +135,11 @@ def _load_file(path: str) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+    return module
 
 
 def _explain(path: str, error: Exception) -> str:
-    """What went wrong, and in which line where the path is a file of which a line was run."""
+    """Returns the error's message, with the line number if a line of `path` ran."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, SyntaxError):

@@ -29,7 +29,6 @@ from finetune.start import fine_tuned
 from finetune.submission import write_glue_archive
 from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
 from training import device_flags, workers
-from training.tpu_address import FLAG_NAMES as TPU_FLAGS
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -74,7 +73,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
-    with fine_tuned(settings, FLAGS.plugins, FLAGS.worker_timeout):
+    with fine_tuned(settings, FLAGS.worker_timeout):
         if FLAGS.glue_submission and workers.is_chief():
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")
@@ -100,7 +99,7 @@ def read_settings() -> Settings:
             FLAGS[name].value = checked_bool(name, given[name])
     for target, flag_names in (
         (hparams, ("seed", "precision")),
-        (run, ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize", "num_trials")),
+        (run, ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize", "num_trials")),
     ):
         target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
     return Settings(

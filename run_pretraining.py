@@ -18,28 +18,18 @@ from absl import app, flags, logging
 
 import plugins
 import storage
-from data.vocabulary import Vocabulary
 from errors import InputError, main_with_clear_errors, require_flags
-from model import load_config
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
     RunSettings,
-    check_data,
-    encoder_config,
-    fitted_to,
-    parse_hparams,
-    resolve_hparams,
     split_hparams,
 )
 from pretrain.original_names import translate
 from settings import checked_bool, read_json_object, replace_checked
 from training import device_flags, workers
-from training.model_directory import HPARAMS_FILE
-from training.strategies import parse_strategy
-from training.tpu_address import FLAG_NAMES as TPU_FLAGS
-from training.tpu_address import check_folders, tpu_address
+from training.strategies import check_strategy
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -81,24 +71,19 @@ NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
 
 def main(argv: list[str]) -> None:
-    """Reads and checks what the flags say, in less than a second; then see pretrain/run.py."""
+    """Reads the flags, and whether what they name is there; then see pretrain/run.py."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
-    check_devices(command, run_values)
-    if command.do_train:
-        vocabulary = load_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
-        hparam_values["do_lower_case"] = vocabulary.do_lower_case
-        check_settings(command, hparam_values, vocabulary)
     strategy = replace_checked(RunSettings(), run_values).strategy
     with workers.at_work(strategy, command.model_dir, FLAGS.worker_timeout):
         from pretrain import run  # TensorFlow: it takes seconds
 
         if command.do_train:
-            run.pretrain(command, hparam_values, run_values, vocabulary)
+            run.pretrain(command, hparam_values, run_values)
         else:
             run.without_training(command, hparam_values, run_values)
 
@@ -119,18 +104,6 @@ def read_command() -> CommandLine:
     )
 
 
-def check_settings(command: CommandLine, values: dict, vocabulary: Vocabulary) -> None:
-    """Raises InputError where hyper-parameters cannot be right, or have no source to come from."""
-    if command.continue_from is None:
-        hparams = resolve_hparams(values, vocabulary.size)
-        fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
-        check_data(command.data_dir, hparams)
-    else:  # the others are the source's
-        parse_hparams(values)
-        if not storage.exists(os.path.join(command.model_dir, HPARAMS_FILE)):  # it begins
-            load_config(command.continue_from)
-
-
 def read_settings() -> tuple[dict, dict]:
     """Recipe, then --hparams, then flags; returns hyper-parameters and run settings."""
     values = translate(read_json_object(FLAGS.recipe, "--recipe"))
@@ -143,20 +116,12 @@ def read_settings() -> tuple[dict, dict]:
             FLAGS[name].value = checked_bool(name, values[name])
     if ignored:
         print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    run_flags = ("strategy", *TPU_FLAGS, "xla", "micro_batch_size", "rematerialize")
+    run_flags = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
     for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
         target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
-    parse_strategy(replace_checked(RunSettings(), run).strategy)
+    checked = replace_checked(RunSettings(), run)
+    check_strategy(checked.strategy, checked.tpu)
     return hparams, run
-
-
-def check_devices(command: CommandLine, run_values: dict) -> None:
-    """Raises InputError where devices cannot be right, or do not see the folders."""
-    address = tpu_address(replace_checked(RunSettings(), run_values))
-    folders = {"data_dir": command.data_dir, "model_dir": command.model_dir}
-    if command.continue_from is not None:
-        folders["continue_from"] = command.continue_from
-    check_folders(address, folders)
 
 
 def check_continue_flags() -> None:
@@ -174,19 +139,6 @@ def check_continue_flags() -> None:
     for name in ("num_train_steps", "schedule_from_step"):
         if name in values:
             raise InputError(f"--additional_steps sets `{name}`, so --hparams should not")
-
-
-def load_vocabulary(data_dir: str, do_lower_case: bool | None) -> Vocabulary:
-    """The data's vocabulary; folders built by ELECTRA do not say how their text was cased."""
-    vocabulary = Vocabulary.load(data_dir)
-    if do_lower_case in (None, vocabulary.do_lower_case):
-        return vocabulary
-    if storage.exists(os.path.join(data_dir, "tokenizer_config.json")):
-        raise InputError(
-            f"`do_lower_case` should be {vocabulary.do_lower_case}, as {data_dir} was built."
-            f" Received: {do_lower_case}"
-        )
-    return Vocabulary.load(data_dir, do_lower_case=do_lower_case, strip_accents=do_lower_case)
 
 
 if __name__ == "__main__":

@@ -47,24 +47,6 @@ def settings_digest(content: dict[str, Any] | None) -> str | None:
     return hashlib.sha256(settings.encode()).hexdigest()
 
 
-def folder_digest(data_dir: str) -> str:
-    """SHA-256 (hexadecimal) of a data folder's build settings and list of files.
-
-    Of a folder without a manifest, of its files' names and sizes.
-    """
-    content = read_manifest(data_dir)
-    if content is None:
-        found = sorted(
-            (path[len(data_dir) :].strip(os.sep), storage.getsize(path))
-            for folder in (data_dir, os.path.join(data_dir, "pretrain_tfrecords"))
-            for name in (storage.listdir(folder) if storage.isdir(folder) else ())
-            if storage.isfile(path := os.path.join(folder, name))
-        )
-    else:
-        found = [content.get("settings"), content.get("files")]
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
-
-
 def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
     """The manifest of the data that a run was trained on; None where it is not there any more.
 

@@ -97,8 +97,8 @@ def fine_tune(
             Tables that were written for this call are removed.
         LossNotFinite: training diverged.
     """
-    plugins = [plugins] if isinstance(plugins, str) else list(plugins)
-    plugin_files.load(plugins)
+    if plugins:  # otherwise those that were loaded before stay on record
+        plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
     if storage.isfile(output_dir):
         raise InputError(f"{output_dir}: `output_dir` should be a folder. Received: a file")
@@ -126,12 +126,11 @@ def fine_tune(
     task = declaration.parse({**fields, "folders": [folder]}, "the table")
     flags = {"num_trials": num_trials, "seed": seed, "init": init}
     settings = _settings(model_dir, output_dir, task, hparams or {}, flags, recipe)
-    return _run(settings, plugins, folder, content, drawn)
+    return _run(settings, folder, content, drawn)
 
 
 def _run(
     settings: Settings,
-    plugins: Sequence[str],
     folder: str,
     content: Mapping[str, bytes],
     drawn: Mapping[str, Sequence[int]],
@@ -139,7 +138,7 @@ def _run(
     """Writes the files of a task into its folder, unless it is there, and fine-tunes on them."""
     written = None if storage.exists(folder) else _write(folder, content)
     try:
-        with fine_tuned(settings, plugins) as results:
+        with fine_tuned(settings) as results:
             best = max(results, key=lambda run: rank(results[run]))
     except InputError as error:
         if written is not None:

@@ -35,8 +35,12 @@ class FinetuningHParams:
     # Optimization (Table 2 of the ConvBERT supplement).
     # "adam" is ELECTRA's, "lamb" has no layer-wise decay.
     optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))
+    # Peak, which "warmup_times_decay", ELECTRA's, never reaches: see `training.optimizer`.
     # 3e-4; 1e-4 for encoders at least 768 wide.
     learning_rate: float | None = field(default=None, metadata=at_least(0))
+    lr_schedule: str = field(
+        default="warmup_times_decay", metadata=one_of("warmup_times_decay", "warmup_then_decay")
+    )
     weight_decay_rate: float = field(default=0.01, metadata=at_least(0))
     layerwise_lr_decay: float = field(default=0.8, metadata=_FRACTION)  # 0: one rate for all layers
     corrected_layerwise_lr_decay: bool = False  # the original gives even the top layer decay^2
@@ -85,9 +89,7 @@ class RunSettings:
     """Settings that change how fast a run is and what is kept of it, not what is learned."""
 
     strategy: str = "one_device"
-    tpu: str | None = None  # see `training.tpu_address`
-    tpu_zone: str | None = None
-    gcp_project: str | None = None
+    tpu: str | None = None  # see `training.distribution.create_strategy`
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
     rematerialize: bool = False

@@ -74,7 +74,9 @@ class Learner:
             self._numbers = numbers
             self.optimizer = create_optimizer(
                 hparams.optimizer,
-                WarmupTimesDecay(*(numbers[name] for name in _SCHEDULE)),
+                WarmupTimesDecay(
+                    *(numbers[name] for name in _SCHEDULE), schedule=hparams.lr_schedule
+                ),
                 numbers.get("weight_decay_rate", 0.0),
                 self.objective.trainable_variables,
                 numbers.get("scales"),

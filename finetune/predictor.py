@@ -14,8 +14,7 @@ from finetune.objective import FineTuning
 from finetune.task import Task
 from finetune.task_data import Split
 from training import workers
-from training.distribution import own_rows
-from training.feeding import on_this_machine
+from training.distribution import on_this_machine, own_rows
 from training.tracing import plain_function
 
 

@@ -33,7 +33,6 @@ from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
 from training.model_directory import HPARAMS_FILE, read_record
 from training.strategies import micro_batches
-from training.tpu_address import tpu_address
 
 
 def finetune(
@@ -49,7 +48,7 @@ def finetune(
         LossNotFinite: some runs diverged; the others are in the report.
     """
     tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run may trace its own step
-    strategy = create_strategy(settings.run.strategy, tpu_address(settings.run))
+    strategy = create_strategy(settings.run.strategy, settings.run.tpu)
     settings = dataclasses.replace(settings, device=_fast_values(settings, config, strategy))
     if settings.takes_weights:
         load_encoder(settings.model_dir)  # or it is missed only after data has been read

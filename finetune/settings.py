@@ -72,18 +72,6 @@ class Settings:
         for init, swept in itertools.product(inits, grid_points(grid)):
             yield swept, resolve_hparams({**fixed, **swept, **init}, task, config)
 
-    def shared(self) -> dict[str, Any]:
-        """What must be the same on all workers: all but the places of folders."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        del values["model_dir"], values["data_dir"], values["output_dir"]
-        tasks = {f"task {task.name}": task.to_json() for task in values.pop("tasks")}
-        for task in tasks.values():
-            del task["folders"]
-        hparams = {name: values.pop(name) for name in ("recipe", "given")}
-        run = dataclasses.asdict(values.pop("run"))
-        return {**tasks, **run, **hparams["recipe"], **hparams["given"], **values}
-
-    @property
     def takes_weights(self) -> bool:
         """Whether any run starts from the weights of `model_dir`."""
         return self.inits != ("random",)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from finetune.settings import Settings, load_model
 from finetune.task_files import check_files
 from plugins import lazily
 from training import workers
-from training.strategies import parse_strategy
-from training.tpu_address import check_folders, tpu_address
+from training.strategies import check_strategy
 
 _finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
 
@@ -19,7 +18,6 @@ _finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
 @contextlib.contextmanager
 def fine_tuned(
     settings: Settings,
-    plugin_files: Sequence[str] = (),
     worker_timeout: float = workers.TIMEOUT,
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Checks in about a second what was asked for, runs it, and keeps the folder for the block.
@@ -28,16 +26,13 @@ def fine_tuned(
 
     Args:
         settings: what to run.
-        plugin_files: those that were loaded; all workers should have the same.
         worker_timeout: seconds to wait for the other workers.
 
     Raises:
         InputError: what was asked for cannot be run, or another process uses the folder.
         LossNotFinite: some runs diverged; the others are in the report.
     """
-    parse_strategy(settings.run.strategy)
-    folders = {"model_dir": settings.model_dir, "output_dir": settings.output_dir}
-    check_folders(tpu_address(settings.run), folders)
+    check_strategy(settings.run.strategy, settings.run.tpu)
     config, vocabulary = load_model(settings)
     for task in settings.tasks:
         for _ in settings.points(task, config):  # which raises where a value is wrong

@@ -12,13 +12,14 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
+import plugins
 import stopping
 import storage
 from backend import on_tpu
 from data.vocabulary import Vocabulary
 from errors import warn
 from files import read_json, write_json, write_text
-from finetune import kinds, predictions
+from finetune import predictions
 from finetune.baselines import baseline
 from finetune.evaluations import SPLIT, Evaluations, forget_best
 from finetune.hparams import FinetuningHParams, RunSettings
@@ -28,8 +29,6 @@ from finetune.objective import FineTuning
 from finetune.predictor import Predictor
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
-from model.config import ADDED_LATER
-from settings import field_names
 from training import checkpointing, monitoring, workers
 from training.checkpoint_files import find_checkpoints, newest_readable
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE, TASK_FILE
@@ -90,22 +89,11 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     path = os.path.join(trial.folder, RESULT_FILE)
     if not storage.exists(path):
         return None
-    result, now = read_json(path), describe_trial(trial, context)
-    before = _as_now(result["hparams"], now)
+    result = read_json(path)
+    before = result["hparams"]
+    now = {**before, **describe_trial(trial, context)}  # training data may not be read again
     checkpointing.reject_other_run(trial.folder, before, now, _ADVICE)
     return result
-
-
-def _as_now(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """What was recorded of a run, as it would be now: without what is no longer recorded.
-
-    Once the record of every run held the hyper-parameters of all kinds. Those that came later had
-    the effect of their defaults.
-    """
-    kind = kinds.get(now["task"]["kind"])
-    added = {*field_names(kind.hparams)} - {*before}
-    defaults = {name: getattr(kind.hparams(), name) for name in added}
-    return {name: value for name, value in {**before, **defaults}.items() if name in now}
 
 
 def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
@@ -117,11 +105,10 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
     described["task"] = task
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
-    encoder = context.config.to_json()
-    described["encoder"] = {k: v for k, v in encoder.items() if (k, v) not in ADDED_LATER.items()}
+    described["encoder"] = context.config.to_json()
     if trial.hparams.init == "pretrained":
         described["checkpoint"] = context.checkpoint
-    return described
+    return {**described, **plugins.recorded()}
 
 
 @temporary_graphs()
@@ -138,8 +125,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     learner = context.learners.of(trial, context)
     objective, predictor = learner.objective, learner.predictor
     if train:
-        now = describe_trial(trial, context)
-        checkpointing.check_run(trial.folder, now, _ADVICE, lambda before: _as_now(before, now))
+        checkpointing.check_run(trial.folder, describe_trial(trial, context), _ADVICE)
         if workers.is_chief():
             _forget_useless(trial)
         workers.barrier()
@@ -189,7 +175,7 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
     folder = workers.written(trial.folder)
     _describe(trial, context, objective, folder)  # after what is in it has been restored
     evaluations = Evaluations(objective, trial, int(step.numpy()))
-    metrics_log = monitoring.MetricsLog(folder, step, events=True)
+    metrics_log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
     log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
     show = bar(step, hparams.train_batch_size)
     if run.xla or on_tpu(context.strategy):

@@ -16,11 +16,6 @@ CONVOLUTIONS = ("static", "dynamic", "span")
 ACTIVATIONS = ("gelu", "gelu_new", "silu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
 
-# Fields that came later, with what every model did before. Records of runs omit them at these
-# values, so that runs recorded before the fields existed still match.
-ADDED_LATER = {"layer_norm_eps": 1e-12, "causal": False, "summary_last": False}
-
-
 DEFAULT_ARCHITECTURE = "convbert"  # where config.json names none
 
 
@@ -66,7 +61,7 @@ class BackboneConfig:
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
         fields = dataclasses.asdict(self)
-        if self.architecture == DEFAULT_ARCHITECTURE:  # which earlier versions could not read
+        if self.architecture == DEFAULT_ARCHITECTURE:
             return fields
         return {"architecture": self.architecture, **fields}
 

@@ -4,7 +4,9 @@ A head reads what the encoder returns, an `EncoderOutput`: `output.pooled` for a
 `output.sequence` for its tokens. `head.loss(output, batch, training=..., seed=...)` gives the
 losses of sequences [B], of groups of G of them [B / G] or of tokens [B, S],
 `head.loss_weights(batch)` their weights, of the same shape, and `head.predict(output, batch)` what
-is predicted. Spans have a file of their own, `model/span_head.py`.
+is predicted. A head whose loss of a sequence depends on the rest of its batch, as with in-batch
+negatives, has a true attribute `reads_whole_batch`: then the batch is not cut. Spans have a file of
+their own, `model/span_head.py`.
 """
 
 from __future__ import annotations

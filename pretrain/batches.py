@@ -30,14 +30,14 @@ class Batches:
         files: the record files.
         record_length: tokens of a record.
         micro_batches: how many micro-batches each device's share of a batch is cut into.
-        per_host: see `training.feeding.feeding`.
+        in_graph: see `training.loop.Trainer`.
 
     Raises:
         InputError: there are no records, or of another length or vocabulary; or the devices cannot
             share a batch evenly.
     """
 
-    per_host = True
+    in_graph = True
 
     def __init__(
         self,
@@ -68,18 +68,18 @@ class Batches:
         if self._shards > 1 and workers.is_chief():
             _report_uneven(self.files, self._shards)
 
-    def __call__(self, start_step: int = 0, *, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
-        """The batches from a step on; of each, the share of a TPU's host, or of this worker."""
-        first = self._records(start_step, host, hosts)
+    def __call__(self, start_step: int = 0) -> tf.data.Dataset:
+        """The batches from a step on; of each, the share of this worker."""
+        first = self._records(start_step)
         if not self._in_order or self.record_length == self._hparams.max_seq_length:
             return first
         # The second half of a sequence is the first one of the next.
-        pairs = tf.data.Dataset.zip(first, self._records(start_step + 1, host, hosts))
+        pairs = tf.data.Dataset.zip(first, self._records(start_step + 1))
         return batch_stream(
             pairs.map(lambda *halves: tf.nest.map_structure(lambda *x: tf.concat(x, 1), *halves))
         )
 
-    def _records(self, start_step: int, host: int, hosts: int) -> tf.data.Dataset:
+    def _records(self, start_step: int) -> tf.data.Dataset:
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -91,8 +91,8 @@ class Batches:
             repeat=self._training,
             drop_remainder=self._training,
             shards=self._shards,
-            worker=host if hosts > 1 else workers.index,
-            workers=max(hosts, workers.count),
+            worker=workers.index,
+            workers=workers.count,
         )
 
     def _check_order(self, devices: int) -> None:

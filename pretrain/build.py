@@ -23,6 +23,7 @@ def build_optimizer(hparams: PretrainingHParams, objective: Objective):
         hparams.num_warmup_steps,
         hparams.lr_decay_power,
         hparams.schedule_from_step,
+        hparams.lr_schedule,
     )
     return create_optimizer(
         hparams.optimizer, schedule, hparams.weight_decay_rate, objective.trainable_variables

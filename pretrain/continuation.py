@@ -18,10 +18,9 @@ from settings import differences, field_names
 from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
 from training.objective import Objective
 
-# What says the architecture. Named sizes say nothing of the FREE fields.
+# What says the architecture.
 _ARCHITECTURE = ("model_size", "model_hparam_overrides", "embedding_size", "conv_type")
 _ARCHITECTURE += ("conv_kernel_size", "linear_groups", "head_ratio")
-_FREE = ("max_position_embeddings", "mask_padding")
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is said.
 _WARMUP = 0.1
 
@@ -31,10 +30,9 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
 
     Without --continue_from they are `values`, the fields of PretrainingHParams that are said.
 
-    Where `values` say nothing of the architecture, it is the source's; where they do, it is theirs
-    (but `mask_padding`, `max_position_embeddings` and a padded `vocab_size` stay the source's,
-    unless they are named). The fields of the objective and its length are the source's one by one;
-    where the objective is another one, those that say what its networks are.
+    Where `values` say nothing of the architecture, it is the source's; where they do, they say all
+    of it, `model_hparam_overrides` included. The fields of the objective and its length are the
+    source's one by one; where the objective is another one, those that say what its networks are.
 
     A run that has begun is described by its own record, whatever has become of the source since.
 
@@ -47,7 +45,7 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     if source is None:
         return values
     begun = has_checkpoint(model_dir)
-    there, config = _settings(model_dir if begun else source)
+    there, _ = _settings(model_dir if begun else source)
     said = {name for name, value in values.items() if value not in (None, {})}
     before = there.objective
     now = objectives.get(values.get("objective", before.name))
@@ -56,19 +54,10 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     else:
         names = [name for name in before.network_fields if name in field_names(now)]
     names = [name for name in (*names, "max_seq_length") if name not in said]
-    inherited = {}
     if said.isdisjoint(_ARCHITECTURE):
         names += _ARCHITECTURE
-    else:
-        usual = type(config)()
-        free = {name: getattr(config, name) for name in _FREE if hasattr(config, name)}
-        free = {name: value for name, value in free.items() if value != getattr(usual, name)}
-        if config.vocab_size != there.vocab_size:  # padded
-            free["vocab_size"] = config.vocab_size
-        overrides = {**free, **(values.get("model_hparam_overrides") or {})}
-        inherited["model_hparam_overrides"] = overrides
     recorded = there.as_json()
-    inherited |= {name: recorded[name] for name in names}
+    inherited = {name: recorded[name] for name in names}
     if command.additional_steps is not None:
         first = there.schedule_from_step if begun else checkpoint_step(latest_checkpoint(source))
         inherited |= {
@@ -116,7 +105,8 @@ class Start:
         except (AssertionError, ValueError) as error:
             raise InputError(
                 f"--continue_from: {self.path} holds other variables, as after a change of"
-                f" objective, generator or optimizer ({reason(error)})"
+                " objective, generator or optimizer; --continue_optimizer fresh starts without the"
+                f" optimizer's ({reason(error)})"
             ) from error
 
     def describe(self) -> str:
@@ -160,8 +150,6 @@ def plan_start(
     if missing and optimizer is None and "optimizer" in stored:
         optimizer = "fresh"  # its moments are those of another set of variables
     carries = (optimizer or ("carried" if "optimizer" in stored else "fresh")) == "carried"
-    if carries:
-        _check_optimizer(where, stored, missing, there, hparams)
     step = checkpoint_step(path)
     _check_steps(source, step, hparams)
     return Start(path, step, carried, missing, carries)
@@ -181,22 +169,6 @@ def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None
     changed = differences(there.to_json(), now.to_json())
     if changed:
         raise InputError(f"{where}: another encoder:\n  " + "\n  ".join(changed))
-
-
-def _check_optimizer(
-    where: str, stored: set[str], missing: tuple[str, ...], there, now: PretrainingHParams
-) -> None:
-    """Raises InputError when the state of the optimizer cannot be carried."""
-    advice = "; --continue_optimizer fresh starts without"
-    if "optimizer" not in stored:
-        raise InputError(f"{where}: it has no state of the optimizer to be carried{advice}")
-    if missing:
-        raise InputError(f"{where}: the state of the optimizer is not that of new networks{advice}")
-    if there.optimizer != now.optimizer:
-        raise InputError(
-            f"{where}: `optimizer` should be {there.optimizer}, whose state it has."
-            f" Received: {now.optimizer!r}{advice}"
-        )
 
 
 def _check_steps(source: str, step: int, hparams: PretrainingHParams) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from typing import Any
 
@@ -13,18 +12,17 @@ import tf_keras
 import storage
 from data.input_pipeline import clear_read_errors
 from data.manifest import manifest_trained_on, read_manifest, settings_digest
-from data.vocabulary import SWITCHES_FILE, Vocabulary
+from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from pretrain.batches import Batches
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import load_objective
-from pretrain.saved_settings import load_hparams
+from pretrain.saved_settings import data_vocabulary, load_hparams
 from settings import replace_checked
 from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator
 from training.model_directory import read_record
-from training.tpu_address import tpu_address
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
@@ -37,12 +35,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
         InputError: other tokens or another casing.
     """
     vocabulary = Vocabulary.load(model_dir)
-    digest = (read_manifest(data_dir) or {}).get("vocabulary_digest")
-    if digest is None:  # folders built by ELECTRA do not say how their text was cased
-        casing = {name: getattr(vocabulary, name) for name in ("do_lower_case", "strip_accents")}
-        said = storage.exists(os.path.join(data_dir, SWITCHES_FILE))
-        digest = Vocabulary.load(data_dir, **({} if said else casing)).digest
-    if digest != vocabulary.digest:
+    if data_vocabulary(data_dir, vocabulary.do_lower_case).digest != vocabulary.digest:
         raise InputError(
             f"{data_dir}: its vocabulary should be that of {model_dir}; build the data with"
             f" --vocab {model_dir}"
@@ -61,7 +54,7 @@ def is_own_data(data_dir: str, model_dir: str) -> bool:
 
 
 def describe_data(data_dir: str, model_dir: str) -> str:
-    """What a data folder is to the model, as a clause: "which the model was not trained on".
+    """Returns "the model's own data" or "other data than the model's own".
 
     Warns where the held-out text may have been trained on: in data of the same corpus with another
     seed or share, other documents are held out.
@@ -72,17 +65,12 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     content = manifest_trained_on(record)
     trained_on = content["settings"].get("corpus_digest") if content else None
     held_out_of = ((read_manifest(data_dir) or {}).get("settings") or {}).get("corpus_digest")
-    if None in (trained_on, held_out_of):
-        return "of which it is not known whether the model was trained on it"
-    if trained_on == held_out_of:
+    if trained_on is not None and trained_on == held_out_of:
         warn(
             f"{data_dir} was built from the corpus that {model_dir} was trained on, with other"
             " settings: the model may have been trained on its held-out text"
         )
-        return "of the corpus that the model was trained on"
-    if record["run_settings"].get("continue_from") or record["hparams"].get("continue_optimizer"):
-        return "which its last run was not trained on"
-    return "which the model was not trained on"
+    return "other data than the model's own"
 
 
 def evaluate(
@@ -103,7 +91,7 @@ def evaluate(
     hparams, run = read_settings(model_dir, hparam_values, run_values)
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)
-    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
+    strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
     batches = Batches(
         data_dir, "heldout", hparams, run.eval_batch_size, strategy, run.micro_batch_size
     )
@@ -125,8 +113,6 @@ def evaluate(
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
     if own:
         log.action("heldout")(values)
-        with monitoring.writing_events(model_dir):
-            write_summaries(os.path.join(model_dir, "heldout"), step, values)
     else:
         log.action(OTHER_SPLIT, data_dir=storage.abspath(data_dir))(values)
     print(
@@ -154,12 +140,3 @@ def read_settings(
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size
     return hparams, dataclasses.replace(run, eval_batch_size=size)
-
-
-def write_summaries(folder: str, step: int, values: dict[str, float]) -> None:
-    """Adds metrics to TensorBoard's events in a folder."""
-    writer = tf.summary.create_file_writer(folder)
-    with writer.as_default(step=step):
-        for name, value in values.items():
-            tf.summary.scalar(name, value)
-    writer.close()

@@ -43,7 +43,11 @@ class PretrainingHParams:
 
     # Optimization.
     optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))  # "adam" is ELECTRA's
-    learning_rate: float | None = field(default=None, metadata=at_least(0))  # peak
+    # Peak, which "warmup_times_decay", ELECTRA's, never reaches: see `training.optimizer`.
+    learning_rate: float | None = field(default=None, metadata=at_least(0))
+    lr_schedule: str = field(
+        default="warmup_times_decay", metadata=one_of("warmup_times_decay", "warmup_then_decay")
+    )
     lr_decay_power: float = field(default=1.0, metadata=at_least(0))
     weight_decay_rate: float = field(default=0.01, metadata=at_least(0))
     num_warmup_steps: int = field(default=10_000, metadata=at_least(0))
@@ -90,9 +94,7 @@ class RunSettings:
     """Settings that must not change what is learned, only how fast and what is kept of it."""
 
     strategy: str = "one_device"
-    tpu: str | None = None  # see `training.tpu_address`
-    tpu_zone: str | None = None
-    gcp_project: str | None = None
+    tpu: str | None = None  # see `training.distribution.create_strategy`
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
     rematerialize: bool = False
@@ -107,10 +109,6 @@ class RunSettings:
         valid = self.num_eval_steps >= 1 or self.num_eval_steps == -1
         check_setting(self, valid, "num_eval_steps", "at least 1, or -1 for all")
 
-
-# Settings that were added later, and what a run did before there were such; see also
-# `ObjectiveSettings.added_later`.
-ADDED_LATER = {"schedule_from_step": 0, "data_shards": 1}
 
 CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
 
@@ -163,7 +161,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
         if values.get(name):
             raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
     hparams = {name: values[name] for name in hparam_names if name in values}
-    run = {n: values[n] for n in run_names if n in values and n not in IGNORED_NAMES}
+    run = {name: values[name] for name in run_names if name in values}
     return hparams, run, [name for name in values if name in IGNORED_NAMES]
 
 

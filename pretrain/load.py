@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import tensorflow as tf
 
-from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from model import Backbone, BackboneConfig, EncoderOutput, build_backbone, load_config
+from model import Backbone, BackboneConfig, build_backbone, load_config
 from pretrain.build import build_objective
 from pretrain.saved_settings import load_hparams, special_ids
-from text.layout import TextLayout
 from training.checkpointing import as_stored, latest_checkpoint, restore
 from training.objective import Objective
 
@@ -69,31 +64,3 @@ def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbo
 def restore_encoder(encoder: Backbone, model_dir: str) -> None:
     """Gives a backbone the pre-trained weights of a model directory; raises as `load_encoder`."""
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
-
-
-class TextEncoder:
-    """The pre-trained backbone of a model directory with its tokenizer: texts to vectors.
-
-    Example:
-        encoder = TextEncoder("my_data/models/mine")
-        encoder(["A film that stays with you.", "Three hours of rain."]).pooled  # [2, D]
-
-    Args:
-        model_dir: see `load_encoder`.
-        max_seq_length: longer texts are cut. Default: the positions of the model.
-
-    Attributes:
-        config: the architecture.
-    """
-
-    def __init__(self, model_dir: str, max_seq_length: int | None = None):
-        self._encoder = load_encoder(model_dir)
-        self.config = self._encoder.config
-        self._layout = TextLayout(
-            create_tokenizer(Vocabulary.load(model_dir)),
-            max_seq_length=max_seq_length or self.config.max_position_embeddings,
-        )
-
-    def __call__(self, texts: Sequence[str], **options: Any) -> EncoderOutput:
-        """The vectors of a batch of texts, padded to its longest; `options` are the backbone's."""
-        return self._encoder(self._layout.single(tf.constant(texts)).features, **options)

@@ -13,6 +13,7 @@ import orbit
 import tensorflow as tf
 import tf_keras
 
+import plugins
 import stopping
 import storage
 from data.input_pipeline import clear_read_errors
@@ -36,7 +37,7 @@ from pretrain.hparams import (
     report_unused,
     resolve_hparams,
 )
-from pretrain.saved_settings import as_recorded_now, load_hparams, special_ids
+from pretrain.saved_settings import data_vocabulary, load_hparams, special_ids
 from settings import replace_checked
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
@@ -45,35 +46,35 @@ from training.memory import peak_memory_gib
 from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
-from training.tpu_address import tpu_address
 
 
 def pretrain(
-    command: CommandLine,
-    hparam_values: dict[str, Any],
-    run_values: dict[str, Any],
-    vocabulary: Vocabulary,
+    command: CommandLine, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> None:
     """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
     model_dir = command.model_dir
+    vocabulary = data_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
+    hparam_values = {**hparam_values, "do_lower_case": vocabulary.do_lower_case}
     hparam_values = continued_values(hparam_values, command)
-    hparams = resolve_hparams(hparam_values, vocabulary.size)  # raises before devices are sought
-    check_data(command.data_dir, hparams)
     run = replace_checked(RunSettings(), run_values)
-    strategy = create_strategy(run.strategy, tpu_address(run))  # before anything uses TensorFlow
+    strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
     fast = fast_values(model_dir, strategy, hparam_values | run_values)
     hparam_values = hparam_values | {k: v for k, v in fast.items() if k == "precision"}
     run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
     hparams = resolve_hparams(hparam_values, vocabulary.size)
+    check_data(command.data_dir, hparams)
     report_unused(hparam_values, hparams.objective)
     warn_about_warmup(hparams)
     config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
-    checkpointing.check_run(model_dir, described, as_now=as_recorded_now)
+    checkpointing.check_run(model_dir, described)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
-    heldout_batches = heldout(command, hparams, run, strategy) if command.do_eval else None
+    heldout_batches = None
+    if command.do_eval:
+        size = run.eval_batch_size or size
+        heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
     files = train_batches.files + (heldout_batches.files if heldout_batches else [])
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
@@ -88,7 +89,6 @@ def pretrain(
     if resumed:
         say_step(int(optimizer.iterations.numpy()), hparams.num_train_steps)
     command = dataclasses.replace(command, model_dir=workers.written(model_dir))
-    write_model_directory(command, described, run, config, vocabulary)
     settings = {"seed": hparams.seed, "strategy": strategy}
     count = train_batches.micro_batches
     trainer = Trainer(
@@ -98,6 +98,7 @@ def pretrain(
     if heldout_batches is not None:
         settings["derive"] = heldout_batches.derived_metrics
     evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
+    write_model_directory(command, described, run, config, vocabulary)
     with (
         contextlib.closing(trainer),
         clear_read_errors(files),
@@ -109,20 +110,6 @@ def say_step(step: int, total: int) -> None:
     """Where a run goes on."""
     resuming = f"resuming from step {step} of {total}"
     workers.say(resuming if step < total else f"training is finished: step {step}")
-
-
-def heldout(
-    command: CommandLine,
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    strategy: tf.distribute.Strategy,
-) -> Batches:
-    """The held-out batches."""
-    size, micro = run.eval_batch_size or hparams.train_batch_size, run.micro_batch_size
-    try:
-        return Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
-    except InputError as error:
-        raise InputError(f"{error} (not needed without --do_eval)") from error
 
 
 def fast_values(
@@ -174,11 +161,6 @@ def check_start(
     None is returned where training starts from random weights, or resumes in `model_dir`.
     """
     model_dir = command.model_dir
-    manifest = read_manifest(command.data_dir) or {}
-    if manifest.get("vocabulary_digest", vocabulary.digest) != vocabulary.digest:
-        raise InputError(
-            f"{command.data_dir}: {vocabulary.file} is not the one the records were built with"
-        )
     if checkpointing.has_checkpoint(model_dir):
         reject_other_data(model_dir, read_record(model_dir), command.data_dir)
         return None
@@ -218,7 +200,7 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Everything that decides a run's weights."""
     model_dir = command.model_dir
-    described = {**hparams.as_json(), "vocabulary": vocabulary.digest}
+    described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
     described |= {"data": data} if data else {}
     if start is not None:
@@ -284,11 +266,7 @@ def run_controller(
     model_dir = command.model_dir
     step = trainer.optimizer.iterations
     # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
-    with (
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        monitoring.writing_events(model_dir),
-    ):
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         controller = orbit.Controller(
             global_step=step,
             trainer=trainer,
@@ -296,10 +274,9 @@ def run_controller(
             strategy=trainer.strategy,
             steps_per_loop=run.iterations_per_loop,
             checkpoint_manager=manager,
-            summary_dir=os.path.join(model_dir, "train"),
-            eval_summary_dir=os.path.join(model_dir, "heldout"),
         )
-        log = monitoring.MetricsLog(model_dir, step)
+        resumed = manager.latest_checkpoint is not None
+        log = monitoring.MetricsLog(model_dir, step, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
         if int(step.numpy()) < hparams.num_train_steps:
             train(controller, hparams, run, log, evaluate=command.do_eval)

@@ -7,13 +7,12 @@ import os
 from typing import Any
 
 import storage
-from data.vocabulary import Vocabulary
+from data.manifest import read_manifest
+from data.vocabulary import SWITCHES_FILE, Vocabulary
 from data.word_starts import word_starts
 from errors import InputError
 from model import EncoderConfig
-from pretrain import objectives
-from pretrain.hparams import ADDED_LATER, PretrainingHParams, parse_hparams, unused_fields
-from pretrain.original_names import translate
+from pretrain.hparams import PretrainingHParams, parse_hparams
 from training.model_directory import TASK_FILE, read_record
 
 
@@ -46,20 +45,9 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     values = {
         name: value
         for name, value in saved["hparams"].items()
-        if name not in ("vocabulary", "data", "continue_optimizer")
+        if name not in ("vocabulary", "data", "continue_optimizer", "plugins")
     }
-    return parse_hparams(translate(values)), saved["run_settings"]
-
-
-def as_recorded_now(saved: dict[str, Any]) -> dict[str, Any]:
-    """The "hparams" of an `hparams.json`, whenever it was written, as they would be written now."""
-    saved = translate(saved)
-    if "objective" not in saved:  # of another command
-        return saved
-    settings = objectives.get(saved["objective"])
-    unused = unused_fields(saved, settings)
-    kept = {name: value for name, value in saved.items() if name not in unused}
-    return {**ADDED_LATER, **settings.added_later, **kept}
+    return parse_hparams(values), saved["run_settings"]
 
 
 def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -> Vocabulary:
@@ -85,5 +73,32 @@ def load_vocabulary(model_dir: str, config: EncoderConfig, digest: str | None) -
         raise InputError(
             f"{model_dir}: {vocabulary.file}, or its casing in tokenizer_config.json, is not what"
             " the model was trained with"
+        )
+    return vocabulary
+
+
+def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabulary:
+    """The vocabulary of a data folder, which must be the one that its records were built with.
+
+    Args:
+        do_lower_case: the casing, for folders built by ELECTRA, which do not say how their text was
+            cased; others must agree with it.
+
+    Raises:
+        InputError: another casing, or a file that was changed since.
+    """
+    vocabulary = Vocabulary.load(data_dir)
+    if do_lower_case not in (None, vocabulary.do_lower_case):
+        if storage.exists(os.path.join(data_dir, SWITCHES_FILE)):
+            raise InputError(
+                f"`do_lower_case` should be {vocabulary.do_lower_case}, as {data_dir} was built."
+                f" Received: {do_lower_case}"
+            )
+        switches = {"do_lower_case": do_lower_case, "strip_accents": do_lower_case}
+        vocabulary = Vocabulary.load(data_dir, **switches)
+    built_with = (read_manifest(data_dir) or {}).get("vocabulary_digest", vocabulary.digest)
+    if built_with != vocabulary.digest:
+        raise InputError(
+            f"{data_dir}: {vocabulary.file} is not the one the records were built with"
         )
     return vocabulary

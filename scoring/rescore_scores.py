@@ -162,20 +162,17 @@ def about_model(model: str, method: str | None) -> dict[str, Any]:
 def begun_scores(folder: str, name: str, about: dict[str, Any]) -> KeptScores:
     """The scores of an earlier run with the same model, which may have been killed; else none.
 
-    They are in FOLDER/NAME.METHOD.scores.jsonl, or in NAME.scores.jsonl, as files were once named.
+    They are in FOLDER/NAME.METHOD.scores.jsonl.
     """
-    kept = KeptScores(os.path.join(folder, f"{name}.{about['method']}{SUFFIX}"))
-    for path in (kept.path, os.path.join(folder, name + SUFFIX)):
-        found = KeptScores(path)
-        try:
-            with storage.open(path, encoding="utf-8") as file:
-                text = file.read()
-        except FileNotFoundError:
-            continue
-        found.add(text.split("\n")[:-1])  # a kill may have cut the last line
-        if {**found.about, "model": None} == {**about, "model": None}:  # it may have been moved
-            return found
-    return kept
+    path = os.path.join(folder, f"{name}.{about['method']}{SUFFIX}")
+    found = KeptScores(path)
+    try:
+        with storage.open(path, encoding="utf-8") as file:
+            found.add(file.read().split("\n")[:-1])  # a kill may have cut the last line
+    except FileNotFoundError:
+        return found
+    same = {**found.about, "model": None} == {**about, "model": None}  # it may have been moved
+    return found if same else KeptScores(path)
 
 
 def missing_scores(kept: KeptScores, texts: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import plugins
 import storage
 from errors import InputError, reason, warn
 from files import new_folder, write_json
@@ -85,6 +86,7 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
         "training": model.record,
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "git_commit": git_commit(),
+        **plugins.recorded(),
     }
 
 

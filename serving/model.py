@@ -234,7 +234,8 @@ def load(
         InputError: there is no model, or the arguments do not fit it.
     """
     path = as_path("path", path)
-    plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
+    if plugins:
+        plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     if precision not in (None, *_PRECISIONS):
         known = " or ".join(_PRECISIONS)
         raise InputError(f"`precision` should be {known}. Received: {precision!r}")

@@ -35,9 +35,6 @@ def folder(tmp_path_factory):
     for name in ("data", "model"):
         (folder / name).mkdir()
         (folder / name / "vocab.txt").write_text(VOCABULARY)
-    (folder / "built").mkdir()
-    (folder / "built" / "vocab.txt").write_text(VOCABULARY)
-    (folder / "built" / "manifest.json").write_text('{"settings": {"max_seq_length": 64}}')
     EncoderConfig(vocab_size=7).save(str(folder / "model"))
     (folder / "exported" / "assets.extra").mkdir(parents=True)
     description = {"kind": {}, "labels": {}, "task": None}
@@ -80,21 +77,12 @@ RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
     [
         (["run_pretraining.py", "--data_dir={}/none", "--model_name=m"], "none"),
         ([*PRETRAIN, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
-        ([*PRETRAIN, '--hparams={{"mask_prob": 2}}'], "`mask_prob`"),
-        ([*PRETRAIN, '--hparams={{"objective": "masked"}}'], "masked_lm"),
-        ([*PRETRAIN, '--hparams={{"objective": "permutation_lm"}}'], "xlnet-base"),
         ([*PRETRAIN, "--plugins={}/none.py"], "none.py"),
-        ([*PRETRAIN, '--hparams={{"train_batch_size": "many"}}'], "`train_batch_size`"),
         ([*PRETRAIN, "--recipe={}/none.json"], "none.json"),
-        (["run_pretraining.py", "--data_dir={}/built", "--model_name=m"], "`max_seq_length`"),
         ([*PRETRAIN, "--strategy=mirrored:0"], "mirrored:0"),
         ([*PRETRAIN, "--tpu=local"], "--tpu"),
-        ([*PRETRAIN, "--strategy=tpu", "--tpu=grpc://10.0.0.2:8470"], "--data_dir"),
-        ([*PRETRAIN, "--continue_from={}/none"], "none"),
-        ([*PRETRAIN, "--continue_from={}/model", '--hparams={{"gen_weight": -1}}'], "`gen_weight`"),
         ([*FINETUNE, '--hparams={{"learning_rat": 1}}'], "`learning_rate`"),
         ([*FINETUNE, '--hparams={{"warmup_proportion": -1}}'], "`warmup_proportion`"),
-        ([*FINETUNE, "--strategy=tpu", "--tpu_zone=us-central1-a"], "--tpu_zone"),
         ([*FINETUNE, '--sweep={{"learnin_rate": [1]}}'], "`learning_rate`"),
         ([*FINETUNE, '--sweep={{"learning_rate": 1}}'], "`learning_rate`"),
         (["run_finetuning.py", "--model_dir={}/none", "--task=cola"], "none"),

@@ -89,8 +89,15 @@ def test_names_of_a_registry(registry, monkeypatch):
 def test_code_of_plugins_is_told_from_other_code(tmp_path):
     path = tmp_path / "own.py"
     path.write_text("x = 1")
-    first = plugins.code_digests([str(path), "settings"])
-    assert set(first) == {f"plugins: {path}", "plugins: settings"}
+    plugins.load([str(path), "settings"])
+    first = plugins.recorded()
+    assert first["plugins"].keys() == {str(path), "settings"}
     path.write_text("x = 2")
-    second = plugins.code_digests([str(path), "settings"])
-    assert {name for name in first if first[name] != second[name]} == {f"plugins: {path}"}
+    plugins.load([str(path), "settings"])
+    assert plugins.recorded() == first  # it is imported once: the first still runs
+    del sys.modules[str(path)]
+    plugins.load([str(path), "settings"])
+    second = plugins.recorded()["plugins"]
+    assert {name for name in second if second[name] != first["plugins"][name]} == {str(path)}
+    plugins.load([])
+    assert plugins.recorded() == {}

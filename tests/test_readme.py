@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from analysis import architecture
-from model import named_size
+from model import load_config, named_size
 from tests.command_support import run as forked
 from tests.serving.support import pretrained
 
@@ -160,9 +160,7 @@ def test_the_first_lines_of_python_give_vectors(tmp_path):
     block = re.search(r"\n\n(    .*\n|\n)+", README).group()
     names = {}
     exec(textwrap.dedent(block).replace("my_data/models", str(tmp_path)), names)
-    sequence, pooled = names["output"].sequence, names["output"].pooled
-    assert sequence.shape[0] == pooled.shape[0] == 2
-    assert sequence.shape[-1] == pooled.shape[-1] == names["encoder"].config.hidden_size
+    assert names["vectors"].shape == (2, load_config(str(tmp_path / "mine")).hidden_size)
 
 
 def test_readme_is_a_front_page():

@@ -13,13 +13,14 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import stopping
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from pretrain import run as pretraining
-from pretrain.load import TextEncoder, load_encoder, load_objective
+from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.build_support import content
@@ -90,21 +91,6 @@ def test_the_encoder_comes_back(trained):
     np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
 
 
-def test_texts_become_vectors(trained):
-    """[CLS] w3 w4 [SEP], [CLS] w5 [SEP] [PAD]; longer ones are cut."""
-    encoder, texts = TextEncoder(str(trained)), ["w3 w4", "w5"]
-    features = {
-        "input_ids": tf.constant([[2, 8, 9, 3], [2, 10, 3, 0]]),
-        "input_mask": tf.constant([[1, 1, 1, 1], [1, 1, 1, 0]]),
-        "segment_ids": tf.zeros([2, 4], tf.int32),
-    }
-    output, expected = encoder(texts), load_encoder(str(trained))(features)
-    np.testing.assert_allclose(output.sequence, expected.sequence, atol=1e-6)
-    assert output.pooled.shape == [2, encoder.config.hidden_size]
-    assert encoder(["w3 " * 99]).sequence.shape[1] == 64
-    assert TextEncoder(str(trained), max_seq_length=8)(["w3 " * 99]).sequence.shape[1] == 8
-
-
 @pytest.mark.slow  # trains for ten seconds and more; tests/training/test_micro_batches.py is less
 @pytest.mark.parametrize(
     "options",
@@ -142,6 +128,7 @@ def test_without_its_list_of_checkpoints_a_run_is_known(copies, capsys):
     assert re.fullmatch(r"heldout: (\w+ [\d.e+-]+, )+\w+ [\d.e+-]+", said.splitlines()[-1])
     written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint", "README.md")
     after = content(model)
+    before = {name: value for name, value in before.items() if "heldout/events" not in name}
     assert {name for name in before if after[name] != before[name]} <= {
         name for name in before if os.path.basename(name) in written
     }
@@ -167,6 +154,26 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     run(data_dir, tmp_path / "m", hparams)
     assert metrics(tmp_path / "m")[-1]["step"] == 12
     assert "resuming from step 4 of 12" in capsys.readouterr().err
+
+
+def test_curves_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
+    """Also where a line of its metrics was damaged since."""
+    hparams, calls = {"objective": "masked_lm", "num_train_steps": 8}, itertools.count(1)
+    with monkeypatch.context() as patched:
+        fail_at_7 = lambda *_: next(calls) == 4 and 1 / 0  # noqa: E731
+        patched.setattr(monitoring.ProgressBar, "__call__", fail_at_7)
+        with pytest.raises(ZeroDivisionError):
+            run(data_dir, tmp_path / "m", hparams)
+    path = tmp_path / "m" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["step"] for line in lines] == [2, 4, 5, 7]
+    path.write_bytes(b"".join([lines[0], b"\xff{\n", *lines[2:]]))
+    run(data_dir, tmp_path / "m", hparams)
+    assert [row["step"] for row in metrics(tmp_path / "m")] == [2, 5, 7, 8]
+    events = EventAccumulator(str(tmp_path / "m" / "train")).Reload()
+    assert [event.step for event in events.Tensors("loss")] == [2, 5, 7, 8]
+    assert str(path) in capsys.readouterr().err
+    assert "xff{" in path.with_name("metrics.jsonl.damaged").read_text()
 
 
 @pytest.mark.slow  # needs two runs
@@ -348,7 +355,7 @@ def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, other_dat
     for _ in range(2):
         evaluate_only(other_data, model)
     said = capsys.readouterr().err
-    assert f"of {other_data}, which the model was not trained on" in said
+    assert f"of {other_data}, other data" in said
     assert "at step 12 on 8 held-out examples" in said  # two batches of four
     *kept, row = metrics(model)
     assert kept == rows
@@ -391,7 +398,7 @@ def test_what_was_learned_is_measured_on_the_data_that_is_named(copies, other_da
     done = command_support.run("-m", "examples.quickstart.learned", *line)
     assert done.returncode == 0, done.stderr
     told = done.stdout.splitlines()
-    assert told[1].startswith(f"Held-out text of {other_data}, which the model was not trained on")
+    assert told[1].startswith(f"Held-out text of {other_data}, other data")
     accuracy, hidden = hidden_accuracy(copies / "m", other_data, 2)
     numbers = [int(n) for n in re.findall(r"\d+", told[2])]
     assert numbers == [hidden, numbers[2] - hidden, numbers[2]]

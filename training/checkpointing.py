@@ -207,19 +207,10 @@ def checkpoint_step(path: str) -> int:
     return int(path.rsplit("-", 1)[1])
 
 
-def check_run(
-    model_dir: str,
-    hparams: dict[str, Any],
-    advice: str = _ADVICE,
-    as_now: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-) -> None:
-    """Raises InputError when a directory with checkpoints was made with other hyper-parameters.
-
-    Args:
-        as_now: turns settings recorded at any time into what would be recorded now.
-    """
+def check_run(model_dir: str, hparams: dict[str, Any], advice: str = _ADVICE) -> None:
+    """Raises InputError when a directory with checkpoints was made with other hyper-parameters."""
     if has_checkpoint(model_dir):
-        reject_other_run(model_dir, as_now(read_record(model_dir)["hparams"]), hparams, advice)
+        reject_other_run(model_dir, read_record(model_dir)["hparams"], hparams, advice)
 
 
 def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:

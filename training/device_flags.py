@@ -18,10 +18,8 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_string(
-    "tpu", None, "TPU: local, a name, grpc://HOST:PORT. Default: the environment's TPU_NAME, local."
+    "tpu", None, "TPU: local, grpc://HOST:PORT, a name. Default: the environment's TPU_NAME, local."
 )
-flags.DEFINE_string("tpu_zone", None, "Zone of a TPU that is given by its name.")
-flags.DEFINE_string("gcp_project", None, "Google Cloud project of a TPU that is given by its name.")
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_integer(
     "micro_batch_size",

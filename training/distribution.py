@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 import tensorflow as tf
 
-from errors import InputError
+from backend import on_tpu
+from errors import InputError, reason
 from training import workers
 from training.strategies import MULTI_WORKER, parse_strategy
-from training.tpu import create_tpu_strategy
-from training.tpu_address import TpuAddress
+
+LOCAL_TPU = "local"
 
 
-def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
+def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:
     """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
 
     Args:
@@ -21,7 +24,8 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
             "multi_worker": all GPUs of each worker, or its CPU; see training.workers.
             "tpu": all cores of a TPU.
-        tpu: which one.
+        tpu: which one: "local", an address grpc://HOST:PORT, or the name of a Cloud TPU. Default:
+            that of the environment's TPU_NAME, else the machine's own.
 
     Raises:
         InputError: another name, more devices than there are, or no such TPU.
@@ -34,7 +38,7 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
             raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
         return workers.strategy()
     if kind == "tpu":
-        return create_tpu_strategy(tpu or TpuAddress())
+        return _create_tpu(tpu or os.environ.get("TPU_NAME") or LOCAL_TPU)
     gpus = tf.config.list_physical_devices("GPU")
     wanted = count or len(gpus) or 2
     if not gpus:
@@ -48,6 +52,35 @@ def create_strategy(name: str, tpu: TpuAddress | None = None) -> tf.distribute.S
     reduction = None if gpus else tf.distribute.ReductionToOneDevice()
     names = [device.name for device in devices[:wanted]]
     return tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
+
+
+def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
+    """Connects to a TPU, which loses what was on it; TensorFlow's resolver knows names."""
+    resolver_of = tf.distribute.cluster_resolver.TPUClusterResolver
+    try:
+        resolver = resolver_of(tpu=name, job_name="worker")
+        if name != LOCAL_TPU:
+            tf.config.experimental_connect_to_cluster(resolver, make_master_device_default=False)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except Exception as error:
+        raise InputError(
+            f"--tpu {name}: there is no TPU, or this is not TensorFlow for TPUs, tensorflow-tpu"
+            f" ({reason(error)})"
+        ) from error
+    if name != LOCAL_TPU:
+        # What is not placed elsewhere runs on the TPU's first host: the input pipeline, the loop of
+        # steps. TensorFlow would say so for the thread alone that connected.
+        tf.device("/job:worker/replica:0/task:0").__enter__()
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:
+    """Where iterators over batches are made that this process's Python makes.
+
+    All else runs on the first host of a TPU, which may be another machine.
+    """
+    this = "/job:localhost/replica:0/task:0/device:CPU:0"
+    return tf.device(this) if on_tpu(strategy) else contextlib.nullcontext()
 
 
 def _split_cpu(parts: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
@@ -10,10 +11,9 @@ import tensorflow as tf
 
 from backend import on_tpu, running_on_cpu_only
 from data.streams import without_autotuning
-from errors import LossNotFinite
+from errors import InputError, LossNotFinite
 from training import metrics, workers
-from training.distribution import own_rows, replica_number, sum_over_replicas
-from training.feeding import Feeding, batches_per_host, feeding, on_this_machine
+from training.distribution import on_this_machine, own_rows, replica_number, sum_over_replicas
 from training.objective import Objective
 from training.optimizer import Adjustable, adjusted, apply_gradients, clip
 from training.randomness import part_seed, split_seed, step_seed
@@ -30,8 +30,10 @@ class Trainer(orbit.AbstractTrainer):
 
     Args:
         optimizer: a Keras optimizer, built; its `iterations` is the step.
-        create_dataset: returns the dataset of training batches from a given step on; on a TPU, see
-            `training.feeding`.
+        create_dataset: returns the dataset of training batches from a given step on. It has a true
+            attribute `in_graph` where these are of one static shape and made by TensorFlow
+            operations alone, so that they can be read in a TPU's loop of steps. Others are passed
+            to a TPU step by step.
         xla: whether to compile the step.
         micro_batches: how many equal parts each device's share of a batch is cut into, whose
             gradients are taken one after the other and added up. Masks, dropout, normalizers and
@@ -51,7 +53,9 @@ class Trainer(orbit.AbstractTrainer):
     ):
         self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
         self.seed, self.micro_batches = seed, micro_batches
-        self._create_dataset, self._feeding = create_dataset, feeding(strategy, create_dataset)
+        check_parts(objective, strategy, micro_batches)
+        self._create_dataset = create_dataset
+        self._passed = on_tpu(strategy) and not getattr(create_dataset, "in_graph", False)
         self._iterator = None
         self._variables = objective.trainable_variables
         self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
@@ -99,9 +103,8 @@ class Trainer(orbit.AbstractTrainer):
 
     def _batches(self, step):
         """An iterator over the batches from a step on."""
-        if self._feeding is Feeding.PER_HOST:
-            return iter(batches_per_host(self.strategy, self._create_dataset, step))
-        with on_this_machine(self.strategy):
+        here = on_this_machine(self.strategy) if self._passed else contextlib.nullcontext()
+        with here:
             return iter(without_autotuning(self._create_dataset(step)))
 
     def _run_steps(self, iterator, num_steps):
@@ -110,7 +113,7 @@ class Trainer(orbit.AbstractTrainer):
         Where a CPU takes the steps, the loop is Python's: in a graph, where each variable is one of
         the loop's inputs, it takes two seconds to begin and saves one or two milliseconds a step.
         """
-        if self._feeding is Feeding.FED:
+        if self._passed:
             return self._run_here(lambda: self._batch_step(next(iterator)), num_steps)
         if running_on_cpu_only() and not on_tpu(self.strategy):
             return self._run_here(lambda: self._step(iterator), num_steps)
@@ -157,9 +160,7 @@ class Trainer(orbit.AbstractTrainer):
     def _replica_step_fn(self, features):
         seed = step_seed(adjusted(self.seed), self.optimizer.iterations)
         data_seed, dropout_seed = split_seed(seed, 2)
-        if self._feeding is not Feeding.PER_HOST:
-            features = own_rows(features)
-        batch = self.objective.prepare(features, data_seed)
+        batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
         gradients, norm = clip(sum_over_replicas(gradients))
@@ -205,6 +206,12 @@ class Trainer(orbit.AbstractTrainer):
         if term is None:
             return None
         gradients = tape.gradient(term[0], self._variables)
+        unused = [v.name for v, gradient in zip(self._variables, gradients) if gradient is None]
+        if unused:
+            raise InputError(
+                "every trainable variable should get a gradient from the loss. Received: none for"
+                f" {', '.join(unused)}"
+            )
         return *term, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
@@ -227,6 +234,7 @@ class Evaluator(orbit.AbstractEvaluator):
         self.objective, self.strategy, self.seed = objective, strategy, seed
         self._derive = derive
         self._create_dataset, self._micro_batches = create_dataset, micro_batches
+        check_parts(objective, strategy, micro_batches)
         self._run = plain_function(self._run_fn)
 
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
@@ -255,6 +263,16 @@ class Evaluator(orbit.AbstractEvaluator):
             self._micro_batches,
         )
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
+
+
+def check_parts(objective: Objective, strategy: tf.distribute.Strategy, micro_batches: int) -> None:
+    """Raises InputError where a loss reads the whole batch and would be given parts of it."""
+    parts = strategy.num_replicas_in_sync * micro_batches
+    if objective.reads_whole_batch and parts > 1:
+        raise InputError(
+            "`strategy` should be one_device and `micro_batch_size` the whole batch, as the loss"
+            f" reads all sequences of a batch together. Received: {parts} parts of a batch"
+        )
 
 
 def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):

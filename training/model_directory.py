@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import os
 import subprocess
 from typing import Any
@@ -35,19 +33,6 @@ def read_record(model_dir: str) -> dict[str, Any]:
                 f" Received: {record.get(name)!r}"
             )
     return record
-
-
-def code_facts() -> dict[str, str | None]:
-    """What tells this code, and the libraries that compute, from others."""
-    root, digest = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), hashlib.sha256()
-    for folder, subfolders, names in os.walk(root):
-        subfolders[:] = sorted(n for n in subfolders if n.isidentifier() and n != "tests")
-        for name in sorted(names):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as file:
-                    digest.update(name.encode() + file.read())
-    versions = {name: importlib.metadata.version(name) for name in ("tensorflow", "numpy")}
-    return {"git_commit": git_commit(), "code": digest.hexdigest(), **versions}
 
 
 def git_commit() -> str | None:

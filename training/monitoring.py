@@ -14,34 +14,45 @@ import tqdm
 
 import files
 import storage
-from errors import TrainingStopped, reason
+from errors import TrainingStopped, reason, warn
 from training import workers
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
-EVENT_FOLDERS = ("train", "dev")  # of fine-tuning; pre-training's events are orbit's
+EVENT_FOLDERS = ("train", "dev", "heldout")
 NO_METRICS = ("step", "split", "time", "data_dir")
 
 
 class MetricsLog:
-    """Appends one JSON object per line to `metrics.jsonl`: step, split, time, and the metrics.
+    """Appends one JSON object per line to `metrics.jsonl` and its values to TensorBoard's events.
 
-    A row takes the place of one of the same step, split and data, which an evaluation of a finished
-    run has when it is repeated.
+    A row has step, split, time, and the metrics. It takes the place of one of the same step, split
+    and data, which an evaluation of a finished run has when it is repeated.
 
     Args:
         model_dir: the model directory.
-        step: the training step. Lines of later steps, which a killed run left behind its last
-            checkpoint, are dropped: they will be written again.
-        events: whether to write the rows as TensorBoard's events, too.
+        step: the training step. Rows of later steps, which a killed run left behind its last
+            checkpoint, are dropped, also from the events: they will be written again.
+        resumed: whether training resumes; a warning says which rows are missing.
     """
 
-    def __init__(self, model_dir: str, step: tf.Variable, *, events: bool = False):
+    def __init__(self, model_dir: str, step: tf.Variable, *, resumed: bool = False):
         self._model_dir, self._step = model_dir, step
         self._path = os.path.join(model_dir, METRICS_FILE)
-        kept = [row for row in read_metrics(model_dir) if row["step"] <= int(step.numpy())]
+        rows, damaged = _read_lines(model_dir)
+        now = int(step.numpy())
+        kept = [row for row in rows if row["step"] <= now]
+        if damaged:
+            aside = f"{self._path}.damaged"
+            files.append_text(aside, "".join(f"{line!r}\n" for line in damaged))
+            warn(f"{self._path}: {len(damaged)} damaged lines were moved to {aside}")
+        last = max((row["step"] for row in kept), default=0)
+        if resumed and last < now:
+            warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing, also in curves")
+        self._events = Events(model_dir)
+        if damaged or len(kept) < len(rows):
+            self._events.replace(kept, *EVENT_FOLDERS)
         self._logged = set(map(_place, kept))
-        self._events = Events(model_dir, kept) if events else None
         self._rewrite(kept)
 
     def has(self, split: str) -> bool:
@@ -64,49 +75,54 @@ class MetricsLog:
             row = {"step": step, **of, "time": round(time.time(), 3), **values}
             if _place(row) in self._logged:
                 rows = read_metrics(self._model_dir)
-                self._rewrite([*(other for other in rows if _place(other) != _place(row)), row])
+                rows = [*(other for other in rows if _place(other) != _place(row)), row]
+                self._rewrite(rows)
+                self._events.replace(rows, split)
                 return
             self._logged.add(_place(row))
             files.append_text(self._path, json.dumps(row) + "\n")
-            if self._events is not None:
-                self._events.add(row)
+            self._events.add(row)
 
         return log
 
 
 class Events:
-    """TensorBoard's events of a run, in a folder for each split.
+    """TensorBoard's events of a run, in a folder for each of `EVENT_FOLDERS`."""
 
-    They begin anew, so that a resumed run has each step once.
-
-    Args:
-        model_dir: the model directory.
-        rows: those to begin with.
-    """
-
-    def __init__(self, model_dir: str, rows: Sequence[dict]):
+    def __init__(self, model_dir: str):
         self._model_dir, self._writers = model_dir, {}
-        for split in EVENT_FOLDERS:
-            storage.rmtree(os.path.join(model_dir, split), ignore_errors=True)
-        with writing_events(model_dir):
-            for row in rows:
-                self._write(row)
 
-    def add(self, row: dict) -> None:
-        """Writes the metrics of a row that are not None."""
+    def replace(self, rows: Sequence[dict], *splits: str) -> None:
+        """Begins these splits anew with their rows, so that each step is there once."""
+        for split in splits:
+            self._writers.pop(split, None)
+            storage.rmtree(os.path.join(self._model_dir, split), ignore_errors=True)
+        self.add(*(row for row in rows if row["split"] in splits))
+
+    def add(self, *rows: dict) -> None:
+        """Writes the metrics of rows that are not None, of the model's own data."""
         with writing_events(self._model_dir):
-            self._write(row)
-            self._writers[row["split"]].flush()
+            for row in rows:
+                if row["split"] in EVENT_FOLDERS:
+                    self._write(row)
+            for writer in self._writers.values():
+                writer.flush()
 
     def _write(self, row):
         split = row["split"]
         if split not in self._writers:
             folder = os.path.join(self._model_dir, split)
             self._writers[split] = tf.summary.create_file_writer(folder)
+        metadata = {"plugin_data": {"plugin_name": "scalars"}}
+        values = [
+            {"tag": name, "tensor": tf.make_tensor_proto(value, tf.float32), "metadata": metadata}
+            for name, value in row.items()
+            if name not in NO_METRICS and value is not None
+        ]
+        # As `tf.summary.scalar` of each, which would take a minute for 10,000 rows.
         with self._writers[split].as_default(step=row["step"]):
-            for name, value in row.items():
-                if name not in NO_METRICS and value is not None:
-                    tf.summary.scalar(name, value)
+            summary = tf.compat.v1.Summary(value=values)
+            tf.summary.experimental.write_raw_pb(summary.SerializeToString())
 
 
 def _place(row: dict) -> tuple:
@@ -115,16 +131,25 @@ def _place(row: dict) -> tuple:
 
 
 def read_metrics(model_dir: str) -> list[dict]:
-    """The rows of `metrics.jsonl`; a last line that a killed run left unfinished is dropped."""
-    rows = []
+    """The rows of `metrics.jsonl`, without damaged lines."""
+    return _read_lines(model_dir)[0]
+
+
+def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
+    """Rows and damaged lines; a last line that a killed run left unfinished is dropped."""
+    rows, damaged = [], []
     try:
-        with storage.open(os.path.join(model_dir, METRICS_FILE), encoding="utf-8") as file:
-            for line in file:
-                if line.endswith("\n"):
-                    rows.append(json.loads(line))
+        with storage.open(os.path.join(model_dir, METRICS_FILE), "rb") as file:
+            lines = file.read().split(b"\n")[:-1]
     except FileNotFoundError:
-        pass
-    return rows
+        lines = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+            rows.append({**row, "step": int(row["step"]), "split": str(row["split"])})
+        except (ValueError, TypeError, KeyError):
+            damaged.append(line)
+    return rows, damaged
 
 
 @contextlib.contextmanager

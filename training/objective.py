@@ -24,9 +24,13 @@ class Objective(tf.Module, abc.ABC):
 
     Attributes:
         encoder: the network that fine-tuning takes.
+        reads_whole_batch: whether the loss of a sequence depends on the others of its batch, as
+            with in-batch negatives. The batch is then not cut: micro-batches and several devices
+            are rejected.
     """
 
     encoder: tf.Module
+    reads_whole_batch: bool = False
 
     def begin_training(self, batch_size: int) -> None:
         """Makes what training alone needs, of a global batch of this size; usually nothing."""

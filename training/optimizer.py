@@ -38,15 +38,18 @@ def adjusted(number):
 class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
 
-    Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, where
-    tf-models-official's schedule would ramp up to the rate at the end of warm-up. Steps count from
-    1 there: the first one, which a Keras optimizer calls 0, already has a rate.
+    Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, so
+    `peak` is never reached: the highest rate is that of the last warm-up step, peak * (1 - warm-up
+    steps / total steps)^power. Steps count from 1 there: the first one, which a Keras optimizer
+    calls 0, already has a rate.
 
     Numbers may be `Adjustable`.
 
     Args:
         total_steps: the step at which it is 0.
         from_step: where warm-up and decay begin, the number of steps taken before.
+        schedule: "warmup_times_decay", or "warmup_then_decay": the rate rises to the full peak in
+            the warm-up and decays from there over the steps that are left.
     """
 
     def __init__(
@@ -56,9 +59,10 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: int,
         power: float = 1.0,
         from_step: int = 0,
+        schedule: str = "warmup_times_decay",
     ):
         super().__init__()
-        self.peak, self.power = peak, power
+        self.peak, self.power, self.schedule = peak, power, schedule
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
         self.from_step = from_step
 
@@ -67,7 +71,11 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         total, warmup = (
             tf.cast(adjusted(steps), tf.float32) for steps in (self.total_steps, self.warmup_steps)
         )
-        progress = tf.minimum(step / (total - self.from_step), 1.0)
+        if self.schedule == "warmup_then_decay":
+            left = tf.maximum(total - self.from_step - warmup, 1.0)
+            progress = tf.clip_by_value((step - warmup) / left, 0.0, 1.0)
+        else:
+            progress = tf.minimum(step / (total - self.from_step), 1.0)
         warmup = tf.minimum(1.0, step / warmup)  # 1 of no steps of warm-up, as step is not 0
         return adjusted(self.peak) * (1.0 - progress) ** adjusted(self.power) * warmup
 
@@ -78,6 +86,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "power": self.power,
             "from_step": self.from_step,
+            "schedule": self.schedule,
         }
 
 

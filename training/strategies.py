@@ -28,6 +28,13 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
     return kind, int(count) if count else None
 
 
+def check_strategy(name: str, tpu: str | None) -> None:
+    """Raises InputError where a strategy does not exist, or a TPU is named for another."""
+    kind, _ = parse_strategy(name)
+    if tpu is not None and kind != "tpu":
+        raise InputError(f"--tpu is for --strategy tpu. Received: --strategy {name}")
+
+
 def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
     """How many micro-batches each device's share of a batch is cut into.
 

@@ -33,7 +33,6 @@ class ObjectiveSettings(abc.ABC):
         curves: metrics that the picture of curves shows beside loss and learning rate.
         convertible: whether the formats of other projects (checkpoints/) have names for its heads;
             of other objectives the encoder alone is converted.
-        added_later: fields that came after runs were recorded, with what those runs did.
     """
 
     name: ClassVar[str]
@@ -42,7 +41,6 @@ class ObjectiveSettings(abc.ABC):
     bar: ClassVar[dict[str, str]] = {}
     curves: ClassVar[tuple[str, ...]] = ()
     convertible: ClassVar[bool] = False
-    added_later: ClassVar[dict[str, Any]] = {}
 
     def resolve(self, model_size: str) -> ObjectiveSettings:
         """The same with every field that depends on a named size (`model.sizes`) filled in."""

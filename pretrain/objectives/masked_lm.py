@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import model.operations as count
 from errors import warn
@@ -23,7 +23,6 @@ class MaskedLMSettings(ObjectiveSettings):
     bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
     convertible: ClassVar[bool] = True
-    added_later: ClassVar[dict[str, Any]] = {"masked_lm_act": None}
 
     mask_prob: float = 0.15  # share of the tokens that is predicted
     mask_token_prob: float = 0.85  # of those, share shown as [MASK] (BERT, SCRIPT: 0.8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import model.operations as count
 from errors import InputError
@@ -36,10 +36,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         *("masked_lm_loss", "masked_lm_accuracy"),
         *("disc_loss", "disc_auc"),
     )
-    added_later: ClassVar[dict[str, Any]] = {
-        **MaskedLMSettings.added_later,
-        "generator_intermediate_size": None,
-    }
 
     gen_weight: float = 1.0  # weight of the generator's masked-LM loss
     disc_weight: float = 50.0  # weight of the discriminator's loss

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import model.operations as count
 from plugins import lazily
@@ -22,7 +22,6 @@ class SelfCriticSettings(MaskedLMSettings):
     name: ClassVar[str] = "self_critic"
     bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
-    added_later: ClassVar[dict[str, Any]] = {}
 
     mask_token_prob: float = 0.8
     random_token_prob: float = 0.1

@@ -1,7 +1,6 @@
 """Tagging with a CRF: settings, batches of whole sentences, answers, training, older records."""
 
 import collections
-import dataclasses
 import itertools
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from errors import InputError
-from finetune import trial
 from finetune.batches import TrainingBatches, slots
 from finetune.best_paths import best_paths
 from finetune.encoded import Encoded
@@ -168,11 +166,3 @@ def test_sentences_of_one_word_have_paths():
     constants = {"start": np.float32([0, 3]), "transitions": np.zeros([2, 2], np.float32)}
     constants["end"] = np.float32([0, -1])
     assert best_paths(np.zeros([2, 2], np.float32), [1, 1], constants) == [(1,), (1,)]
-
-
-def test_runs_recorded_before_the_setting_are_the_same_runs():
-    now = {"task": {"kind": "tagging"}, **dataclasses.asdict(TaggingHParams())}
-    before = {name: value for name, value in now.items() if name not in ("head", "tag_constraints")}
-    assert trial._as_now(before, now) == now
-    other = {**now, "head": "crf"}
-    assert trial._as_now(before, other) != other

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from errors import InputError
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.encoded import Encoded
 from finetune.glue import TASKS
@@ -275,3 +276,25 @@ def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
         gc.enable()
     assert first["loss"] != trainer.train(tf.constant(1))["loss"]  # it begins anew
     trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"), [("one_device", {"micro_batches": 2}), ("mirrored:2", {})]
+)
+def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
+    strategy, encoded = create_strategy(strategy), sequences("classification")
+    with strategy.scope():
+        objective = objective_of("classification")
+    trainer_of(objective, encoded, strategy, **options)
+    objective.head.reads_whole_batch = True
+    with strategy.scope():
+        objective = FineTuning(objective.encoder, objective.head)
+    with pytest.raises(InputError, match="micro_batch_size"):
+        trainer_of(objective, encoded, strategy, **options)
+
+
+def test_a_variable_without_a_gradient_is_named():
+    objective = objective_of("classification")
+    objective.head.unused = tf.Variable([1.0], name="unused_scale")
+    with pytest.raises(InputError, match="unused_scale"):
+        trainer_of(objective, sequences("classification")).train(tf.constant(1))

@@ -13,7 +13,6 @@ from tests.finetune.kinds_support import task_of
 from tests.finetune.test_objective import objective_of, sequences, trainer_of
 from tests.model_support import TINY
 from tests.tpu_support import operations, tracing_strategy, unsupported
-from training.feeding import Feeding
 from training.loop import Evaluator
 
 B, S = 8, 16
@@ -54,7 +53,7 @@ def test_steps_and_evaluation_have_operations_of_a_tpu_alone(strategy, kind):
     with strategy.scope():
         objective, batch = OWN_BATCH[kind]() if kind in OWN_BATCH else (objective_of(kind), None)
     trainer = trainer_of(objective, encoded, strategy)
-    assert trainer._feeding is Feeding.FED
+    assert trainer._passed
     batch = batch or next(trainer._batches(0))
     graph = trainer._batch_step.get_concrete_function(batch).graph
     assert unsupported(graph) == set()

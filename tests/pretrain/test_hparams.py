@@ -3,9 +3,7 @@
 import pytest
 
 from errors import InputError
-from pretrain import objectives
 from pretrain.hparams import (
-    ADDED_LATER,
     RunSettings,
     encoder_config,
     resolve_hparams,
@@ -144,14 +142,6 @@ def test_inner_width_of_the_generator():
         hparams = resolve_hparams({**values, "generator_intermediate_size": said}, 30522)
         encoder = encoder_config(hparams, 30522)
         assert hparams.objective.generator_config(encoder).intermediate_size == expected
-
-
-def test_settings_that_came_later_are_as_before_by_default():
-    """A run whose record lacks them is resumed."""
-    for name in objectives.names():
-        size = SIZES_OF.get(name, "convbert-small")
-        now = resolve_hparams({"objective": name, "model_size": size}, 30522).as_json()
-        assert {**ADDED_LATER, **objectives.get(name).added_later}.items() <= now.items()
 
 
 def test_json_text_or_file(tmp_path):

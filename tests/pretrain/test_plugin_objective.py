@@ -1,6 +1,7 @@
 """An objective from outside the package: one file, one call, and the ordinary commands."""
 
 import dataclasses
+import hashlib
 import json
 import pathlib
 import shutil
@@ -45,16 +46,18 @@ def trained(tmp_path_factory):
     """Data, and a run on it, evaluated at steps 3 and 6."""
     folder = tmp_path_factory.mktemp("outside")
     build_data(folder, words=[f"w{i}" for i in range(30)], count=60, heldout_fraction=0.2)
+    shutil.copy(FILE, folder / FILE.name)
     pretrain(folder, folder / "model", "--do_eval")
     return folder
 
 
-def pretrain(folder, model_dir, *flags):
-    line = [f"--data_dir={folder}/data", f"--model_dir={model_dir}", f"--plugins={FILE}"]
+def pretrain(folder, model_dir, *flags, status=0):
+    line = [f"--data_dir={folder}/data", f"--model_dir={model_dir}"]
+    line.append(f"--plugins={folder / FILE.name}")
     done = command_support.run(
         "run_pretraining.py", *line, f"--hparams={json.dumps(HPARAMS)}", *flags
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stderr
 
 
@@ -126,6 +129,18 @@ def test_it_trains_and_resumes(trained, tmp_path):
         path.unlink()
     assert "resuming from step 3 of 6" in pretrain(trained, tmp_path / "model", "--do_eval")
     assert metrics(tmp_path / "model") == whole
+
+
+def test_an_edited_file_does_not_resume(trained, tmp_path):
+    copy, model = trained / FILE.name, trained / "model"
+    record = json.loads((model / "hparams.json").read_text())["hparams"]
+    digest = hashlib.sha256(FILE.read_bytes()).hexdigest()
+    assert record["plugins"] == {str(copy): digest}
+    copy.write_text(FILE.read_text() + "\n# edited\n")
+    try:
+        assert str(copy) in pretrain(trained, model, "--do_eval", status=1)
+    finally:
+        shutil.copy(FILE, copy)
 
 
 def test_it_is_evaluated_and_loaded(trained, tmp_path):

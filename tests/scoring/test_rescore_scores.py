@@ -115,16 +115,6 @@ def test_scores_of_another_model_are_not_taken(path, model, change, capsys):
     assert ("warning" in capsys.readouterr().err) == (change == "checkpoint")
 
 
-def test_a_file_of_the_name_without_a_method_is_taken(path, model):
-    about = about_model(str(model), "causal")
-    completed(path, about, ["a"], Lengths())
-    once = path.replace(".causal", "")
-    os.rename(path, once)
-    assert completed(path, about, TEXTS, Lengths()).path == once
-    assert not os.path.exists(path)
-    assert len(missing_scores(begun(path, about_model(str(model), "self_critic")), TEXTS)) == 4
-
-
 def test_a_model_that_was_moved_is_the_same(path, model):
     completed(path, about_model(str(model), "causal"), TEXTS, Lengths())
     about = about_model(str(model.rename(model.with_name("moved"))), "causal")

@@ -36,3 +36,9 @@ def test_workers_of_a_host_share_its_gpus(hosts, expected):
 def test_gpus_that_cannot_be_shared_evenly():
     with pytest.raises(InputError, match="3 GPUs of a"):
         gpus_of(range(3), Cluster(("a:1", "a:2"), 0, {"worker": 2}))
+
+
+def test_a_tpu_that_is_not_there(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    with pytest.raises(InputError, match="--tpu local"):
+        create_strategy("tpu")

@@ -47,7 +47,27 @@ def test_rows_after_the_last_checkpoint_and_half_rows_are_dropped(tmp_path):
         file.write('{"step": 1, "spl')
     MetricsLog(str(tmp_path), tf.Variable(1))
     assert rows(tmp_path) == [(1, "train", 1.0)]
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "train"]
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "garbled"])
+def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damage):
+    step, path = tf.Variable(0), tmp_path / "metrics.jsonl"
+    log = MetricsLog(str(tmp_path), step)
+    for number in range(1, 5):
+        step.assign(number)
+        log.action("train")({"loss": float(number)})
+    whole = path.read_bytes()
+    if damage == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(whole[:-20] if damage == "cut" else whole.replace(b'"step": 2', b"\xff"))
+    kept = {"deleted": [], "cut": [1.0, 2.0, 3.0], "garbled": [1.0, 3.0, 4.0]}[damage]
+    assert not capsys.readouterr().err
+    MetricsLog(str(tmp_path), step, resumed=True)
+    assert [loss for *_, loss in rows(tmp_path)] == kept
+    assert str(path) in capsys.readouterr().err
+    assert (tmp_path / "metrics.jsonl.damaged").exists() == (damage == "garbled")
 
 
 def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
@@ -63,7 +83,7 @@ def test_events_have_each_step_once_after_a_resumption(tmp_path):
     step = tf.Variable(0)
     for begun in (0, 20):  # killed at 40, resumed from 20
         step.assign(begun)
-        log = MetricsLog(str(tmp_path), step, events=True)
+        log = MetricsLog(str(tmp_path), step)
         for now in range(begun + 10, 50, 10):
             step.assign(now)
             log.action("train")({"loss": 1.0 / now, "learning_rate": 0.5})

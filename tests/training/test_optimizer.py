@@ -10,6 +10,8 @@ import tensorflow as tf
 import tf_keras
 
 from backend import for_accelerator
+from finetune.hparams import FinetuningHParams
+from pretrain.hparams import PretrainingHParams
 from training.distribution import create_strategy
 from training.optimizer import (
     AdamWeightDecay,
@@ -96,6 +98,19 @@ def test_warmup_multiplies_the_decayed_rate():
     np.testing.assert_allclose(schedule(49), 1.0, rtol=1e-6)
     assert schedule(99) == 0.0
     np.testing.assert_allclose(WarmupTimesDecay(2.0, 100, 0)(0), 2.0 * 0.99)
+
+
+@pytest.mark.parametrize("from_step", [0, 1000])
+def test_decay_may_follow_the_warmup(from_step):
+    numbers = {"total_steps": 110 + from_step, "warmup_steps": 10, "power": 2.0}
+    schedule = WarmupTimesDecay(2.0, **numbers, from_step=from_step, schedule="warmup_then_decay")
+    rates = [float(schedule(from_step + step)) for step in range(110)]
+    np.testing.assert_allclose(rates[:10], 2.0 * np.arange(1, 11) / 10, rtol=1e-6)  # to the peak
+    np.testing.assert_allclose(rates[10:], 2.0 * (1 - np.arange(1, 101) / 100) ** 2, atol=1e-6)
+    all_warmup = WarmupTimesDecay(2.0, 100, 100, schedule="warmup_then_decay")
+    np.testing.assert_allclose(all_warmup(99), 2.0)
+    default = WarmupTimesDecay(1.0, 10, 1).schedule
+    assert default == PretrainingHParams().lr_schedule == FinetuningHParams().lr_schedule
 
 
 def test_a_schedule_may_begin_later():

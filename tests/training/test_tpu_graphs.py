@@ -9,10 +9,8 @@ import tensorflow as tf
 import backend
 from model.kernels import fusion
 from tests.tpu_support import operations, tracing_strategy, unsupported
-from tests.training.test_loop import B, S, corpus, losses, make, weights
-from training import loop
-from training.distribution import create_strategy, own_rows
-from training.feeding import Feeding, feeding
+from tests.training.test_loop import B, corpus, losses, make
+from training.distribution import own_rows
 from training.randomness import uniform_for_batch
 
 
@@ -21,21 +19,13 @@ def strategy():
     return tracing_strategy()
 
 
-class Hosts:
-    """Batches that every host makes for itself."""
+class InGraph:
+    """Batches that a loop of steps reads in its graph."""
 
-    per_host = True
+    in_graph = True
 
-    def __call__(self, step, host=0, hosts=1):
-        own = B // hosts
-
-        def cut(batch):
-            return {
-                k: tf.ensure_shape(v[host * own : (host + 1) * own], [own, S])
-                for k, v in batch.items()
-            }
-
-        return corpus()(step).map(cut)
+    def __call__(self, step):
+        return corpus()(step)
 
 
 def graphs_of(trainer):
@@ -46,7 +36,7 @@ def graphs_of(trainer):
 
 
 def test_a_step_of_pre_training_has_operations_of_a_tpu_alone(strategy):
-    trainer = make(strategy=strategy, dropout=0.1, data=Hosts(), xla=True)
+    trainer = make(strategy=strategy, dropout=0.1, data=InGraph(), xla=True)
     graph, step = graphs_of(trainer)
     assert unsupported(graph) == unsupported(step) == set()
     device, host = operations(graph)
@@ -76,7 +66,7 @@ def test_a_step_of_pre_training_has_operations_of_a_tpu_alone(strategy):
     ids=str,
 )
 def test_steps_of_other_settings(strategy, changes):
-    trainer = make(strategy=strategy, dropout=0.1, data=Hosts(), **changes)
+    trainer = make(strategy=strategy, dropout=0.1, data=InGraph(), **changes)
     graph, step = graphs_of(trainer)
     assert unsupported(graph) == unsupported(step) == set()
 
@@ -142,27 +132,15 @@ def test_a_replica_s_share_compiles_with_a_number_that_is_not_known_before(monke
     np.testing.assert_array_equal(tf.concat([part[2] for part in parts], 0), masked)
 
 
-def test_how_a_strategy_is_fed(strategy):
-    here = create_strategy("one_device")
-    assert feeding(here, Hosts()) is feeding(here, corpus()) is Feeding.GLOBAL
-    assert feeding(strategy, Hosts()) is Feeding.PER_HOST
-    assert feeding(strategy, corpus()) is Feeding.FED
-
-
-@pytest.mark.slow  # three graphs of a step, run
-@pytest.mark.parametrize(
-    ("name", "way"),
-    [("one_device", Feeding.FED), ("mirrored:2", Feeding.PER_HOST)],
-    ids=lambda value: str(value),
-)
-def test_batches_may_come_in_any_way(monkeypatch, name, way):
+def test_batches_are_passed_to_a_tpu_unless_they_are_in_its_graph(strategy):
+    """Passed one by one, they give the same."""
     settings = {"dropout": 0.1, "objective": "masked_lm"}
-    plain = make(**settings)
-    monkeypatch.setattr(loop, "feeding", lambda *_: way)
-    other = make(strategy=create_strategy(name), data=Hosts(), **settings)
+    assert not make(strategy=strategy, data=InGraph(), **settings)._passed
+    assert make(strategy=strategy, **settings)._passed
+    plain, other = make(**settings), make(**settings)
+    assert not plain._passed
+    other._passed = True
     np.testing.assert_allclose(losses(other, 3), losses(plain, 3), rtol=1e-5)
-    for a, b in zip(weights(other), weights(plain), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_a_tpu_is_no_cpu(strategy):
