@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.interleaved import Result, System, check_same, measure, ratio
 from benchmarks.table import Report
 from errors import InputError
 
@@ -18,14 +18,11 @@ def sleep(seconds):
     def run():
         time.sleep(seconds)
         print("while they work, too")
-    run.facts = {"slept": seconds, "process": os.getpid(), "word": os.environ.get("WORD")}
+    run.facts = {"slept": seconds, "process": os.getpid()}
     return run
 
 def incomplete():
     import package_that_nobody_has
-
-def broken():
-    raise ValueError("there is no such network")
 
 def breaks_later(calls):
     left = iter(range(calls))
@@ -45,13 +42,13 @@ def dies_while_it_waits():
 
 
 @pytest.fixture
-def system(tmp_path):
+def system(tmp_path, monkeypatch):
     (tmp_path / "trivial_systems.py").write_text(TRIVIAL)
 
-    def make(name, function, environment=(), **arguments):
-        environment = {"PYTHONPATH": str(tmp_path), **dict(environment)}
-        target = f"trivial_systems:{function}"
-        return System(name, target, arguments, environment=environment)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def make(name, function, **arguments):
+        return System(name, f"trivial_systems:{function}", arguments)
 
     return make
 
@@ -60,7 +57,7 @@ def test_times_facts_and_what_is_missing(system):
     systems = [
         system("slow", "sleep", seconds=0.1),
         system("incomplete", "incomplete"),
-        system("fast", "sleep", {"WORD": "given"}.items(), seconds=0.02),
+        system("fast", "sleep", seconds=0.02),
     ]
     results = measure(systems, rounds=3, seconds=0.05)
     assert list(results) == ["slow", "incomplete", "fast"]
@@ -70,11 +67,9 @@ def test_times_facts_and_what_is_missing(system):
     assert fast.median >= 0.02
     assert 1.0 < ratio(slow, fast) < 10
     assert slow.facts["slept"] == 0.1
-    assert slow.facts["word"] is None
-    assert fast.facts["word"] == "given"
     assert len({slow.facts["process"], fast.facts["process"], os.getpid()}) == 3
     assert fast.peak_memory > 0.001
-    assert missing.missing == "package_that_nobody_has is not installed"
+    assert "package_that_nobody_has" in missing.missing
     assert missing.seconds == ()
     assert math.isnan(missing.median)
     assert math.isnan(ratio(missing, fast))
@@ -85,20 +80,16 @@ def test_a_system_may_have_a_way_of_its_own_to_warm_up(system):
     assert results["counted"].facts["called"] == ["warm-up", "run", "run"]
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    # A call before the measurements, one in each.
-    [("broken", {}), ("breaks_later", {"calls": 3})],
-)
-def test_a_system_that_fails_is_named(system, function, arguments):
-    with pytest.raises(InputError, match=function):
-        measure([system(function, function, **arguments)], rounds=3, seconds=0.0)
+def test_a_system_that_fails_is_named(system):
+    broken = system("broken", "breaks_later", calls=3)  # one before the measurements, one in each
+    with pytest.raises(InputError, match="broken"):
+        measure([broken], rounds=3, seconds=0.0)
 
 
 def test_a_process_that_dies_while_others_are_measured_is_named(system):
     """As one does that the operating system kills for its memory."""
     other = system("slow", "sleep", seconds=0.3)
-    with pytest.raises(InputError, match="'dies' ended with 9"):
+    with pytest.raises(InputError, match="dies"):
         measure([system("dies", "dies_while_it_waits"), other], rounds=1, seconds=0.0)
 
 
@@ -106,9 +97,18 @@ def test_the_ratio_is_the_median_of_those_of_the_rounds():
     assert ratio(Result((2.0, 40.0, 9.0)), Result((1.0, 10.0, 3.0))) == 3.0
 
 
+def test_systems_that_should_agree():
+    found = {"a": [1.0, 2.0], "b": [1.0, 2.05], "c": None}
+    results = {name: Result(facts={"vector": vector}) for name, vector in found.items()}
+    check_same(results, "vector", {"a": 0.0, "b": 0.1, "c": 0.0, "absent": 0.0})
+    check_same(results, "other", {"a": 0.0, "b": 0.0})
+    with pytest.raises(InputError, match="b"):
+        check_same(results, "vector", {"a": 0.1, "b": 0.01})
+
+
 def test_report(capsys):
     """Rows as long as the header, NaN as "not run", what is missing once."""
-    report = Report({"system": "", "ms": ".1f", "batch": "d"}, commit="abc-dirty")
+    report = Report({"system": "", "ms": ".1f", "batch": "d"})
     report.row("fast", 1.25, 3)
     missing = Result(missing="torch is not installed")
     report.row("HF", 1e3 * missing.median, "")
@@ -116,7 +116,7 @@ def test_report(capsys):
     report.missing({"HF": missing})
     report.end("A note.")
     head, table, *rest = capsys.readouterr().out.split("\n\n")
-    assert "commit abc, modified" in head
+    assert "commit" in head
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
     assert cells[0] == ["system", "ms", "batch"]
     assert cells[2:] == [["fast", "1.2", "3"], ["HF", "not run", ""]]
