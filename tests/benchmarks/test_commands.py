@@ -34,25 +34,13 @@ def data_dir(tmp_path_factory):
     return str(folder)
 
 
-# ---------------------------------------------------------------- systems
-
-
-@pytest.mark.parametrize(
-    ("fields", "training", "precision"),
-    [
-        (FIELDS, False, "float32"),
-        (ATTENTION, True, "float32"),
-        pytest.param(FIELDS, True, "mixed_bfloat16", marks=pytest.mark.bfloat16),
-    ],
-)
-def test_the_block_runs(fields, training, precision):
-    run = ours.mixer_block(fields, training=training, precision=precision, **SHAPE)
-    run()
-    run()
+@pytest.mark.parametrize("fields", [FIELDS, ATTENTION])
+def test_the_block_runs(fields):
+    ours.mixer_block(fields, training=True, **SHAPE)()
 
 
 def test_flops_of_a_training_step():
-    """Masked language modelling, as counted by hand; three forward passes."""
+    """Masked language modelling, counted by hand; three forward passes."""
     hparams = ours.step_hparams(**STEP, **SHAPE, objective="masked_lm")
     D, E, A, N, K, inner, S, V = 16, 8, 8, 2, 5, 32, 16, 1100
     projections = 4 * D * A + 2 * A * D + K * D + D * A + A * N * K
@@ -63,44 +51,24 @@ def test_flops_of_a_training_step():
     assert ours.step_flops(ours.step_hparams(**STEP, **SHAPE)) > 3 * forward * 2 * S
 
 
-@pytest.mark.parametrize(
-    ("changes", "overrides"),
-    [
-        ({}, {}),
-        ({"objective": "causal_lm"}, {"causal": True}),
-        ({"objective": "permutation_lm", "model_size": "xlnet-{size}"}, {}),
-    ],
-)
-def test_the_training_step_runs(changes, overrides):
-    overrides = {**STEP["model_hparam_overrides"], **overrides}
-    if "model_size" in changes:  # it has no such fields
-        del overrides["embedding_size"], overrides["conv_kernel_size"]
-    run = ours.pretraining_step(**{**STEP, "model_hparam_overrides": overrides}, **changes, **SHAPE)
+def test_the_training_step_runs():
+    run = ours.pretraining_step(**STEP, **SHAPE)
     run()
     assert run.facts["flops"] > 0
 
 
-def finetuning(data_dir, **more):
+def test_a_fine_tuning_epoch_runs(data_dir):
     fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
     files = {"data_dir": data_dir, "vocab": data_dir}
-    return {"fields": fields, "task": "cola", **files, "batch": 5, **more}
-
-
-def test_a_fine_tuning_epoch_runs(data_dir):
-    run = ours.finetuning_epoch(**finetuning(data_dir))
+    run = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
     run()
     assert run.facts == {"examples": 10}  # of twelve: full batches only
-
-
-# ---------------------------------------------------------------- commands
 
 
 def test_mixed_attention_block(command):
     rows = command("mixed_attention_block", seconds={"mixed": 0.85})
     assert [row[0] for row in rows] == ["128", "256", "512"]
     assert rows[2][5:] == ["250.0", "0.79", "0.85"]
-    training = command("mixed_attention_block", "--training")
-    assert float(training[0][2]) == pytest.approx(3 * float(rows[0][2]), rel=0.01)
 
 
 def test_pretraining_step(command):
@@ -109,16 +77,8 @@ def test_pretraining_step(command):
     rows = command("pretraining_step", "--baseline=elsewhere", seconds=seconds, facts=facts)
     rows = {row[0]: row[1:] for row in rows}
     assert rows["matrix product, float32"] == ["", "", "100", "100%", "", ""]
-    speed = ours.step_flops(ours.step_hparams("small", 32, 128)) / 1.5e9
-    own = ["1500.0", "21.3", f"{speed:.0f}", f"{speed:.0f}%", "2.00", "1.00"]
-    assert rows["ConvBERT, float32"] == own
     assert rows["HF ConvBERT, mixed_bfloat16"][-1] == "2.67"
     assert rows["baseline, float32"][-1] == "1.20"
-    assert rows["original (scaled), float32"] == ["5460.0", "5.9", "", "", "", "3.64"]
-    relative = ["--size=base", "--precisions=float32", "--relative_to=ELECTRA"]
-    relative += ["--systems=ELECTRA", "--systems=SCRIPT"]
-    rows = command("pretraining_step", *relative, seconds={"SCRIPT": 2.2}, facts=facts)
-    assert [row[-1] for row in rows] == ["", "1.00", "2.20"]
 
 
 def test_finetuning_epoch(command, data_dir):

@@ -6,11 +6,10 @@ import os
 import pytest
 
 from benchmarks.interleaved import Result, System, check_same, measure, ratio
-from benchmarks.table import Report
 from errors import InputError
 
 TRIVIAL = """
-import os, threading, time
+import os, time
 
 print("libraries print")
 
@@ -27,24 +26,12 @@ def incomplete():
 def breaks_later(calls):
     left = iter(range(calls))
     return lambda: next(left)
-
-def counts_calls():
-    called = []
-    run = lambda: called.append("run")
-    run.warm_up = lambda: called.append("warm-up")
-    run.facts = {"called": called}
-    return run
-
-def dies_while_it_waits():
-    threading.Timer(0.2, os._exit, [9]).start()
-    return lambda: None
 """
 
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
     (tmp_path / "trivial_systems.py").write_text(TRIVIAL)
-
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def make(name, function, **arguments):
@@ -75,22 +62,10 @@ def test_times_facts_and_what_is_missing(system):
     assert math.isnan(ratio(missing, fast))
 
 
-def test_a_system_may_have_a_way_of_its_own_to_warm_up(system):
-    results = measure([system("counted", "counts_calls")], rounds=2, seconds=0.0)
-    assert results["counted"].facts["called"] == ["warm-up", "run", "run"]
-
-
 def test_a_system_that_fails_is_named(system):
     broken = system("broken", "breaks_later", calls=3)  # one before the measurements, one in each
     with pytest.raises(InputError, match="broken"):
         measure([broken], rounds=3, seconds=0.0)
-
-
-def test_a_process_that_dies_while_others_are_measured_is_named(system):
-    """As one does that the operating system kills for its memory."""
-    other = system("slow", "sleep", seconds=0.3)
-    with pytest.raises(InputError, match="dies"):
-        measure([system("dies", "dies_while_it_waits"), other], rounds=1, seconds=0.0)
 
 
 def test_the_ratio_is_the_median_of_those_of_the_rounds():
@@ -104,20 +79,3 @@ def test_systems_that_should_agree():
     check_same(results, "other", {"a": 0.0, "b": 0.0})
     with pytest.raises(InputError, match="b"):
         check_same(results, "vector", {"a": 0.1, "b": 0.01})
-
-
-def test_report(capsys):
-    """Rows as long as the header, NaN as "not run", what is missing once."""
-    report = Report({"system": "", "ms": ".1f", "batch": "d"})
-    report.row("fast", 1.25, 3)
-    missing = Result(missing="torch is not installed")
-    report.row("HF", 1e3 * missing.median, "")
-    report.missing({"HF": missing})
-    report.missing({"HF": missing})
-    report.end("A note.")
-    head, table, *rest = capsys.readouterr().out.split("\n\n")
-    assert "commit" in head
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
-    assert cells[0] == ["system", "ms", "batch"]
-    assert cells[2:] == [["fast", "1.2", "3"], ["HF", "not run", ""]]
-    assert rest == ["Not run:", "- HF: not run, torch is not installed", "A note.\n"]

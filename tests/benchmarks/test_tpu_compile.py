@@ -1,8 +1,4 @@
-"""The compile command: the text of compiled modules, and what the compiler of a TPU says.
-
-`make test-tpu` runs the last test. Its limits are a tenth above what was measured, so that a change
-shows that TPUs would not like; a change for the better should lower them.
-"""
+"""The compile command: the text of compiled modules, and (`make test-tpu`) a TPU's compiler."""
 
 import os
 
@@ -13,8 +9,6 @@ from benchmarks.program_compile import Module
 from tests.command_flags import import_command
 
 PYTHON = os.environ.get("TPU_PYTHON", ".venv-tpu/bin/python")
-# Millions of cycles and MB of code of a tiny step, 32 x 128.
-LIMITS = {}
 TINY = {"vocab_size": 1200, "model_hparam_overrides": {"num_hidden_layers": 2}}
 RESULT = {
     **{"seconds": 90.0, "arguments": 6e9, "outputs": 6e9, "aliased": 5.9e9, "temporaries": 2e9},
@@ -75,9 +69,6 @@ def test_kernels_count_as_often_as_they_run():
     scopes = module.scopes()
     assert next(iter(scopes.items())) == ("layer_#/mul/a/b", (600, 12))
     assert scopes["sort"] == (0, 36)
-
-
-def test_loops_of_unknown_length():
     module = Module(MODULE.replace("constant(12)", "parameter(1)"))
     assert module.unknown_loops == 1
     assert module.launches()["total"] == 8
@@ -96,17 +87,14 @@ def test_rows(monkeypatch):
     assert module.cells(RESULT) == [90.0, 6.0, 2.0, 100.0, pytest.approx(8.2), 3.0, "", "", "none"]
     of_gpu = module.cells({**RESULT, "cycles": 0, "host": ["infeed"]})
     assert of_gpu[5:] == ["", 1234, "5, 6", "infeed"]
-    columns = len(module._COLUMNS) - 2
-    assert len(module.cells({"failed": "no room"})) == len(of_gpu) == columns
-    said = "".join(module.lines("step", RESULT, 1))
-    assert "1 loops" in said
-    assert "encoder" in said
+    assert len(module.cells({"failed": "no room"})) == len(of_gpu)
+    assert "encoder" in "".join(module.lines("step", RESULT, 1))
 
 
 @pytest.mark.tpu
 @pytest.mark.parametrize("system", ["ConvBERT", "BERT", "SCRIPT on ConvBERT", "causal mixed"])
 def test_a_tiny_step_for_a_tpu(monkeypatch, system):
-    """It does not wait for the host, and takes no more cycles and code than before."""
+    """It fits and does not wait for the host."""
     module, _ = import_command(monkeypatch, "benchmarks.tpu_compile")
     hparams = dict(ours.SYSTEMS[system])
     overrides = hparams.pop("model_hparam_overrides", {}) | TINY["model_hparam_overrides"]
@@ -115,7 +103,4 @@ def test_a_tiny_step_for_a_tpu(monkeypatch, system):
     found = module.compile_step(PYTHON, "v5e", *shape, **hparams)
     assert "failed" not in found, found["failed"]
     assert found["host"] == []
-    measured = found["cycles"] / 1e6, found["code"] / 1e6
-    print(f"{system}: {measured[0]:.2f} million cycles, {measured[1]:.1f} MB of code")
-    if system in LIMITS:
-        assert all(a <= b for a, b in zip(measured, LIMITS[system], strict=True)), measured
+    print(f"{system}: {found['cycles'] / 1e6:.2f} million cycles")
