@@ -17,7 +17,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -38,24 +37,6 @@ _UNITS = flags.DEFINE_integer("original_units", 3, "Units of the corpus for the 
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each path.")
 _LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.", lower_bound=16)
 ORIGINAL = "original's, one process"
-
-
-class Built(NamedTuple):
-    """What one path made of a text.
-
-    Attributes:
-        speed: million tokens of the text per second.
-        kept: share of the tokens that are in examples.
-        characters: of the text, for each token.
-        tokens: of the text, for each example.
-        record: bytes on disk, for each example.
-    """
-
-    speed: float
-    kept: float
-    characters: float
-    tokens: float
-    record: float
 
 
 class OriginalPath:
@@ -115,8 +96,8 @@ class OriginalPath:
         return example.SerializeToString()
 
 
-def time_original(folder: str) -> Built:
-    """Reads the first units of the corpus."""
+def time_original(folder: str) -> tuple[float, ...]:
+    """Reads the first units of the corpus. Returns seconds, and the counts of `main`."""
     path, corpus = OriginalPath(_VOCAB.value), open_corpus(_CORPUS.value, _CORPUS_FORMAT.value)
     file = os.path.join(folder, "original.tfrecord")
     start = time.perf_counter()
@@ -125,12 +106,12 @@ def time_original(folder: str) -> Built:
             for document in corpus.documents(unit, collections.Counter()):
                 for example in path.examples(document.lines):
                     writer.write(example)
-    seconds, tokens = time.perf_counter() - start, path.tokens
-    size = os.path.getsize(file)
-    return _built(seconds, tokens, path.kept, path.characters, path.num_examples, size)
+    seconds = time.perf_counter() - start
+    counts = (path.tokens, path.kept, path.characters, path.num_examples)
+    return seconds, *counts, os.path.getsize(file)
 
 
-def time_builder(folder: str, processes: int | None) -> Built:
+def time_builder(folder: str, processes: int | None) -> tuple[float, ...]:
     """Runs our builder over the whole corpus."""
     options = build.BuildOptions(
         corpus=_CORPUS.value,
@@ -146,16 +127,7 @@ def time_builder(folder: str, processes: int | None) -> Built:
     names = ("tokens", "tokens_kept", "characters", "examples")
     splits = content["splits"].values()
     counts = (sum(split[name] for split in splits) for name in names)
-    return _built(seconds, *counts, sum(file["bytes"] for file in content["files"].values()))
-
-
-def _built(
-    seconds: float, tokens: int, kept: int, characters: int, examples: int, size: int
-) -> Built:
-    per_token, per_example = kept / tokens, tokens / examples
-    return Built(
-        tokens / seconds / 1e6, per_token, characters / tokens, per_example, size / examples
-    )
+    return seconds, *counts, sum(file["bytes"] for file in content["files"].values())
 
 
 def main(argv: list[str]) -> None:
@@ -169,15 +141,17 @@ def main(argv: list[str]) -> None:
     columns = {"path": "", "M tokens/s": ".3f", "kept": ".2%", "speed / original's": ".1f"}
     columns |= {"characters / token": ".3f", "tokens / example": ".2f", "bytes / example": ".1f"}
     report = Report(columns)
-    speeds, built = {name: [] for name in paths}, {}
+    speeds, shares = {name: [] for name in paths}, {}
     for number in range(_ROUNDS.value):
         for name in list(paths)[:: 1 if number % 2 == 0 else -1]:
             with tempfile.TemporaryDirectory() as folder:
-                built[name] = paths[name](folder)
-            speeds[name].append(built[name].speed)
+                seconds, tokens, kept, characters, examples, size = paths[name](folder)
+            speeds[name].append(tokens / seconds / 1e6)
+            sizes = (characters / tokens, tokens / examples, size / examples)
+            shares[name] = kept / tokens, sizes
     for name, measured in speeds.items():
         ratio = statistics.median(a / b for a, b in zip(measured, speeds[ORIGINAL]))
-        _, kept, *sizes = built[name]
+        kept, sizes = shares[name]
         report.row(name, statistics.median(measured), kept, ratio, *sizes)
     report.end()
 

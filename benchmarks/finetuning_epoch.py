@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 
-from benchmarks import ours_finetuning
+from benchmarks import ours
 from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
 from data.vocabulary import Vocabulary
@@ -60,13 +60,13 @@ def systems(task: str, fields: dict) -> tuple[list[System], list[int]]:
     shared = {"fields": fields, "batch": _BATCH.value, "precision": _PRECISION.value}
     own = {"task": task, "data_dir": _DATA_DIR.value, "vocab": _VOCAB.value, **shared}
     own["max_examples"] = _MAX_EXAMPLES.value
-    declared, rows, _ = ours_finetuning.finetuning_rows(**own)
+    declared, rows, _ = ours.finetuning_rows(**own)
     lengths = rows.lengths.tolist()
     # Regression has no labels.
     peer = {**shared, "lengths": lengths, "num_labels": len(declared.labels) or 1}
     target = "benchmarks.huggingface:finetuning_epoch"
     arguments = (own, peer, {**peer, "group_by_length": True})
-    targets = ("benchmarks.ours_finetuning:finetuning_epoch", target, target)
+    targets = ("benchmarks.ours:finetuning_epoch", target, target)
     return [System(*each) for each in zip(SYSTEMS, targets, arguments)], lengths
 
 

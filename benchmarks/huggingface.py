@@ -1,4 +1,6 @@
-"""Systems of Hugging Face's PyTorch models, at our sizes. Imports torch, not TensorFlow.
+"""Hugging Face's PyTorch models at our sizes, as systems. Imports torch, not TensorFlow.
+
+Pre-training is put together from transformers: masking, generator, sampling, losses.
 
 Each is a function that returns what is timed; it takes `fields`, which is `dataclasses.asdict` of
 an EncoderConfig, since importing `model` would import TensorFlow. `precision` is "float32" or
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, RandomSampler
 from transformers import (
@@ -30,18 +33,15 @@ from transformers import (
     get_linear_schedule_with_warmup,
     pipeline,
 )
+from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from benchmarks.huggingface_pretraining import (
-    SPECIAL_IDS,
-    MaskedLM,
-    ReplacedTokenDetection,
-    encoder,
-)
 from benchmarks.served import random_features
 from benchmarks.texts import WARM_UP, sentences, texts
 from errors import InputError
 
+SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
+MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
 _SAME_NAME = (
     "vocab_size",
     "embedding_size",
@@ -56,24 +56,6 @@ _SAME_NAME = (
     "type_vocab_size",
     "initializer_range",
 )
-
-
-def inference(
-    fields: dict[str, Any], batch: int, length: int, precision: str = "float32"
-) -> Callable[[], np.ndarray]:
-    """The encoder's forward pass over a full batch (no padding): ConvBERT's or ELECTRA's."""
-    torch.manual_seed(0)
-    model = encoder(_config(fields)).eval()
-    ids = _random_ids(batch, length, fields["vocab_size"])
-    mask = torch.ones_like(ids)
-
-    @torch.inference_mode()
-    def run():
-        with _autocast(precision):
-            return model(ids, attention_mask=mask).last_hidden_state.float().numpy()
-
-    run.facts = _facts(model, model)
-    return run
 
 
 def hidden_states(
@@ -101,24 +83,6 @@ def hidden_states(
     return run
 
 
-def text_vectors(
-    folder: str, batch: int, length: int, precision: str = "float32"
-) -> Callable[[], np.ndarray]:
-    """Strings to the vectors of [CLS], as `benchmarks.ours.vectors`, by a converted model."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder).eval()
-    strings = texts(batch, length)
-
-    @torch.inference_mode()
-    def run():
-        features = tokenizer(strings, padding=True, return_tensors="pt")
-        with _autocast(precision):
-            return model(**features).last_hidden_state[:, 0].float().numpy()
-
-    run.facts = {"vector": run()[0].tolist()}
-    return run
-
-
 def classification_pipeline(folder: str, count: int, batch: int):
     """Labels of texts, by transformers' pipeline with batches."""
     asked = sentences(count)
@@ -139,73 +103,17 @@ def pretraining_step(
     batch: int,
     length: int,
     precision: str = "float32",
-    steps: int = 1,
-    gpu: bool = False,
 ) -> Callable[[], float]:
-    """Whole training steps of replaced-token detection, input apart; returns the last loss.
+    """A whole training step of replaced-token detection, input apart; returns the loss.
 
     Args:
         generator_fields: of the generator's; `embedding_size` and the sizes of the tables are the
             discriminator's, whose embeddings it shares.
-        gpu: compiled by torch.compile, on the GPU, with TF32 as XLA has it; without one on the CPU.
     """
-    if gpu:
-        torch.set_float32_matmul_precision("high")
-        torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
     networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
     ids = _random_ids(batch, length, fields["vocab_size"])
-    run = _training_steps(networks, ids, precision, steps, compiled=gpu)
-    run.facts = _facts(networks, networks.discriminator)
-    return run
-
-
-def masked_lm_step(
-    fields: dict[str, Any], batch: int, length: int, precision: str = "float32"
-) -> Callable[[], float]:
-    """A whole training step of BERT's masked language model, input apart; returns the loss.
-
-    The network is ELECTRA's: BERT's, with a projection where embeddings are narrower.
-    """
-    torch.manual_seed(0)
-    network = MaskedLM(_config(fields))
-    run = _training_steps(network, _random_ids(batch, length, fields["vocab_size"]), precision)
-    run.facts = _facts(network, network.model)
-    return run
-
-
-def pseudo_log_likelihood(
-    fields: dict[str, Any], sequences: Sequence[Sequence[int]], batch: int, mask_id: int
-) -> Callable[[], list[float]]:
-    """Sums of log p(token | all others), as awslabs/mlm-scoring computes them.
-
-    Masked sequences come in the order of the text, `batch` at a time, padded to the longest of
-    them. The model computes logits at all positions; the softmax is taken at the masked ones.
-    """
-    torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(_config(fields)).eval()
-    lengths = torch.tensor([len(ids) for ids in sequences])
-    padded = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sequences], batch_first=True)
-    places = [(i, at) for i, ids in enumerate(sequences) for at in range(1, len(ids) - 1)]
-    parts = torch.tensor(places).split(batch)
-
-    @torch.inference_mode()
-    def run():
-        totals = torch.zeros(len(sequences), dtype=torch.float64)
-        for part in parts:
-            which, position = part.unbind(1)
-            S, every = int(lengths[which].max()), torch.arange(len(part))
-            ids = padded[which, :S]
-            tokens = ids[every, position]
-            ids[every, position] = mask_id
-            mask = (torch.arange(S) < lengths[which, None]).long()
-            logits = model(ids, attention_mask=mask).logits[every, position]  # [n, V]
-            found = logits.float().log_softmax(-1)[every, tokens]
-            totals.index_add_(0, which, found.double())
-        return totals.tolist()
-
-    run.facts = _facts(model, model)
-    return run
+    return _training_step(networks, ids, precision)
 
 
 def finetuning_epoch(
@@ -245,8 +153,74 @@ def finetuning_epoch(
             _update(loss, model, optimizer, schedule)
         return loss.item()
 
-    run.facts = _facts(model, model)
     return run
+
+
+class ReplacedTokenDetection(nn.Module):
+    """ELECTRA's pre-training, put together from transformers' encoders and heads.
+
+    Shape: ids int64 [B, S], unmasked and without padding -> loss [].
+    """
+
+    def __init__(self, config: PreTrainedConfig, generator_config: PreTrainedConfig):
+        super().__init__()
+        self.discriminator = AutoModel.from_config(config)
+        self.head = ElectraDiscriminatorPredictions(config)  # ConvBERT has no class of its own
+        self.head.apply(self.discriminator._init_weights)
+        self.generator = AutoModelForMaskedLM.from_config(generator_config)
+        self.generator.base_model.embeddings = self.discriminator.embeddings
+        self.generator.tie_weights()  # of its output layer, to the shared embeddings
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Masks, fills in and detects; the weighted sum of both losses."""
+        masked_ids, positions = mask_tokens(ids)
+        originals = ids.gather(1, positions)  # [B, P]
+        logits = masked_logits(self.generator, masked_ids, positions)
+        generator_loss = F.cross_entropy(logits, originals.flatten())
+        with torch.no_grad():
+            sampled = sample(logits.softmax(-1)).view_as(originals)
+            corrupted = ids.scatter(1, positions, sampled)
+            labels = (corrupted != ids).float()
+        hidden = self.discriminator(corrupted).last_hidden_state  # [B, S, D]
+        loss = F.binary_cross_entropy_with_logits(self.head(hidden).float(), labels)
+        return generator_loss + DISC_WEIGHT * loss
+
+
+def masked_logits(
+    model: PreTrainedModel, masked_ids: torch.Tensor, positions: torch.Tensor
+) -> torch.Tensor:
+    """What an ELECTRA generator predicts for [B, P] slots only: logits, float32 [B * P, V]."""
+    hidden = model.base_model(masked_ids).last_hidden_state
+    masked = torch.take_along_dim(hidden, positions[..., None], 1)  # [B, P, D]
+    transformed = model.generator_predictions(masked.flatten(0, 1))  # [B * P, E]
+    return model.generator_lm_head(transformed).float()
+
+
+def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dynamic masking of ordinary tokens.
+
+    Returns:
+        The ids with `MASK_TOKEN_PROB` of the chosen tokens hidden, and the distinct positions that
+        were chosen, int64 [B, P].
+    """
+    special = torch.tensor(list(SPECIAL_IDS.values()))
+    noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
+    positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices
+    originals = ids.gather(1, positions)  # [B, P]
+    hide = torch.rand(originals.shape) < MASK_TOKEN_PROB
+    return ids.scatter(1, positions, originals.masked_fill(hide, SPECIAL_IDS["mask"])), positions
+
+
+def sample(probabilities: torch.Tensor) -> torch.Tensor:
+    """Draws by the inverse of the cumulative sum, [N, V] -> [N, 1].
+
+    It needs one random number a draw; `torch.multinomial`, with one for each probability, takes
+    several times as long.
+    """
+    cumulative = probabilities.cumsum(-1)
+    threshold = torch.rand(len(cumulative), 1) * cumulative[:, -1:]
+    drawn = torch.searchsorted(cumulative, threshold, right=True)
+    return drawn.clamp(max=cumulative.shape[-1] - 1)  # rounding may push it past the end
 
 
 def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
@@ -274,18 +248,8 @@ def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
     return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
 
 
-def _facts(module: nn.Module, model: PreTrainedModel) -> dict[str, Any]:
-    device = next(module.parameters()).device
-    return {
-        "parameters": sum(parameter.numel() for parameter in module.parameters()),
-        "attention": model.config._attn_implementation,
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
-    }
-
-
 def _autocast(precision: str) -> torch.autocast:
-    device = torch.get_default_device().type
-    return torch.autocast(device, torch.bfloat16, enabled=precision == "mixed_bfloat16")
+    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16")
 
 
 def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -298,21 +262,17 @@ def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer
     return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
 
 
-def _training_steps(
-    module: nn.Module, ids: torch.Tensor, precision: str, steps: int = 1, compiled: bool = False
-) -> Callable[[], float]:
+def _training_step(module: nn.Module, ids: torch.Tensor, precision: str) -> Callable[[], float]:
     """Updates a module that returns its loss, always on the same ids."""
     module.train()
     optimizer = _optimizer(module, 3e-4)
     schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
-    compute_loss = torch.compile(module) if compiled else module
 
     def run():
-        for _ in range(steps):
-            with _autocast(precision):
-                loss = compute_loss(ids)
-            _update(loss, module, optimizer, schedule)
-        return loss.item()  # waits for the last step
+        with _autocast(precision):
+            loss = module(ids)
+        _update(loss, module, optimizer, schedule)
+        return loss.item()
 
     return run
 
@@ -331,7 +291,7 @@ def _random_ids(batch: int, length: int, vocab_size: int) -> torch.Tensor:
     """int64 [batch, length] of ordinary tokens between [CLS] and [SEP]."""
     ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length])
     ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
-    return torch.from_numpy(ids).to(torch.get_default_device())
+    return torch.from_numpy(ids)
 
 
 def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -> list[dict]:

@@ -35,14 +35,12 @@ class System:
             attribute `warm_up` is called, or itself where it has none.
         arguments: JSON values.
         folder: another checkout to import the target from. Default: this one.
-        environment: variables to set for its process.
     """
 
     name: str
     target: str
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     folder: str | None = None
-    environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +116,28 @@ def ratio(first: Result | None, second: Result | None) -> float:
     return statistics.median(a / b for a, b in pairs) if pairs else math.nan
 
 
+def check_same(results: dict[str, Result], fact: str, tolerances: dict[str, float]) -> None:
+    """Raises InputError where systems' facts differ from the first's by more than the tolerances.
+
+    Args:
+        tolerances: by name of the systems that should agree. Those that did not run are left out.
+    """
+    values = {name: results[name].facts.get(fact) for name in tolerances if name in results}
+    (_, expected), *others = [pair for pair in values.items() if pair[1]] or [("", None)]
+    for name, value in others:
+        difference = max(abs(a - b) for a, b in zip(value, expected, strict=True))
+        if not difference <= tolerances[name]:
+            raise InputError(f"{name}: `{fact}` differs from the others' by {difference}")
+
+
+def run_command(module: str, *arguments: str) -> None:
+    """Runs `python -m module`; InputError with its last words when it fails."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise InputError(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
+
+
 class _Worker:
     """The process of a system (see worker.py)."""
 
@@ -129,7 +149,7 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker"],
             cwd=self.system.folder or os.getcwd(),
-            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **self.system.environment},
+            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -28,7 +28,6 @@ _LENGTHS = flags.DEFINE_list("lengths", ["128", "256", "512"], "Tokens of a sequ
 _BATCHES = flags.DEFINE_list("batches", ["8", "8", "4"], "Sequences of a batch, for each length.")
 _PRECISION = flags.DEFINE_enum("precision", "float32", PRECISIONS, "Compute dtype policy.")
 _TRAINING = flags.DEFINE_bool("training", False, "Forward and backward pass, with dropout.")
-_XLA = flags.DEFINE_bool("xla", False, "Compilation of each whole block by XLA.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Interleaved runs of each block.")
 
 
@@ -39,7 +38,7 @@ def main(argv: list[str]) -> None:
     columns = {"length": "d", "batch": "d", "mixed GFLOPs": ".2f", "self GFLOPs": ".2f"}
     columns |= {"mixed ms": ".1f", "self ms": ".1f", "FLOPs m / s": ".2f", "time m / s": ".2f"}
     report = Report(columns)
-    settings = {"precision": _PRECISION.value, "training": _TRAINING.value, "xla": _XLA.value}
+    settings = {"precision": _PRECISION.value, "training": _TRAINING.value}
     for length, batch in zip(map(int, _LENGTHS.value), map(int, _BATCHES.value), strict=True):
         shape = {"batch": batch, "length": length}
         compared = [

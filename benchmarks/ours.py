@@ -12,18 +12,38 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
-from benchmarks.texts import texts
+from data.vocabulary import Vocabulary
+from finetune.batches import TrainingBatches
+from finetune.catalogue import load_task
+from finetune.encoded import Encoded
+from finetune.hparams import resolve_hparams as resolve_task_hparams
+from finetune.objective import FineTuning, learning_rate_scales
+from finetune.task_data import load_task_data
 from model import EncoderConfig, build_encoder, named_size
-from model.backbone import rematerialize
 from model.encoder import EncoderLayer, attention_bias
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
-from training.strategies import micro_batches
 
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
+
+# Hyper-parameters of `pretraining_step` by system.
+ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
+MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
+SELF_CRITIC = {"objective": "self_critic"}
+CAUSAL = {"objective": "causal_lm", "model_hparam_overrides": {"causal": True}}
+SYSTEMS = {
+    "ConvBERT": {},
+    "ELECTRA": ATTENTION,
+    "BERT": MASKED_LM,
+    "SCRIPT": {**ATTENTION, **SELF_CRITIC},
+    "SCRIPT on ConvBERT": SELF_CRITIC,
+    "causal transformer": {**ATTENTION, **CAUSAL},
+    "causal mixed": CAUSAL,
+    "XLNet": {"objective": "permutation_lm", "model_size": "xlnet-{size}"},
+}
 
 
 def random_ids(batch: int, length: int, vocab_size: int = 30522) -> np.ndarray:
@@ -55,30 +75,12 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
     return run
 
 
-def inference(
-    fields: dict[str, Any], batch: int, length: int, precision: str = "float32", xla: bool = False
-):
-    """The encoder's forward pass over a full batch (no padding)."""
-    tf_keras.mixed_precision.set_global_policy(precision)
-    config = EncoderConfig(**fields)
-    encoder = build_encoder(config)
-
-    @tf.function(jit_compile=xla)
-    def forward(ids, mask):
-        return encoder({"input_ids": ids, "input_mask": mask}).sequence
-
-    ids = tf.constant(random_ids(batch, length, config.vocab_size))
-    mask = tf.ones_like(ids)  # given; without it the mask's operations are optimized away
-    return lambda: forward(ids, mask).numpy()
-
-
 def mixer_block(
     fields: dict[str, Any],
     batch: int,
     length: int,
     precision: str = "float32",
     training: bool = False,
-    xla: bool = False,
 ):
     """A layer without its feed-forward block: token mixer, output projection, residual, norm.
 
@@ -104,7 +106,7 @@ def mixer_block(
 
     block(hidden)  # creates the weights
 
-    @tf.function(jit_compile=xla)
+    @tf.function
     def compute(hidden, upstream):
         if not training:
             return [block(hidden)]
@@ -150,7 +152,7 @@ def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
 
 
-def step_trainer(hparams: PretrainingHParams, schedule, **options: Any) -> Trainer:
+def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
     """The trainer of a new network, fed with `step_features` over and over.
 
     `options` are those of `Trainer`.
@@ -160,6 +162,7 @@ def step_trainer(hparams: PretrainingHParams, schedule, **options: Any) -> Train
     config = encoder_config(hparams, hparams.vocab_size)
     objective = build_objective(hparams, config, SPECIAL_IDS)
     variables = objective.trainable_variables
+    schedule = WarmupTimesDecay(1e-4, *SCHEDULE)
     optimizer = create_optimizer(hparams.optimizer, schedule, 0.01, variables)
     return Trainer(
         objective,
@@ -177,39 +180,81 @@ def pretraining_step(
     length: int,
     precision: str = "float32",
     xla: bool = False,
-    steps: int = 1,
-    micro_batch_size: int | None = None,
-    rematerialized: bool = False,
     **hparams,
 ):
-    """Whole training steps as run_pretraining.py takes them, input apart."""
+    """A whole training step as run_pretraining.py takes it, input apart."""
     hparams = step_hparams(size, batch, length, precision, **hparams)
-    count = micro_batches(batch, 1, micro_batch_size)
-    schedule = WarmupTimesDecay(1e-4, *SCHEDULE)
-    trainer = step_trainer(hparams, schedule, xla=xla, micro_batches=count)
-    if rematerialized:
-        rematerialize(trainer.objective)
-    count = tf.constant(steps)
+    trainer = step_trainer(hparams, xla=xla)
+    count = tf.constant(1)
 
     def run():
         trainer.train(count)
 
-    run.facts = {"flops": steps * step_flops(hparams)}
+    run.facts = {"flops": step_flops(hparams)}
     return run
 
 
-def vectors(folder: str, batch: int, length: int):
-    """Strings to the vectors of [CLS], by the signature `embeddings` of a SavedModel."""
-    import tensorflow_text  # noqa: F401  the graph's tokenizer
+def finetuning_rows(
+    fields: dict[str, Any],
+    *,
+    task: str,
+    data_dir: str,
+    vocab: str,
+    batch: int,
+    precision: str = "float32",
+    max_examples: int = 0,
+):
+    """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
+    declared = load_task(task)
+    hparams = resolve_task_hparams(
+        {"train_batch_size": batch, "precision": precision}, declared, EncoderConfig(**fields)
+    )
+    vocabulary = Vocabulary.load(vocab)
+    data = load_task_data(declared, data_dir, vocabulary, hparams, cache_dir=None, test=False)
+    rows = data.train
+    if 0 < max_examples < len(rows):
+        end = rows.row_splits[max_examples]
+        rows = Encoded(
+            rows.row_splits[: max_examples + 1],
+            {name: column[:end] for name, column in rows.tokens.items()},
+            {name: column[:max_examples] for name, column in rows.sequences.items()},
+            rows.truncated,
+        )
+    return data.task, rows, hparams
 
-    model = tf.saved_model.load(folder)
-    embed, strings = model.signatures["embeddings"], tf.constant(texts(batch, length))
+
+def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
+    """As many steps of fine-tuning random weights as there are full batches in an epoch.
+
+    Reading and tokenizing come before; batches are of similar length (see `TrainingBatches`).
+    """
+    tf_keras.utils.set_random_seed(0)
+    tf_keras.mixed_precision.set_global_policy(precision)
+    task, rows, hparams = finetuning_rows(fields, batch=batch, precision=precision, **data)
+    encoder = build_encoder(EncoderConfig(**fields))
+    head = task.plugin.head(task, encoder.config, hparams)
+    objective = FineTuning(encoder, head, hparams.loss_reduction)
+    optimizer = create_optimizer(
+        hparams.optimizer,
+        WarmupTimesDecay(hparams.learning_rate, *SCHEDULE),
+        hparams.weight_decay_rate,
+        objective.trainable_variables,
+        learning_rate_scales(objective, hparams.layerwise_lr_decay),
+    )
+    batches = TrainingBatches(
+        rows,
+        batch,
+        hparams.seed,
+        max_seq_length=hparams.max_seq_length,
+        length_buckets=hparams.length_buckets,
+    )
+    trainer = Trainer(objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy())
+    steps = max(1, len(rows) // batch)
 
     def run():
-        return embed(text=strings)["pooled"].numpy()
+        trainer.train(tf.constant(steps))
 
-    run.facts = {"vector": run()[0].tolist()}
-    run.model = model  # signatures do not keep it alive
+    run.facts = {"examples": steps * batch}
     return run
 
 

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import tempfile
 
-import numpy as np
 from absl import app, flags
 
-from benchmarks.interleaved import Result, System, measure, ratio
-from benchmarks.latency_table import run
+from benchmarks.interleaved import System, check_same, measure, ratio, run_command
 from benchmarks.table import Report
 from benchmarks.texts import WARM_UP, sentences
-from errors import InputError, main_with_clear_errors
+from errors import main_with_clear_errors
 from plugins import lazily
 
 _SIZE = flags.DEFINE_string("size", "small", "Named size of ConvBERT, or another's, electra-small.")
@@ -27,7 +25,6 @@ _TEXTS = flags.DEFINE_integer("texts", 10_000, "Number of texts.", lower_bound=1
 _BATCH = flags.DEFINE_integer("batch", 32, "Batch size of the pipeline.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.", lower_bound=1)
 _PIPELINE, _INT8 = "pipeline", "LiteRT int8"
-_TOLERANCE = 1e-3
 
 
 def main(argv: list[str]) -> None:
@@ -36,7 +33,7 @@ def main(argv: list[str]) -> None:
     report = Report(columns)
     with tempfile.TemporaryDirectory() as folder:
         results = measure(systems(folder), _ROUNDS.value, seconds=0.0)
-    check(results)
+    check_same(results, "shares", {name: 1e-3 for name in results if name != _INT8})
     for name, found in results.items():
         faster = ratio(results[_PIPELINE], found)
         report.row(name, _TEXTS.value / found.median, faster, found.peak_memory)
@@ -49,12 +46,14 @@ def systems(folder: str) -> list[System]:
     model, peer = f"{folder}/model", f"{folder}/huggingface"
     paths = {"model directory": model, "SavedModel": f"{folder}/saved"}
     paths |= {"LiteRT": f"{folder}/litert", _INT8: f"{folder}/int8"}
-    run("benchmarks.random_model", _SIZE.value, model, "classifier")
-    run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
+    run_command("benchmarks.random_model", _SIZE.value, model, "classifier")
+    run_command(
+        "checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer
+    )
     export = ["export_savedmodel", "--model_dir", model, "--output_dir"]
-    run(*export, paths["SavedModel"])
-    run(*export, paths["LiteRT"], "--format", "litert")
-    run(*export, paths[_INT8], "--format", "litert", "--weights", "int8")
+    run_command(*export, paths["SavedModel"])
+    run_command(*export, paths["LiteRT"], "--format", "litert")
+    run_command(*export, paths[_INT8], "--format", "litert", "--weights", "int8")
     texts = {"count": _TEXTS.value}
     found = [
         System(name, "benchmarks.prediction:ours", {"path": path, **texts})
@@ -74,15 +73,6 @@ def ours(path: str, count: int):
     predict.facts = {"shares": model.predict(texts[0]).probabilities.tolist()}
     predict.warm_up = lambda: model.predict(texts[:WARM_UP], progress=False)
     return predict
-
-
-def check(results: dict[str, Result]) -> None:
-    """Raises InputError where models of the same weights give other probabilities."""
-    found = {name: result.facts.get("shares") for name, result in results.items() if name != _INT8}
-    first, *others = ((name, shares) for name, shares in found.items() if shares)
-    for name, shares in others:
-        if np.max(np.abs(np.subtract(shares, first[1]))) > _TOLERANCE:
-            raise InputError(f"{name}: {shares} should be {first[1]}, those of the {first[0]}")
 
 
 if __name__ == "__main__":

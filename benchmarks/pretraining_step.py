@@ -3,10 +3,6 @@
     python -m benchmarks.pretraining_step                                    # small, 32 x 128
     python -m benchmarks.pretraining_step --size base --batch 8
     python -m benchmarks.pretraining_step --size base --batch 4 --length 512 --precisions float32
-    python -m benchmarks.pretraining_step --size base --batch 8 --length 512 --precisions float32 \
-        --systems ConvBERT --less_memory 4 --less_memory 1 --less_memory rematerialized
-    python -m benchmarks.pretraining_step --precisions float32 --relative_to ELECTRA \
-        --systems ELECTRA --systems BERT --systems SCRIPT
 
 Ours is what run_pretraining.py does between two batches; Hugging Face's is put together from its
 encoders and heads to do the same. The ceiling is a large matrix product in interleaved runs with
@@ -31,25 +27,11 @@ from pretrain.hparams import encoder_config
 
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
-ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
-MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
-SELF_CRITIC = {"objective": "self_critic"}
-CAUSAL = {"objective": "causal_lm", "model_hparam_overrides": {"causal": True}}
-PERMUTATION = {"objective": "permutation_lm", "model_size": "xlnet-{size}"}
-SYSTEMS = {
-    "ConvBERT": {},
-    "ELECTRA": ATTENTION,
-    "BERT": MASKED_LM,
-    "SCRIPT": {**ATTENTION, **SELF_CRITIC},
-    "SCRIPT on ConvBERT": SELF_CRITIC,
-    "causal transformer": {**ATTENTION, **CAUSAL},
-    "causal mixed": CAUSAL,
-    "XLNet": PERMUTATION,
+SYSTEMS = ours.SYSTEMS | {
     "HF ConvBERT": {},
-    "HF ELECTRA": ATTENTION,
-    "HF BERT": MASKED_LM,
+    "HF ELECTRA": ours.ATTENTION,
 }
-CEILING, BASELINE, REMATERIALIZED = "matrix product", "baseline", "rematerialized"
+CEILING, BASELINE = "matrix product", "baseline"
 
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.")
@@ -70,9 +52,6 @@ _RELATIVE_TO = flags.DEFINE_enum(
     "relative_to", "ConvBERT", list(SYSTEMS), "System in whose time others are expressed."
 )
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
-_LESS_MEMORY = flags.DEFINE_multi_string(
-    "less_memory", [], "ConvBERT with micro-batches of N, or `rematerialized`, one each time."
-)
 _XLA = flags.DEFINE_bool("xla", False, "Compilation of our whole steps by XLA.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
@@ -109,15 +88,8 @@ def systems(precision: str) -> list[System]:
     product = {"m": side, "k": side, "n": side, "dtype": precision.removeprefix("mixed_")}
     compared = [System(CEILING, "benchmarks.ours:matmul", product)]
     compared += [step(name, precision) for name in _SYSTEMS.value]
-    own = step("ConvBERT", precision)
-    for way in _LESS_MEMORY.value:
-        if way == REMATERIALIZED:
-            name, option = way, {"rematerialized": True}
-        else:
-            name, option = f"micro-batches of {way}", {"micro_batch_size": int(way)}
-        arguments = {**own.arguments, **option}
-        compared.append(dataclasses.replace(own, name=name, arguments=arguments))
     if _BASELINE.value:
+        own = step("ConvBERT", precision)
         compared.append(dataclasses.replace(own, name=BASELINE, folder=_BASELINE.value))
     return compared
 
@@ -131,9 +103,6 @@ def step(name: str, precision: str) -> System:
         return System(name, "benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape(), **SYSTEMS[name])
     config = encoder_config(hparams, hparams.vocab_size)
-    if hparams.objective.detector() is None:
-        arguments = {"fields": dataclasses.asdict(config), **shared}
-        return System(name, "benchmarks.huggingface:masked_lm_step", arguments)
     generator = hparams.objective.generator_config(config)
     fields, generator = map(dataclasses.asdict, (config, generator))
     arguments = {"fields": fields, "generator_fields": generator, **shared}

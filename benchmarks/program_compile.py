@@ -1,13 +1,14 @@
-"""Compiles an exported program for a TPU or GPU that is not here. Needs jax, and no TensorFlow.
+"""Compiles an XLA program for a TPU or GPU that is not here. Needs jax and no TensorFlow.
 
-    python -m benchmarks.program_compile FILE CHIP REPLICAS
+    python -m benchmarks.program_compile FILE DEVICE
 
-The last line of its output is a JSON object: what the compiler says of the program. TPUs need the
-package libtpu, GPUs jax-cuda12-plugin[with-cuda]; see requirements-tpu-compile.txt.
+FILE is a serialized HloModuleProto. The last line of the output is a JSON object, see `compiled`.
+TPUs need the package libtpu, GPUs jax-cuda12-plugin[with-cuda]; requirements-tpu-compile.txt.
 """
 
 from __future__ import annotations
 
+import collections
 import importlib.metadata
 import itertools
 import json
@@ -15,49 +16,149 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.chips import CHIPS, Chip
-from benchmarks.hlo_text import Module
+# Topologies of the smallest host, for JAX's `get_topology_desc`.
+TPUS = {"v2": "v2:2x2", "v3": "v3:2x2", "v4": "v4:2x2x1"}
+TPUS |= {"v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2"}
 
-# libtpu looks for a TPU otherwise, and for the machines of its slice.
+# XLA's GpuTargetConfigProto in text form. Values: CUDA programming guide (compute capability 9.0)
+# and NVIDIA's data sheet of the H100 SXM (multiprocessors, clock, memory).
+_H100 = """
+gpu_device_info {
+  cuda_compute_capability { major: 9 minor: 0 } core_count: 132 fpus_per_core: 128
+  clock_rate_ghz: 1.98 threads_per_warp: 32 threads_per_block_limit: 1024
+  threads_per_core_limit: 2048 registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448
+  shared_memory_per_core: 233472 l2_cache_size: 52428800
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  memory_bandwidth: 3350000000000 device_memory_size: 80000000000
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 minor: 8 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+GPUS = {"h100": _H100}
+
+# Without these libtpu looks for a TPU and for the other machines of its slice.
 _ENVIRONMENT = {
     **{"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"},
     **{"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0", "TPU_LOG_DIR": "disabled"},
 }
-_NO_ROOM = re.compile(r"memory required for [\w ]*\(([\d.]+)([KMGT])\) exceeds available")
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+# An instruction of a module's text: its opcode, and what follows.
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%?[\w.\-]+ = (?:\(.*?\)|\S+) ([\w\-]+)\((.*)$", re.MULTILINE
+)
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\n((?:.*\n)*?)\}", re.MULTILINE)
+_CALLED = re.compile(r"(?:to_apply|(?:true|false)_computation|branch_computations)=(\{.*?\}|\S+)")
+_CONDITION, _BODY = re.compile(r"condition=%?([\w.\-]+)"), re.compile(r"body=%?([\w.\-]+)")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_INTEGER = re.compile(r"= [su]\d+\[\]\S* constant\((\d+)\)")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_SCOPE = re.compile(r'op_name="([^"]*)"')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
+# Parameters, tuples and views start no kernel; what contains others is counted by its contents.
+_NO_KERNEL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
+_NO_KERNEL += ("while", "call", "conditional")
 
 
-def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
+class Module:
+    """The text of a compiled module; instructions in a loop count as often as they run.
+
+    Attributes:
+        executions: computation -> how often it runs, without the insides of kernels. All branches
+            of a conditional count.
+        unknown_loops: number of loops whose length the text does not give. They count once.
+    """
+
+    def __init__(self, text: str):
+        self._text = text
+        found = _COMPUTATION.findall(text)
+        self._instructions = {name: _INSTRUCTION.findall(body) for _, name, body in found}
+        self._bodies = {name: body for _, name, body in found}
+        self.executions: collections.Counter[str] = collections.Counter()
+        self.unknown_loops = 0
+        (entry,) = (name for entry, name, _ in found if entry)
+        self._visit(entry, 1)
+
+    def _visit(self, name: str, times: int) -> None:
+        self.executions[name] += times
+        for opcode, rest in self._instructions[name]:
+            if opcode == "while":
+                self._visit(_BODY.search(rest)[1], times * self._trips(rest))
+            elif opcode in ("call", "conditional"):
+                for called in re.findall(r"[\w.\-]+", " ".join(_CALLED.findall(rest))):
+                    self._visit(called, times)
+
+    def _trips(self, rest: str) -> int:
+        """How often the body of a `while` runs; its counter begins at 0."""
+        if known := _TRIPS.search(rest):
+            return int(known[1])
+        condition = self._bodies[_CONDITION.search(rest)[1]]
+        limits = [int(limit) for limit in _INTEGER.findall(condition)]
+        if "direction=LT" in condition and limits:
+            return min(limits)
+        self.unknown_loops += 1
+        return 1
+
+    def kernels(self) -> Iterator[tuple[str, int, int]]:
+        """Scope, estimated cycles (0 on GPUs) and number of runs of each kernel."""
+        for name, times in self.executions.items():
+            for opcode, rest in self._instructions[name]:
+                if opcode not in _NO_KERNEL and not opcode.endswith("-done"):
+                    scope, cycles = _SCOPE.search(rest), _CYCLES.search(rest)
+                    yield scope[1] if scope else opcode, int(cycles[1]) if cycles else 0, times
+
+    def scopes(self) -> dict[str, tuple[int, int]]:
+        """Scope, four deep and with # for numbers, to (cycles, kernels); the largest first."""
+        found: dict[str, tuple[int, int]] = {}
+        for scope, cycles, times in self.kernels():
+            name = "/".join(re.sub(r"\d+", "#", scope).split("/")[:4])
+            known = found.get(name, (0, 0))
+            found[name] = (known[0] + cycles * times, known[1] + times)
+        return dict(sorted(found.items(), key=lambda item: item[1], reverse=True))
+
+    def launches(self) -> dict[str, int]:
+        """Number of kernels: all, and those in the scopes of clipping and of the update."""
+        counts = collections.Counter(total=0, clip=0, update=0)
+        for scope, _, times in self.kernels():
+            counts["total"] += times
+            counts["clip"] += times * ("clip_gradients/" in scope)
+            counts["update"] += times * ("update_weights/" in scope)
+        return dict(counts)
+
+    def host_operations(self) -> list[str]:
+        """The operations that exchange data with the host, by opcode or target."""
+        found = set()
+        for opcode, rest in _INSTRUCTION.findall(self._text):
+            target = _TARGET.search(rest) if opcode == "custom-call" else None
+            if opcode in _HOST or (target and re.search("[Hh]ost|callback", target[1])):
+                found.add(target[1] if target else opcode)
+        return sorted(found)
+
+
+def compiled(path: str, device: str) -> dict[str, Any]:
     """What the compiler says of a program.
 
     Returns:
-        `seconds`; `arguments`, `outputs`, `aliased`, `temporaries`, `code`, in bytes; `flops`,
-        `bytes` and `transcendentals` by XLA's cost analysis; `main_memory`, the bytes exchanged
-        with it; `cycles`, by the estimate of a TPU's compiler; `scopes`, `launches` (of a GPU),
-        `host`, `unknown_loops`, see `Module`; `sums` over devices; `versions`. Of a program that
-        needs more memory than the device has: `seconds`, `versions` and the bytes `needed`.
+        `seconds` of the compiler; `arguments`, `outputs`, `aliased`, `temporaries`, `code` in
+        bytes; `cycles` by the estimate of a TPU's compiler; `launches`, `scopes`, `host` and
+        `unknown_loops` (see `Module`); `versions`.
     """
     os.environ.update(_ENVIRONMENT)
-    client, devices = _devices(chip, replicas)
+    target = _device(device)
     with open(path, "rb") as file:
         program = _stablehlo(file.read())
     begin = time.monotonic()
-    try:
-        executable = _compile(client, devices, program)
-    except Exception as error:
-        needed = memory_required(str(error))
-        if needed is None:
-            raise
-        seconds = time.monotonic() - begin
-        return {"seconds": seconds, "needed": needed, "versions": _versions(chip)}
+    executable = _compile(target, program)
     seconds = time.monotonic() - begin
     memory = executable.get_compiled_memory_stats()
-    compiled_module = executable.hlo_modules()[0]
-    module = Module(compiled_module.to_string())
+    module = Module(executable.hlo_modules()[0].to_string())
     scopes = module.scopes()
-    cost = _cost(executable, compiled_module, module, chip)
+    packages = ("jax", "libtpu" if device in TPUS else "jax-cuda12-plugin")
     return {
         "seconds": seconds,
         "arguments": memory.argument_size_in_bytes,
@@ -65,35 +166,27 @@ def compiled(path: str, chip: Chip, replicas: int) -> dict[str, Any]:
         "aliased": memory.alias_size_in_bytes,
         "temporaries": memory.temp_size_in_bytes,
         "code": memory.generated_code_size_in_bytes,
-        "flops": cost["flops"],
-        "bytes": cost["bytes accessed"],
-        "main_memory": module.main_memory_bytes(),
-        "transcendentals": cost.get("transcendentals", 0.0),
         "cycles": sum(cycles for cycles, _ in scopes.values()),
+        "launches": module.launches(),
         "scopes": dict(itertools.islice(scopes.items(), 40)),
-        "sums": module.all_reduces(),
         "host": module.host_operations(),
-        "launches": module.launches() if chip.platform == "gpu" else None,
         "unknown_loops": module.unknown_loops,
-        "versions": _versions(chip),
+        "versions": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages),
     }
 
 
-def _devices(chip: Chip, replicas: int):
-    """A client that compiles, and the devices of the program."""
+def _device(name: str):
+    """A device that programs can be compiled for and not run on."""
     from jax.experimental import topologies
 
-    if chip.platform == "tpu":
-        topology = topologies.get_topology_desc(topology_name=chip.topology, platform="tpu")
-    else:
-        options = {"target_config": chip.target, "topology": chip.topology}
-        topology = topologies.get_topology_desc("", "cuda", **options)
-    devices = tuple(topology.devices[:replicas])
-    return devices[0].client, devices
+    if name in TPUS:
+        return topologies.get_topology_desc(topology_name=TPUS[name], platform="tpu").devices[0]
+    options = {"target_config": GPUS[name], "topology": "1x1x1"}
+    return topologies.get_topology_desc("", "cuda", **options).devices[0]
 
 
 def _stablehlo(hlo: bytes):
-    """The module of a serialised HloModuleProto."""
+    """The module of a serialized HloModuleProto."""
     from jax._src.interpreters import mlir
     from jaxlib import _jax
     from jaxlib.mlir import ir
@@ -103,7 +196,7 @@ def _stablehlo(hlo: bytes):
         copies = []
 
         def collect(operation):
-            # What TensorFlow puts between a result and its use; StableHLO has no such operation.
+            # TensorFlow's copies of results, an operation that StableHLO does not have.
             if operation.name == "mhlo.copy":
                 copies.append(operation)
             return ir.WalkResult.ADVANCE
@@ -116,60 +209,16 @@ def _stablehlo(hlo: bytes):
     return module
 
 
-def _compile(client, devices, module):
+def _compile(device, module):
     """The executable, for which JAX has no public function."""
     import numpy as np
     from jaxlib import _jax, xla_client
 
     options = xla_client.CompileOptions()
-    options.num_replicas, options.num_partitions = len(devices), 1
-    places = np.array([[device.id] for device in devices])
-    options.device_assignment = xla_client.DeviceAssignment.create(places)
-    return client.compile(module, _jax.DeviceList(devices), options)
-
-
-def memory_required(message: str) -> float | None:
-    """The bytes that a TPU's compiler could not find room for; None where an error is another."""
-    found = _NO_ROOM.search(message)
-    return float(found[1]) * _UNITS[found[2]] if found else None
-
-
-def _versions(chip: Chip) -> str:
-    """The packages that compile for a device."""
-    package = {"tpu": "libtpu", "gpu": "jax-cuda12-plugin"}[chip.platform]
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("jax", package))
-
-
-def _cost(executable, compiled_module, module: Module, chip: Chip) -> dict[str, float]:
-    """XLA's cost analysis of what was compiled, with the bodies of loops as often as they run."""
-    import jax
-    from jaxlib import _hlo, _jax
-
-    client = jax.devices("cpu")[0].client
-    names = ("flops", "bytes accessed", "transcendentals")
-
-    def costs(hlo_module) -> dict[str, float]:
-        found = _jax.hlo_module_cost_analysis(client, hlo_module)
-        return {name: found.get(name, 0.0) for name in names}
-
-    once = costs(compiled_module)
-    said = once
-    if chip.platform == "tpu":  # GPUs' executables have none
-        said = executable.cost_analysis()
-        said = said[0] if isinstance(said, list) else said
-    bodies = [name for name, times in module.executions.items() if times > 1]
-    inside = {name: costs(_hlo.hlo_module_from_text(module.as_entry(name))) for name in bodies}
-    total = dict(once)
-    for body in bodies:
-        for name in names:
-            nested = sum(
-                inside[inner][name] for inner in module.loop_bodies(body) if inner in inside
-            )
-            own = inside[body][name] - nested
-            total[name] += (module.executions[body] - 1) * own
-    # In the proportion that the analysis for any device gives to loops.
-    return {name: said.get(name, 0.0) * total[name] / (once[name] or 1.0) for name in names}
+    options.num_replicas = options.num_partitions = 1
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id]]))
+    return device.client.compile(module, _jax.DeviceList((device,)), options)
 
 
 if __name__ == "__main__":
-    print(json.dumps(compiled(sys.argv[1], CHIPS[sys.argv[2]], int(sys.argv[3]))))
+    print(json.dumps(compiled(sys.argv[1], sys.argv[2])))

@@ -1,4 +1,4 @@
-"""Exported models, each a function that returns what is timed: SavedModel, LiteRT, ONNX Runtime.
+"""This project's exported models, each a function that returns what is timed.
 
 From token ids, or from text, to the last layer's hidden states, without padding. Imports what it
 measures where it is used, so that a runtime may be missing. What is returned may be called by
@@ -8,7 +8,6 @@ several threads at once.
 from __future__ import annotations
 
 import importlib
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import onnx_export
 from benchmarks.texts import texts
 from machine import num_cores
 from plugins import lazily
@@ -42,8 +40,9 @@ def saved_model(folder: str, batch: int, length: int, text: bool = False):
     return run
 
 
-def litert(path: str, batch: int, length: int, text: bool = False):
+def litert(folder: str, batch: int, length: int, text: bool = False):
     """The file's `encode`; or `embeddings` as `serving.predict` asks, whose graph tokenizes."""
+    path = f"{folder}/model.tflite"
     if text:
         import tensorflow as tf
 
@@ -64,40 +63,6 @@ def litert(path: str, batch: int, length: int, text: bool = False):
         def run():
             with lock:
                 return ask(**inputs)["sequence"]
-
-    run.facts = {"vector": run()[0, 0].tolist()}
-    return run
-
-
-def onnx_runtime(folder: str, batch: int, length: int, text: bool = False, int8: bool = False):
-    """Hugging Face's model in ONNX Runtime, with its own tokenizer.
-
-    Args:
-        folder: of a model of Hugging Face's format, with what `benchmarks.onnx_export` makes of it.
-        int8: whether weights are, and activations become, 8-bit integers ("dynamic quantization").
-    """
-    import onnxruntime
-
-    path = f"{folder}/{onnx_export.INT8 if int8 else onnx_export.MODEL}"
-    if not os.path.exists(path):
-        raise ModuleNotFoundError(name="onnx")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_cores()
-    session = onnxruntime.InferenceSession(path, options)
-    if text:
-        from transformers import AutoTokenizer
-
-        tokenizer, strings = AutoTokenizer.from_pretrained(folder), texts(batch, length)
-    else:
-        ids = random_features(batch, length)["input_ids"].astype(np.int64)
-
-    def run():
-        inputs = {"ids": ids, "mask": np.ones_like(ids)} if not text else _tokenized()
-        return session.run(["hidden"], inputs)[0]
-
-    def _tokenized():
-        found = tokenizer(strings, padding=True, return_tensors="np")
-        return {"ids": found["input_ids"], "mask": found["attention_mask"]}
 
     run.facts = {"vector": run()[0, 0].tolist()}
     return run

@@ -2,30 +2,30 @@
 
     python -m benchmarks.serving --sizes small,base
     python -m benchmarks.serving --input text --batches 32
-    python -m benchmarks.serving --clients 4 --batches 1
+    python -m benchmarks.serving --input text --clients 4 --batches 1
 
 From token ids, or from texts, to hidden states. Weights are random, and the same in all systems of
-an architecture; where the vectors of the first token differ by more than 1e-3 (of float16 1e-2), it
-ends; 8-bit ones are not compared. Each system is a process of its own, with a thread for each core.
+an architecture; the command ends where the vectors of the first token differ by more than 1e-3
+(float16: 1e-2; 8-bit ones are not compared). Each system is a process of its own, with a thread for
+each core.
 
-With --clients, that many threads send requests at once, four each before all start again. The table
-then has a row for each system: texts per second, milliseconds of a request (median and 99th
-percentile), and the peak memory of its process.
+With --clients, that many threads send requests at once, four each before all start again; the
+milliseconds are then those of a request, and the 99th percentile is printed too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+import pathlib
+import tempfile
 
 import numpy as np
 from absl import app, flags
 
-from benchmarks.interleaved import Result, System, measure
-from benchmarks.latency_table import Comparison, print_rows, run, size_note
+from benchmarks.interleaved import Result, System, check_same, measure, ratio, run_command
 from benchmarks.table import Report
-from errors import InputError, main_with_clear_errors
-from settings import did_you_mean
+from errors import main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
@@ -34,84 +34,64 @@ _LENGTHS = flags.DEFINE_list(
 )
 _INPUT = flags.DEFINE_enum("input", "ids", ["ids", "text"], "Input of a request.")
 _CLIENTS = flags.DEFINE_integer("clients", 0, "Number of concurrent clients.", lower_bound=0)
-_SYSTEMS = flags.DEFINE_list("systems", ["all"], "Systems, or `all`.")
-_MODELS = flags.DEFINE_string(
-    "models", None, "Folder in which the models are left, and found again."
-)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
-TOLERANCE, HALF_TOLERANCE = 1e-3, 1e-2  # between vectors of the first tokens
 
-# Names, what measures them in benchmarks/served.py or elsewhere, and what of `prepare` they read.
-SAVED, LITERT, LITERT_ELECTRA = "SavedModel", "LiteRT", "LiteRT ELECTRA"
-HALF, INT8 = "LiteRT float16", "LiteRT int8"
-HF, HF_COMPILED = "HF", "HF compiled"
-ORT, ORT_ELECTRA = "ORT ConvBERT", "ORT ELECTRA"
-ORT_INT8 = "ORT ELECTRA int8"
+# What measures each system, which model of `prepare` it reads, and further arguments.
+_SAVED, _LITERT = "benchmarks.served:saved_model", "benchmarks.served:litert"
+_HF, _ORT = "benchmarks.huggingface:hidden_states", "benchmarks.onnx_runtime:hidden_states"
 SYSTEMS = {
-    SAVED: ("benchmarks.served:saved_model", {"folder": "convbert/saved"}),
-    LITERT: ("benchmarks.served:litert", {"path": "convbert/float32/model.tflite"}),
-    HALF: ("benchmarks.served:litert", {"path": "convbert/float16/model.tflite"}),
-    INT8: ("benchmarks.served:litert", {"path": "convbert/int8/model.tflite"}),
-    LITERT_ELECTRA: ("benchmarks.served:litert", {"path": "electra/float32/model.tflite"}),
-    HF: ("benchmarks.huggingface:hidden_states", {"folder": "convbert/huggingface"}),
-    HF_COMPILED: (
-        "benchmarks.huggingface:hidden_states",
-        {"folder": "convbert/huggingface", "compiled": True},
-    ),
-    ORT: ("benchmarks.served:onnx_runtime", {"folder": "convbert/huggingface"}),
-    ORT_ELECTRA: ("benchmarks.served:onnx_runtime", {"folder": "electra/huggingface"}),
-    ORT_INT8: ("benchmarks.served:onnx_runtime", {"folder": "electra/huggingface", "int8": True}),
+    "SavedModel": (_SAVED, "convbert/saved", {}),
+    "LiteRT": (_LITERT, "convbert/float32", {}),
+    "LiteRT float16": (_LITERT, "convbert/float16", {}),
+    "LiteRT int8": (_LITERT, "convbert/int8", {}),
+    "LiteRT ELECTRA": (_LITERT, "electra/float32", {}),
+    "HF": (_HF, "convbert/huggingface", {}),
+    "HF compiled": (_HF, "convbert/huggingface", {"compiled": True}),
+    "ORT ConvBERT": (_ORT, "convbert/huggingface", {}),
+    "ORT ELECTRA": (_ORT, "electra/huggingface", {}),
+    "ORT ELECTRA int8": (_ORT, "electra/huggingface", {"int8": True}),
 }
-# The same weights, in floating point.
-_SAME = ((SAVED, LITERT, HF, HF_COMPILED, ORT, HALF), (LITERT_ELECTRA, ORT_ELECTRA))
-# Targets: the first should take at least as long as the second.
-RATIOS = (
-    *((slow, LITERT) for slow in (LITERT_ELECTRA, HF, ORT_ELECTRA)),
-    (ORT_INT8, INT8),
-    (ORT, SAVED),
+# The same weights in floating point, and tolerances between vectors of the first tokens.
+_SAME = (
+    dict.fromkeys(("SavedModel", "LiteRT", "HF", "HF compiled", "ORT ConvBERT"), 1e-3)
+    | {"LiteRT float16": 1e-2},
+    dict.fromkeys(("LiteRT ELECTRA", "ORT ELECTRA"), 1e-3),
+)
+
+_SYSTEMS = flags.DEFINE_multi_enum(
+    "systems", list(SYSTEMS), list(SYSTEMS), "Systems, one each time. Ratios are to the first."
 )
 
 
 def main(argv: list[str]) -> None:
-    """Prints a row per size, batch and length."""
-    names = chosen()
-
-    def measured(compared):
-        return measure(compared, _ROUNDS.value)
-
-    shapes = _SIZES.value, _BATCHES.value, _LENGTHS.value
-    comparison = Comparison(shapes, prepare, systems, measured, check_agreement, _MODELS.value)
-    if _CLIENTS.value:
-        _print_loads(names, comparison)
-    else:
-        pairs = [pair for pair in RATIOS if {*pair} <= {*names}]
-        print_rows(names, pairs, comparison)
-
-
-def chosen() -> list[str]:
-    """The names of --systems; InputError for an unknown one."""
-    if _SYSTEMS.value == ["all"]:
-        return list(SYSTEMS)
-    names = list(dict.fromkeys(_SYSTEMS.value))
-    for name in names or [""]:
-        if name not in SYSTEMS:
-            raise InputError(
-                f"--systems should be among {', '.join(SYSTEMS)}."
-                f"{did_you_mean(name, SYSTEMS)} Received: {name!r}"
-            )
-    return names
+    """Prints a row per size, batch, length and system."""
+    names, notes = _SYSTEMS.value, []
+    columns = {"system": "", "size": "", "batch": "d", "tokens": "d", "ms": ".1f"}
+    columns |= {"99th percentile ms": ".1f", "texts/s": ".1f", f"time / {names[0]}'s": ".2f"}
+    report = Report({**columns, "peak GiB": ".2f"})
+    shapes = list(itertools.product(map(int, _BATCHES.value), map(int, _LENGTHS.value)))
+    for size in _SIZES.value:
+        with tempfile.TemporaryDirectory() as folder:
+            notes += prepare(size, folder, {SYSTEMS[name][1] for name in names})
+            for batch, length in shapes:
+                results = measure(systems(names, folder, batch, length), _ROUNDS.value)
+                for tolerances in _SAME:
+                    check_same(results, "vector", tolerances)
+                for name, result in results.items():
+                    slower = ratio(result, results[names[0]])
+                    cells = (*latencies(result, batch), slower, result.peak_memory)
+                    report.row(name, size, batch, length, *cells)
+                report.missing(results)
+    report.end(*notes)
 
 
-def systems(folder: str, batch: int, length: int) -> list[System]:
-    """Those chosen, for one batch and length."""
+def systems(names: list[str], folder: str, batch: int, length: int) -> list[System]:
+    """Those named, for one batch and length."""
     found = []
-    for name in chosen():
-        target, reads = SYSTEMS[name]
-        arguments = {
-            key: f"{folder}/{value}" if isinstance(value, str) else value
-            for key, value in reads.items()
-        }
-        arguments |= {"batch": batch, "length": length, "text": _INPUT.value == "text"}
+    for name in names:
+        target, model, others = SYSTEMS[name]
+        shape = {"batch": batch, "length": length, "text": _INPUT.value == "text"}
+        arguments = {"folder": f"{folder}/{model}", **shape, **others}
         if _CLIENTS.value:
             arguments = {"target": target, "arguments": arguments, "clients": _CLIENTS.value}
             target = "benchmarks.served:under_load"
@@ -119,53 +99,38 @@ def systems(folder: str, batch: int, length: int) -> list[System]:
     return found
 
 
-def _print_loads(names: Sequence[str], comparison: Comparison) -> None:
-    """Prints a row per size, batch, length and system."""
-    columns = {"system": "", "size": "", "batch": "d", "tokens": "d", "texts/s": ".1f"}
-    columns |= {"median ms": ".1f", "99th percentile ms": ".1f", "peak GiB": ".2f"}
-    report = Report(columns)
-    for shape, results in comparison.results(report):
-        for name in names:
-            report.row(name, *shape, *_loaded(results[name], batch=shape[1]))
-
-
-def _loaded(result: Result, batch: int) -> tuple[float, ...]:
-    """Texts a second, median and 99th percentile of a request in ms, and peak memory."""
-    if result.missing:
-        return (math.nan,) * 4
-    texts = batch * result.facts["requests"] / result.median
+def latencies(result: Result, batch: int) -> tuple[float | str, ...]:
+    """Milliseconds of a request, median and 99th percentile, and texts a second."""
+    if result.missing or not _CLIENTS.value:
+        return 1e3 * result.median, math.nan if result.missing else "", batch / result.median
     quantiles = np.percentile(result.facts["latencies"], [50, 99])
-    return texts, *(1e3 * quantiles), result.peak_memory
+    return *(1e3 * quantiles), batch * result.facts["requests"] / result.median
 
 
-def prepare(size: str, folder: str) -> list[str]:
-    """Makes the models in all formats; says how large they are."""
-    notes = []
+def prepare(size: str, folder: str, needed: set[str]) -> list[str]:
+    """Makes the models that are needed; returns lines that say how large they are."""
     for system, name in {"convbert": size, "electra": f"electra-{size}"}.items():
+        if not any(each.startswith(system) for each in needed):
+            continue
         model, peer = f"{folder}/{system}/model", f"{folder}/{system}/huggingface"
-        run("benchmarks.random_model", name, model)
+        run_command("benchmarks.random_model", name, model)
         export = ["export_savedmodel", "--model_dir", model, "--max_seq_length", "512"]
-        run(*export, "--output_dir", f"{folder}/{system}/saved")
+        if f"{system}/saved" in needed:
+            run_command(*export, "--output_dir", f"{folder}/{system}/saved")
         for weights in ("float32", "float16", "int8"):
-            output = f"{folder}/{system}/{weights}"
-            run(*export, "--output_dir", output, "--format", "litert", "--weights", weights)
-        run("checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer)
-        run("benchmarks.onnx_export", peer)
-        folders = ("saved", "float32", "float16", "int8", "huggingface")
-        notes += [size_note(f"{name}, {form}", f"{folder}/{system}/{form}") for form in folders]
+            if f"{system}/{weights}" in needed:
+                output = ["--output_dir", f"{folder}/{system}/{weights}", "--format", "litert"]
+                run_command(*export, *output, "--weights", weights)
+        if f"{system}/huggingface" in needed:
+            convert = ["checkpoints.convert", "--target", "huggingface"]
+            run_command(*convert, "--input", model, "--output", peer)
+            run_command("benchmarks.onnx_runtime", peer)
+    notes = []
+    for model in sorted(needed):
+        files = [path for path in pathlib.Path(folder, model).rglob("*") if path.is_file()]
+        size_mb = sum(path.stat().st_size for path in files) / 1e6
+        notes.append(f"- {size}, {model}: {size_mb:.1f} MB on disk")
     return notes
-
-
-def check_agreement(results: dict[str, Result]) -> None:
-    """Raises InputError where models of the same weights give different vectors."""
-    for names in _SAME:
-        found = {name: results[name].facts.get("vector") for name in names if name in results}
-        found = {name: vector for name, vector in found.items() if vector}
-        for name, vector in found.items():
-            expected = next(iter(found.values()))
-            difference = float(np.max(np.abs(np.subtract(vector, expected))))
-            if difference > (HALF_TOLERANCE if name == HALF else TOLERANCE):  # HALF is the last
-                raise InputError(f"{name}: vectors differ from the others' by {difference}")
 
 
 if __name__ == "__main__":

@@ -16,28 +16,22 @@ from training.model_directory import git_commit
 
 NOT_RUN = "not run"
 PRECISIONS = ("float32", "mixed_bfloat16")
-_PACKAGES = ("tensorflow", "jax", "torch", "transformers")
+_PACKAGES = ("tensorflow", "torch", "transformers")
 
 
 class Report:
     """Prints a table row by row, as benchmarks take long.
 
-    Example:
-        report = Report({"model": "", "ms": ".1f"})
-        report.row("ConvBERT", 1e3 * result.median)
-        report.end()
-
     Args:
         columns: names and formats of the columns; the first is aligned to the left.
-        commit: what was measured, where this checkout is not.
     """
 
-    def __init__(self, columns: dict[str, str], commit: str | None = None):
+    def __init__(self, columns: dict[str, str]):
         self._formats = list(columns.values())
         self._widths = [max(len(column), len(NOT_RUN)) for column in columns]
         self._widths[0] = max(self._widths[0], 26)  # for names
         self._missing: dict[str, None] = {}  # an ordered set
-        print(f"{header(commit)}\n", flush=True)
+        print(f"{header()}\n", flush=True)
         self.row(*columns)
         dashes = ["-" * width for width in self._widths]
         self.row(dashes[0], *(f"{dash[1:]}:" for dash in dashes[1:]))
@@ -66,10 +60,9 @@ class Report:
             print(f"\n{line}")
 
 
-def header(commit: str | None = None) -> str:
+def header() -> str:
     """Machine, versions, commit and command, one line each."""
-    if commit is None:
-        commit = git_commit() or "unknown"
+    commit = git_commit() or "unknown"
     cores = num_cores()
     versions = [f"python {platform.python_version()}"]
     versions += [f"{name} {_version(name)}" for name in _PACKAGES]

@@ -280,20 +280,3 @@ def test_litert_without_tensorflow(fresh, answered, tmp_path):
         assert outputs.keys() == found[kind].keys()
         for name, value in outputs.items():
             np.testing.assert_allclose(found[kind][name], value, rtol=1e-6, atol=1e-4)
-
-
-def test_scores_of_exported_forms(answered):
-    """Two minutes. LiteRT in float32 scores as TensorFlow does, which scores as the run did."""
-    kinds = ("classification", "crf")
-    runs = [read_description(answered[kind][0])["run"] for kind in kinds]
-    folders = ",".join(run["folder"] for run in runs)
-    done = command_support.run("-m", "benchmarks.variants", f"--runs={folders}", "--batch=16")
-    assert done.returncode == 0, done.stderr
-    lines = [line.strip("| ").split("|") for line in done.stdout.splitlines() if line[:1] == "|"]
-    header, _, *rows = [[cell.strip() for cell in line] for line in lines]
-    for run, row in zip(runs, rows, strict=True):
-        cells = dict(zip(header, row, strict=True))
-        assert cells["metric"] == run["metric"]
-        assert float(cells["float32"]) == pytest.approx(run["score"], abs=0.01)
-        assert float(cells["LiteRT float32"]) == 0.0
-        assert abs(float(cells["LiteRT int8"])) < 10.0

@@ -1,0 +1,84 @@
+"""Hugging Face's models in ONNX Runtime: their files, and what is timed.
+
+    python -m benchmarks.onnx_runtime FOLDER
+
+writes the files beside a model of Hugging Face's format; none if packages are missing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import numpy as np
+
+from benchmarks.served import random_features
+from benchmarks.texts import texts
+from machine import num_cores
+
+# "Dynamic quantization": weights are, and activations become, 8-bit integers.
+MODEL, INT8 = "model.onnx", "int8.onnx"
+_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
+
+
+def hidden_states(folder: str, batch: int, length: int, text: bool = False, int8: bool = False):
+    """As `benchmarks.served`, with Hugging Face's tokenizer.
+
+    Args:
+        int8: the quantized file.
+    """
+    import onnxruntime
+
+    path = f"{folder}/{INT8 if int8 else MODEL}"
+    if not os.path.exists(path):
+        raise ModuleNotFoundError(name="onnx")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_cores()
+    session = onnxruntime.InferenceSession(path, options)
+    if text:
+        from transformers import AutoTokenizer
+
+        tokenizer, strings = AutoTokenizer.from_pretrained(folder), texts(batch, length)
+    else:
+        ids = random_features(batch, length)["input_ids"].astype(np.int64)
+
+    def run():
+        inputs = {"ids": ids, "mask": np.ones_like(ids)} if not text else _tokenized()
+        return session.run(["hidden"], inputs)[0]
+
+    def _tokenized():
+        found = tokenizer(strings, padding=True, return_tensors="np")
+        return {"ids": found["input_ids"], "mask": found["attention_mask"]}
+
+    run.facts = {"vector": run()[0, 0].tolist()}
+    return run
+
+
+def export(folder: str) -> None:
+    """Writes `MODEL` and `INT8`: `ids` and `mask`, int64 [B, S], to `hidden`, float32 [B, S, D]."""
+    import torch
+    from onnxruntime.quantization import quantize_dynamic
+    from transformers import AutoModel
+
+    class Encoder(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids, mask):
+            return self.model(ids, attention_mask=mask).last_hidden_state
+
+    model = Encoder(AutoModel.from_pretrained(folder)).eval()
+    # Two tensors: of one that is given twice, the exporter makes one input.
+    inputs = (torch.ones(2, 16, dtype=torch.int64), torch.ones(2, 16, dtype=torch.int64))
+    names = {"input_names": ["ids", "mask"], "output_names": ["hidden"]}
+    axes = {0: "batch", 1: "length"}
+    shapes, path = {"ids": axes, "mask": axes}, f"{folder}/{MODEL}"
+    torch.onnx.export(model, inputs, path, dynamo=True, dynamic_shapes=shapes, **names)
+    quantize_dynamic(path, f"{folder}/{INT8}")
+
+
+if __name__ == "__main__":
+    if all(map(importlib.util.find_spec, _PACKAGES)):
+        export(sys.argv[1])
