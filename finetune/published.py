@@ -1,9 +1,10 @@
 """Figures that the papers print: development sets' scores, parameters, training FLOPs.
 
 `published.csv` holds one row per published model, with the document and table it is from. Only
-printed figures are in it, none read off a plot. The models are pre-trained on far more text than
-the quickstart's: `pretraining` says how much. `published_tasks.csv` holds figures of single tasks
-outside of GLUE, of models of any kind.
+printed figures are in it, none read off a plot; of SCRIPT's Table 2 only the columns in which all
+three rows are legible. The models are pre-trained on far more text than the quickstart's:
+`pretraining` says how much. `published_tasks.csv` holds figures of single tasks outside of GLUE, of
+models of any kind.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ import csv
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
-from model.sizes import ALIASES
+from model.sizes import ANY_VALUE, named_size
 
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
 _SETTINGS += ("generator_hidden_size",)
-_OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
+_OBJECTIVES = {
+    "RTD": "replaced_token_detection",
+    "MLM": "masked_lm",
+    "SCRIPT": "self_critic",
+    "PLM": "permutation_lm",
+}
 # Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
 _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 
@@ -31,28 +38,38 @@ class Published:
     Attributes:
         name: model, objective and data as the table prints them, where it prints FLOPs.
         size: the model's name in `model.sizes.SIZES`.
+        changes: fields of the architecture in which the model differs from that size.
         source: document and table.
         pretraining: objective, amount of text or of FLOPs, updates, as far as the source tells.
         settings: hyper-parameters (see `pretrain.hparams`) that count the row's FLOPs.
-        params: number of parameters; None where the source does not print it, as the next two.
+        params: number of parameters; None where the source does not print it, as the next one.
         flops: training FLOPs.
-        average: of the eight GLUE tasks as printed, times 100.
-        scores: task (as in `finetune.glue`) -> headline score, times 100.
-        statistic: what a score is of: median, mean or best of how many runs; "" where not printed.
+        scores: task (as in `finetune.glue`), or "average" of the eight GLUE tasks -> headline
+            score, times 100.
+        errors: the same -> standard error, where the source prints it.
+        statistic: "median", "mean" or "best" of how many runs a score is; "" where not printed.
         metrics: task -> metric, where the source uses another one than `finetune.glue`'s main one.
     """
 
     name: str
     size: str
-    source: str = ""
-    pretraining: str = ""
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    changes: dict[str, Any]
+    source: str
+    pretraining: str
+    settings: dict[str, Any]
+    scores: dict[str, float]
+    errors: dict[str, float]
+    statistic: str
+    metrics: dict[str, str]
     params: float | None = None
     flops: float | None = None
-    average: float | None = None
-    scores: dict[str, float] = dataclasses.field(default_factory=dict)
-    statistic: str = ""
-    metrics: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def is_of(self, encoder: Mapping[str, Any], objective: str | None) -> bool:
+        """Returns True for a model of this architecture (as `config.json`) and objective."""
+        own = named_size(self.size).replace(**self.changes).to_json()
+        same = objective == self.settings["objective"]
+        same = same and encoder.get("architecture") == own.get("architecture")
+        return same and all(encoder.get(k, own[k]) == own[k] for k in own if k not in ANY_VALUE)
 
 
 def _published(cells: dict[str, str]) -> Published:
@@ -63,69 +80,38 @@ def _published(cells: dict[str, str]) -> Published:
 
     settings = {"model_size": cells["size"], **numbers(*_SETTINGS)}
     settings["objective"] = _OBJECTIVES[cells["objective"]]
+    parts = {name: cells[name].split("±") for name in ("average", *_TASKS) if cells[name]}
     return Published(
         name=cells["name"],
         size=cells["size"],
+        changes=json.loads(cells["changes"] or "{}"),
         source=cells["source"],
         pretraining=f"{cells['objective']}, {cells['amount']}",
         settings=settings,
-        scores=numbers(*_TASKS),
+        scores={name: float(part[0]) for name, part in parts.items()},
+        errors={name: float(part[1]) for name, part in parts.items() if len(part) > 1},
         statistic=cells["statistic"],
         metrics=_METRICS.get(cells["source"], {}),
-        **numbers("params", "flops", "average"),
+        **numbers("params", "flops"),
     )
 
 
-with open(pathlib.Path(__file__).with_suffix(".csv"), encoding="utf-8", newline="") as _file:
-    PUBLISHED = tuple(map(_published, csv.DictReader(_file)))
+def _lines(name: str) -> list[dict[str, str]]:
+    with open(pathlib.Path(__file__).with_name(name), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedTask:
-    """A published figure of one task.
+PUBLISHED = tuple(map(_published, _lines("published.csv")))
+# task, model, score (times 100), metric, split, statistic, source, note: how the data differ.
+PUBLISHED_TASKS = _lines("published_tasks.csv")
 
-    Attributes:
-        task: as in `finetune.glue`.
-        model: as the source has it.
-        score: times 100.
-        metric: which it is of.
-        split: on what.
-        statistic: of how many runs.
-        source: document and table.
-        note: how its data differ from ours.
+
+def published_rows(run: Mapping[str, Any]) -> list[Published]:
+    """The rows of the architecture and the objective of a run, the content of a `result.json`.
+
+    None for random weights, or where the objective of the pre-training is not known.
     """
-
-    task: str
-    model: str
-    score: float
-    metric: str
-    split: str
-    statistic: str
-    source: str
-    note: str
-
-
-with open(
-    pathlib.Path(__file__).with_name("published_tasks.csv"), encoding="utf-8", newline=""
-) as _file:
-    PUBLISHED_TASKS = tuple(
-        PublishedTask(**{**cells, "score": float(cells["score"])})
-        for cells in csv.DictReader(_file)
-    )
-
-
-def published_rows(size: str | None) -> list[Published]:
-    """The rows with an average of one size, by name or alias; none for None or an unknown size."""
-    return [row for row in _of_size(size) if row.average is not None]
-
-
-def published_score(size: str | None, task: str) -> tuple[float, Published] | None:
-    """The first figure that was published for a size on a task, and its row; None without one."""
-    for row in _of_size(size):
-        if task in row.scores:
-            return row.scores[task], row
-    return None
-
-
-def _of_size(size: str | None) -> list[Published]:
-    return [row for row in PUBLISHED if row.size == ALIASES.get(size or "", size)]
+    if run["init"] != "pretrained" or not run.get("objective"):
+        return []
+    encoder = run["hparams"]["encoder"]
+    return [row for row in PUBLISHED if row.is_of(encoder, run["objective"])]

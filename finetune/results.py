@@ -7,7 +7,7 @@ import json
 import math
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,6 @@ class Group:
     Attributes:
         task: name.
         model: name of the model directory.
-        model_size: see `model.sizes`; None where the model does not say.
         init: "pretrained" or "random".
         setting: the hyper-parameters that a sweep varies.
         results: contents of `result.json`, by trial.
@@ -72,7 +71,6 @@ class Group:
 
     task: str
     model: str
-    model_size: str | None
     init: str
     setting: dict[str, Any]
     results: tuple[dict[str, Any], ...]
@@ -91,11 +89,6 @@ class Group:
     def headline(self) -> Summary:
         """The headline metric on the headline split."""
         return self.summary(self.split, self.metric)
-
-    @property
-    def collapsed(self) -> list[dict[str, Any]]:
-        """The results of runs that answer the same throughout, on any split."""
-        return [result for result in self.results if result.get("collapsed")]
 
     def values(self, split: str, metric: str) -> list[float | None]:
         """One score of every run that has it; None where it is undefined."""
@@ -138,16 +131,16 @@ def _or_lowest(score: float | None) -> float:
 
 
 def collapse(result: dict[str, Any]) -> str:
-    """Why a run counts as collapsed, by split."""
-    return "; ".join(f"{split}: {why}" for split, why in result["collapsed"].items())
+    """Why a run counts as collapsed, by split; "" where it does not."""
+    return "; ".join(f"{split}: {why}" for split, why in (result.get("collapsed") or {}).items())
 
 
-def undefined(result: dict[str, Any]) -> list[str]:
+def undefined(result: dict[str, Any]) -> str:
     """A run's undefined scores with the reason, such as "dev spearman: every gold label is 3"."""
-    return [
+    return "; ".join(
         f"{split} {', '.join(reasons)}: {next(iter(reasons.values()))}"
         for split, reasons in result.get("undefined", {}).items()
-    ]
+    )
 
 
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
@@ -158,17 +151,14 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
         the folders of runs that were begun but have none.
 
     Raises:
-        InputError: there is no finished run, or a file that is none.
+        InputError: there is no finished run, or a file is no JSON object.
     """
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         name = os.path.basename(folder)
         if RESULT_FILE in files:
-            path = os.path.join(folder, RESULT_FILE)
-            result = read_json(path)
-            _check(result, path)
-            results.append({**result, "folder": folder})
+            results.append({**read_json(os.path.join(folder, RESULT_FILE)), "folder": folder})
             subfolders.clear()
         elif name.startswith("trial_") and name[6:].isdigit():
             unfinished.append(folder)
@@ -181,23 +171,11 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     return results, unfinished
 
 
-def _check(result: dict[str, Any], path: str) -> None:
-    for key in ("task", "setting", "trial", "init", "main_metric", "scores"):
-        if key not in result:
-            raise InputError(f"{path}: should have the key {key!r}. Received: {', '.join(result)}")
-    first = next(iter(result["scores"].values()), {})
-    if result["main_metric"] not in first:
-        raise InputError(
-            f"{path}: the first split of `scores` should have the metric "
-            f"{result['main_metric']!r}. Received: {', '.join(first) or 'no score'}"
-        )
-
-
 def group_results(results: Iterable[dict[str, Any]]) -> list[Group]:
     """Groups runs by task, model, init and setting; GLUE's tasks first, in their usual order."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        key = [result.get(name) for name in ("task", "model", "model_size", "init", "setting")]
+        key = [result.get(name) for name in ("task", "model", "init", "setting")]
         groups.setdefault(json.dumps(key), []).append(result)
     trial = operator.itemgetter("trial")
     found = [
@@ -215,7 +193,7 @@ def best_settings(groups: Sequence[Group]) -> list[Group]:
     """
     best: dict[tuple, Group] = {}
     for group in by_median(groups):
-        best.setdefault((group.task, group.model, group.model_size, group.init), group)
+        best.setdefault((group.task, group.model, group.init), group)
     return [group for group in groups if group in best.values()]
 
 
@@ -224,17 +202,20 @@ def by_median(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda group: _or_lowest(group.headline.median), reverse=True)
 
 
-def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
-    """The average over the eight tasks of the medians of `AVERAGED_METRICS`, of one model and init.
+def glue_average(
+    best: Sequence[Group], statistic: str = "median", metrics: Mapping[str, str] = {}
+) -> float | None:
+    """The average over the eight tasks; None where one is missing or its score undefined.
 
-    Returns:
-        The average, or None when tasks are missing; and the tasks that were not run, or whose score
-        is undefined.
+    Args:
+        best: groups of one model and init, one of each task.
+        statistic: of a setting's runs: "median", "mean" or "best".
+        metrics: task -> metric, where it is not that of `AVERAGED_METRICS`.
     """
-    medians = {}
+    scores = {}
     for group in best:
-        metric = AVERAGED_METRICS.get(group.task)
+        metric = {**AVERAGED_METRICS, **metrics}.get(group.task)
         if metric and group.values(group.split, metric):
-            medians[group.task] = group.summary(group.split, metric).median
-    missing = [task for task in GLUE_TASKS if medians.get(task) is None]
-    return (None if missing else float(np.mean(list(medians.values())))), missing
+            scores[group.task] = getattr(group.summary(group.split, metric), statistic)
+    complete = all(scores.get(task) is not None for task in GLUE_TASKS)
+    return float(np.mean(list(scores.values()))) if complete else None

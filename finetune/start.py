@@ -23,6 +23,8 @@ def fine_tuned(
     settings: Settings,
     plugin_files: Sequence[str] = (),
     worker_timeout: float = workers.TIMEOUT,
+    *,
+    dry_run: bool = False,
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Checks in about a second what was asked for, runs it, and keeps the folder for the block.
 
@@ -32,6 +34,7 @@ def fine_tuned(
         settings: what to run.
         plugin_files: those that were loaded; all workers should have the same.
         worker_timeout: seconds to wait for the other workers.
+        dry_run: print the number of runs and steps and the time they take, and yield no results.
 
     Raises:
         InputError: what was asked for cannot be run, or another process uses the folder.
@@ -58,4 +61,4 @@ def fine_tuned(
         },
         worker_timeout,
     ):
-        yield _finetune(settings, config, vocabulary)
+        yield _finetune(settings, config, vocabulary, dry_run=dry_run)

@@ -71,7 +71,7 @@ SERVER_FILES = (
 
 
 def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
-    """Writes `submission.zip` and prints what each of its files is made from.
+    """Writes `submission.zip`, whose path it returns, and prints what its files are made from.
 
     Of each task the setting of highest median development score is taken, and of its runs the one
     of highest score that has predicted the test set. A collapsed run is taken only where every
@@ -81,9 +81,6 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
         output_dir: of run_finetuning.py.
         fill_missing: whether files of what was not run are filled with the most frequent label, for
             their score means nothing; else they are missing from the archive, and named.
-
-    Returns:
-        The path of the archive.
 
     Raises:
         InputError: no test set of GLUE was predicted; a file of predictions is incomplete or not
@@ -96,9 +93,7 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
     for file in SERVER_FILES:
         runs = _candidates([group for group in groups if group.task == file.task], file.split)
         if runs:
-            run = next((run for run in runs if not run.get("collapsed")), runs[0])
-            contents[file.name] = _content(_predicted(file, run))
-            _say_chosen(file, run, runs)
+            contents[file.name] = _content(_predicted(file, _chosen(file, runs)))
         else:
             missing.append(file)
     if not contents:
@@ -110,10 +105,8 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
         contents[file.name] = _content([file.filler] * file.lines)
         print(f"{file.name}: FILLED with {file.filler!r}; its score means nothing")
     random = len(results) - len(pretrained)
-    left_out = {"from random weights": random, "that are not finished": len(unfinished)}
-    for which, count in left_out.items():
-        if count:
-            print(f"left out: {count} {'run' if count == 1 else 'runs'} {which}")
+    if random or unfinished:
+        print(f"left out: {random} runs from random weights, {len(unfinished)} unfinished")
     if missing and not fill_missing:
         names = ", ".join(file.name for file in missing)
         print(f"missing, and the server wants all {len(SERVER_FILES)} files: {names}")
@@ -144,19 +137,17 @@ def _candidates(groups: Sequence[Group], split: str) -> list[dict[str, Any]]:
     return [run for run in runs if storage.exists(_predictions_file(run, split))]
 
 
-def _say_chosen(file: ServerFile, run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> None:
-    """Prints which run a file was made from; warns of a collapsed one."""
+def _chosen(file: ServerFile, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first run that is not collapsed, else the first; says which, and why."""
+    run = next((run for run in runs if not collapse(run)), runs[0])
     score = headline_score(run)
     score = f"{' '.join(headline(run))} {'undefined' if score is None else f'{score:.1f}'}"
     print(f"{file.name}: {run['folder']} (trial {run['trial']}, {score}; {len(runs)} considered)")
-    if run.get("collapsed"):
-        warn(
-            f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, and so is "
-            f"every run of {file.task} that predicted the test set"
-        )
-        return
-    for better in runs[: runs.index(run)]:  # they come first, but for this
+    if collapse(run):
+        warn(f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, like all others")
+    for better in runs[: runs.index(run)]:
         print(f"  not taken: {better['folder']} is collapsed, {collapse(better)}")
+    return run
 
 
 def _predictions_file(run: dict[str, Any], split: str) -> str:
@@ -167,12 +158,10 @@ def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
     """What a run predicts, in the server's words and in the order of its indices."""
     path = _predictions_file(run, file.split)
     rows = predictions.read(path)
-    indices = [str(row.get("id")) for row in rows]
-    if sorted(indices) != sorted(map(str, range(file.lines))):
+    if sorted(str(row.get("id")) for row in rows) != sorted(map(str, range(file.lines))):
         raise InputError(
             f"{path}: should predict the {file.lines:,} examples of the official test set, "
-            f"with the ids 0 to {file.lines - 1}. Received: {len(rows):,} examples, the first "
-            f"with the id {indices[0] if indices else 'none'}"
+            f"with the ids 0 to {file.lines - 1}. Received: {len(rows):,} examples"
         )
     by_index = {int(row["id"]): row["prediction"] for row in rows}
     return [_server_word(file, by_index[i], path) for i in range(file.lines)]
