@@ -1,17 +1,15 @@
 """What the best answer that ignores its input scores, and whether results are above it.
 
-Each kind of task says what that answer is (`Kind.constant`): the most frequent label of the split
-itself, the mean of its scores, no answer to any question of SQuAD 2.0. A kind may know rules, too
-(`Kind.baselines`), such as the option that shares most words with its context; then the best one
-counts. The correlation with a constant is undefined; what predicts nothing correlates by 0 on
-average, so an undefined baseline counts as 0.
+Each kind of task says what that answer is (`Kind.baselines`): the most frequent label of the split
+itself, the mean of its scores, no answer to any question of SQuAD 2.0, or a rule; the best counts.
+What predicts nothing correlates by 0 on average, so an undefined baseline counts as 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,11 +25,9 @@ def baseline(predicted: Predicted) -> dict[str, Any] | None:
     """What goes into `result.json`: the best answers to labelled examples without learning.
 
     Returns:
-        {"name": what answers, "answer": the one answer to all, "scores": {metric: score, None where
-        undefined}, "lead": [low, high]} of highest main metric, where the lead is how much higher
-        the main metric of `predicted` is, the ends of the 95 % bootstrap interval; with "others", a
-        list of such objects without a lead, where the kind has several. None where the task has
-        none.
+        {"name": what answers, "answer": the one answer to all, "scores": {metric: score or None}}
+        of highest main metric, with "lead", the 95 % bootstrap interval [low, high] of how much
+        higher that of `predicted` is, and the "others", if any. None where the task has none.
     """
     task, found = predicted.task, []
     for name, answer, answers in task.plugin.baselines(task, predicted.examples):
@@ -52,14 +48,11 @@ def _lead(predicted: Predicted, other: Predicted) -> list[float]:
     metric = predicted.task.metrics[0]
     task = dataclasses.replace(predicted.task, metrics=(metric,))
     count = min(_DRAWS, max(_FEWEST, _EXAMPLES // len(predicted.examples)))
-    ours, theirs = (
-        [
-            task.plugin.score(drawn)[metric] or 0.0
-            for drawn in draws(dataclasses.replace(answers, task=task), count)
-        ]
-        for answers in (predicted, other)
-    )
-    return np.percentile(np.subtract(ours, theirs), INTERVAL).tolist()
+    scores = []
+    for answers in (predicted, other):
+        drawn = draws(dataclasses.replace(answers, task=task), count)
+        scores.append([task.plugin.score(part)[metric] or 0.0 for part in drawn])
+    return np.percentile(np.subtract(*scores), INTERVAL).tolist()
 
 
 def draws(predicted: Predicted, count: int) -> Iterator[Predicted]:
@@ -79,8 +72,7 @@ def draws(predicted: Predicted, count: int) -> Iterator[Predicted]:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A group's headline score beside its baseline."""
 
     name: str  # what the baseline answers, such as "most frequent label"
@@ -98,7 +90,6 @@ def compare(group: Group) -> Comparison | None:
     found = [item for item in found if item]
     if not found:
         return None
-    above = None
-    if group.headline.median is not None:
-        above = bool(np.median([item["lead"][0] for item in found]) > 0)
+    above = bool(np.median([item["lead"][0] for item in found]) > 0)
+    above = None if group.headline.median is None else above
     return Comparison(found[0]["name"], found[0]["scores"][group.metric], above)

@@ -7,18 +7,14 @@ from typing import Any
 
 import storage
 from errors import InputError, warn
-from finetune.results import collapse, headline, headline_score, rank, read_results
+from finetune.results import collapse, described_score, headline, headline_score, rank, read_results
 from training.model_directory import CHECKPOINT_FOLDER
 
 
 def choose_run(output_dir: str) -> dict[str, Any]:
-    """Chooses the run of highest headline score, whatever weights it began from, and says so.
+    """Chooses the run of highest `rank` in an output folder or one within it, and says so.
 
-    Where scores are equal, a run that is not collapsed comes first, then a pre-trained one. Left
-    out are runs that are unfinished, or whose weights were removed (`keep_all_models`).
-
-    Args:
-        output_dir: of run_finetuning.py, or a folder within it.
+    Left out are runs that are unfinished, or whose weights were removed (`keep_all_models`).
 
     Returns:
         `run_record`, with "chosen_from": "folder", the scores of the "others" and, of those
@@ -81,7 +77,5 @@ def run_record(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(run: dict[str, Any]) -> str:
-    score = headline_score(run)
-    words = [" ".join(headline(run)), "undefined" if score is None else f"{score:.1f}"]
-    more = [", from random weights"] if run["init"] == "random" else []
-    return " ".join(words) + "".join([*more, *([", collapsed"] if collapse(run) else [])])
+    random = ", from random weights" if run["init"] == "random" else ""
+    return f"{described_score(run)}{random}{', collapsed' if collapse(run) else ''}"

@@ -21,55 +21,30 @@ from model.sizes import ANY_VALUE, named_size
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
 _SETTINGS += ("generator_hidden_size",)
-_OBJECTIVES = {
-    "RTD": "replaced_token_detection",
-    "MLM": "masked_lm",
-    "SCRIPT": "self_critic",
-    "PLM": "permutation_lm",
-}
+_OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
+_OBJECTIVES |= {"SCRIPT": "self_critic", "PLM": "permutation_lm"}
 # Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
 _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """One row of a published table.
+    """One row of a published table."""
 
-    Attributes:
-        name: model, objective and data as the table prints them, where it prints FLOPs.
-        size: the model's name in `model.sizes.SIZES`.
-        changes: fields of the architecture in which the model differs from that size.
-        source: document and table.
-        pretraining: objective, amount of text or of FLOPs, updates, as far as the source tells.
-        settings: hyper-parameters (see `pretrain.hparams`) that count the row's FLOPs.
-        params: number of parameters; None where the source does not print it, as the next one.
-        flops: training FLOPs.
-        scores: task (as in `finetune.glue`), or "average" of the eight GLUE tasks -> headline
-            score, times 100.
-        errors: the same -> standard error, where the source prints it.
-        statistic: "median", "mean" or "best" of how many runs a score is; "" where not printed.
-        metrics: task -> metric, where the source uses another one than `finetune.glue`'s main one.
-    """
-
-    name: str
-    size: str
-    changes: dict[str, Any]
-    source: str
-    pretraining: str
-    settings: dict[str, Any]
+    name: str  # model, objective and data as the table prints them, where it prints FLOPs
+    size: str  # of `model.sizes.SIZES`
+    changes: dict[str, Any]  # fields of the architecture in which the model differs from it
+    source: str  # document and table
+    pretraining: str  # objective, amount of text or of FLOPs, updates, as far as the source tells
+    settings: dict[str, Any]  # hyper-parameters (`pretrain.hparams`) that count the row's FLOPs
+    # Task (as in `finetune.glue`), or "average" of the eight -> headline score, times 100; and its
+    # standard error, where the source prints it.
     scores: dict[str, float]
     errors: dict[str, float]
-    statistic: str
-    metrics: dict[str, str]
-    params: float | None = None
-    flops: float | None = None
-
-    def is_of(self, encoder: Mapping[str, Any], objective: str | None) -> bool:
-        """Returns True for a model of this architecture (as `config.json`) and objective."""
-        own = named_size(self.size).replace(**self.changes).to_json()
-        same = objective == self.settings["objective"]
-        same = same and encoder.get("architecture") == own.get("architecture")
-        return same and all(encoder.get(k, own[k]) == own[k] for k in own if k not in ANY_VALUE)
+    statistic: str  # "median", "mean" or "best" of how many runs; "" where not printed
+    metrics: dict[str, str]  # task -> metric, where it is not `finetune.glue`'s main one
+    params: float | None = None  # number of parameters, where printed
+    flops: float | None = None  # of training, where printed
 
 
 def _published(cells: dict[str, str]) -> Published:
@@ -111,7 +86,11 @@ def published_rows(run: Mapping[str, Any]) -> list[Published]:
 
     None for random weights, or where the objective of the pre-training is not known.
     """
-    if run["init"] != "pretrained" or not run.get("objective"):
-        return []
-    encoder = run["hparams"]["encoder"]
-    return [row for row in PUBLISHED if row.is_of(encoder, run["objective"])]
+
+    def same(row: Published) -> bool:
+        theirs = {"architecture": None, **named_size(row.size).replace(**row.changes).to_json()}
+        ours = {**theirs, "architecture": None, **run["hparams"]["encoder"]}
+        return all(ours[name] == theirs[name] for name in theirs if name not in ANY_VALUE)
+
+    rows = PUBLISHED if run["init"] == "pretrained" else ()
+    return [r for r in rows if r.settings["objective"] == run.get("objective") and same(r)]

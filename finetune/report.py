@@ -3,9 +3,8 @@
     report.md    a table of all settings beside baselines and published figures, and what to know
     runs.csv     one row per run: its scores, setting and folder
 
-A run whose predictions are all but all the same ("collapsed") counts in the statistics like any
-other, and is named. So does one whose score is undefined, as 0; where that of every run is, so are
-they.
+A run whose predictions are all, or all but a few, the same ("collapsed") counts in the statistics
+like any other, and is named. So does one whose score is undefined, as 0.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 
 from files import write_text
 from finetune.baselines import compare
-from finetune.glue import GLUE_TASKS
 from finetune.published import PUBLISHED_TASKS, Published, published_rows
 from finetune.results import (
     Group,
@@ -30,9 +28,7 @@ from finetune.results import (
 )
 
 REPORT_FILE = "report.md"
-_COLUMNS = (
-    r"^(task|model|model_size|init|trial|seed|steps|seconds|folder)$|^(setting|scores)\.|^coll"
-)
+_COLUMNS = r"^(task|model.*|init|trial|seed|steps|seconds|folder|(setting|scores|coll|undef).*)$"
 _HEAD = """# Fine-tuning results
 
 Scores are times 100, of each run of a setting; runs differ in their seeds alone. The setting of
@@ -55,8 +51,7 @@ def write_report(output_dir: str) -> str:
     for run in results:
         run["folder"] = os.path.relpath(run["folder"], output_dir)
     table = pandas.json_normalize(results).filter(regex=_COLUMNS)
-    text = table.to_csv(index=False, lineterminator="\n")
-    write_text(os.path.join(output_dir, "runs.csv"), text)
+    write_text(os.path.join(output_dir, "runs.csv"), table.to_csv(index=False))
     path = os.path.join(output_dir, REPORT_FILE)
     unfinished = [os.path.relpath(folder, output_dir) for folder in unfinished]
     write_text(path, report_text(group_results(results), unfinished))
@@ -68,15 +63,11 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
     groups = group_results(results)
     best, parts = best_settings(groups), []
     for group in best:
-        found = compare(group)
-        parts.append(
-            f"{group.task} {_number(group.headline.median)} ({group.metric}, median of "
-            f"{_count(group.results, 'run')}{', random weights' * (group.init == 'random')}"
-            + (f"; {found})" if found else ")")
-        )
-    if len(_by_model(best)) == 1 and (average := glue_average(best)) is not None:
-        parts.append(f"average of the eight tasks {_number(average)}")
-    return "; ".join([*parts, *_warnings(groups)])
+        details = f"{group.metric}, median of {len(group.results)}"
+        details += f"{', random weights' * (group.init == 'random')}; {compare(group) or ''}"
+        parts.append(f"{group.task} {_number(group.headline.median)} ({details.rstrip('; ')})")
+    averages = [line.replace("**", "") for line in _averages(best, {}) if "**" in line]
+    return "; ".join([*parts, *averages, *_warnings(groups)])
 
 
 def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
@@ -87,7 +78,10 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
     rows = [_cells(group, group in best, sources) for group in groups]
     frame = pandas.DataFrame(rows).replace(r"\|", r"\\|", regex=True)
     lines = [f"not in here, as it is not finished: `{folder}`" for folder in unfinished]
-    lines += [*_warnings(groups), *_averages(best, sources), *_other_models(best)]
+    lines += [*_warnings(groups), *_averages(best, sources)]
+    for row in PUBLISHED_TASKS:  # of other models, on data that may be divided in another way
+        if row["task"] in {group.task for group in best}:
+            lines.append(f"published figure: {', '.join(row.values())}")
     for group in best:
         run = max(group.results, key=rank)
         lines.append(f'best run of {group.task}: `convbert.load("{run["folder"]}")`')
@@ -109,7 +103,7 @@ def _cells(group: Group, best: bool, sources: dict[str, int]) -> dict[str, str]:
         for split, metric in group.scored()[1:]
     ]
     published = [
-        f"{_figure(row, group.task)} [{_mark(row, sources)}] {row.metrics.get(group.task, '')}"
+        f"{_figure(row, group.task, sources)} {row.metrics.get(group.task, '')}".strip()
         for row in published_rows(group.results[0])
         if group.task in row.scores
     ]
@@ -124,7 +118,7 @@ def _cells(group: Group, best: bool, sources: dict[str, int]) -> dict[str, str]:
         "best": _number(summary.best),
         "worst": _number(summary.worst),
         "baseline": str(compare(group) or "-"),
-        "published": ", ".join(text.strip() for text in published) or "-",
+        "published": ", ".join(published) or "-",
         "other medians": ", ".join(others) or "-",
     }
 
@@ -148,52 +142,26 @@ def _warnings(groups: Sequence[Group]) -> Iterator[str]:
 
 def _averages(best: Sequence[Group], sources: dict[str, int]) -> Iterator[str]:
     """The averages of the eight GLUE tasks, each published one beside ours by its statistic."""
-    for (model, init), mine in _by_model(best).items():
+    for model, init in dict.fromkeys((group.model, group.init) for group in best):
+        mine = [group for group in best if (group.model, group.init) == (model, init)]
+        if (average := glue_average(mine)) is None:
+            continue
         name = f"average of the eight GLUE tasks, {model or 'model'}, {init} weights"
-        missing = {*GLUE_TASKS} - {group.task for group in mine}
-        average = glue_average(mine)
-        if average is not None:
-            yield f"{name}: **{_number(average)}**, of medians"
-        elif len(missing) < len(GLUE_TASKS):
-            yield f"{name}: not given, without {', '.join(sorted(missing)) or 'a defined score'}"
-        for row in published_rows(mine[0].results[0]) if average is not None else ():
+        yield f"{name}: **{_number(average)}**, of medians"
+        for row in published_rows(mine[0].results[0]):
             if "average" in row.scores:
                 statistic = row.statistic.split(" ")[0] or "median"
                 ours = _number(glue_average(mine, statistic, row.metrics))
-                figure = f"{_figure(row, 'average')} [{_mark(row, sources)}]"
-                yield f"  - of the {statistic} scores: {ours}, published {figure}"
+                figure = _figure(row, "average", sources)
+                yield f"{ours} is the average by the {statistic}, published {figure}"
 
 
-def _other_models(best: Sequence[Group]) -> Iterator[str]:
-    """Published figures of these tasks, on data that may be divided in another way."""
-    for row in PUBLISHED_TASKS:
-        if row["task"] in {group.task for group in best}:
-            names = ("metric", "split", "statistic", "source", "note")
-            about = "; ".join(row[name] for name in names)
-            yield f"{row['task']}: published of {row['model']} {row['score']} ({about})"
-
-
-def _figure(row: Published, task: str) -> str:
-    error = row.errors.get(task)
-    return f"{row.scores[task]:g}" + ("" if error is None else f" ± {error:g}")
-
-
-def _mark(row: Published, sources: dict[str, int]) -> int:
+def _figure(row: Published, task: str, sources: dict[str, int]) -> str:
     told = "; ".join(filter(None, (row.statistic, row.pretraining)))
-    return sources.setdefault(f"{row.source} ({told})", len(sources) + 1)
-
-
-def _by_model(groups: Sequence[Group]) -> dict[tuple, list[Group]]:
-    """(model, init) -> its groups."""
-    found: dict[tuple, list[Group]] = {}
-    for group in groups:
-        found.setdefault((group.model, group.init), []).append(group)
-    return found
+    mark = sources.setdefault(f"{row.source} ({told})", len(sources) + 1)
+    error = f" ± {row.errors[task]:g}" if task in row.errors else ""
+    return f"{row.scores[task]:g}{error} [{mark}]"
 
 
 def _number(value: float | None) -> str:
     return "undefined" if value is None else f"{value + 0.0:.1f}".replace("-0.0", "0.0")
-
-
-def _count(items: Sequence, noun: str) -> str:
-    return f"{len(items):,} {noun}{'s' * (len(items) != 1)}"

@@ -18,62 +18,49 @@ from files import read_json
 from finetune.glue import GLUE_TASKS
 from training.model_directory import RESULT_FILE
 
-# The papers average these: the eight tasks and metrics of Table II of the ALE report,
-# but for STS-B ELECTRA's Spearman correlation instead of Pearson's. The tasks have equal weight, as
-# in Table 6 of the ConvBERT author response and Table IV of the ALE report.
-AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy") | {
-    "cola": "matthews_corrcoef",
-    "sts": "spearman",
-}
+# The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE
+# report, but for STS-B ELECTRA's Spearman correlation instead of Pearson's.
+AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
+AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
     """Statistics of one score over the runs of a setting, times 100 as the scores are.
 
-    `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run.
-    `undefined` counts the runs whose score is undefined, such as the correlation of constant
-    predictions: it enters as 0, for that run predicts nothing. Where no run has a score, as with
-    constant gold labels, all figures are None.
+    `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run. An
+    undefined score, such as the correlation of constant predictions, counts as 0, for that run
+    predicts nothing. Where no run has a score, as with constant gold labels, all figures are None.
     """
 
     runs: int
-    median: float | None
-    mean: float | None
-    standard_error: float | None
-    best: float | None
-    worst: float | None
-    undefined: int = 0
+    median: float | None = None
+    mean: float | None = None
+    standard_error: float | None = None
+    best: float | None = None
+    worst: float | None = None
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Summary:
         """Summarises at least one value; higher ones are better, None is undefined."""
-        n, undefined = len(values), sum(value is None for value in values)
-        if undefined == n:
-            return cls(n, None, None, None, None, None, undefined)
+        n = len(values)
+        if all(value is None for value in values):
+            return cls(n)
         array = np.asarray([value or 0.0 for value in values], np.float64)
         error = float(array.std(ddof=1) / n**0.5) if n > 1 else None
-        best, worst = float(array.max()), float(array.min())
-        return cls(n, float(np.median(array)), float(array.mean()), error, best, worst, undefined)
+        median, mean = float(np.median(array)), float(array.mean())
+        return cls(n, median, mean, error, float(array.max()), float(array.min()))
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The runs of one setting of a task, which differ in their seeds alone.
-
-    Attributes:
-        task: name.
-        model: name of the model directory.
-        init: "pretrained" or "random".
-        setting: the hyper-parameters that a sweep varies.
-        results: contents of `result.json`, by trial.
-    """
+    """The runs of one setting of a task, which differ in their seeds alone."""
 
     task: str
-    model: str
-    init: str
-    setting: dict[str, Any]
-    results: tuple[dict[str, Any], ...]
+    model: str | None  # name of the model directory
+    init: str  # "pretrained" or "random"
+    setting: dict[str, Any]  # the hyper-parameters that a sweep varies
+    results: tuple[dict[str, Any], ...]  # contents of `result.json`, by trial
 
     @property
     def split(self) -> str:
@@ -83,7 +70,7 @@ class Group:
     @property
     def metric(self) -> str:
         """The headline metric."""
-        return self.results[0]["main_metric"]
+        return headline(self.results[0])[1]
 
     @property
     def headline(self) -> Summary:
@@ -115,6 +102,12 @@ def headline_score(result: dict[str, Any]) -> float | None:
     """A run's headline score; None where it is undefined."""
     split, metric = headline(result)
     return result["scores"][split][metric]
+
+
+def described_score(result: dict[str, Any]) -> str:
+    """A run's headline score, such as "dev accuracy 91.2"."""
+    score = headline_score(result)
+    return f"{' '.join(headline(result))} {'undefined' if score is None else f'{score:.1f}'}"
 
 
 def rank(result: dict[str, Any]) -> tuple:
@@ -156,11 +149,10 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        name = os.path.basename(folder)
         if RESULT_FILE in files:
             results.append({**read_json(os.path.join(folder, RESULT_FILE)), "folder": folder})
             subfolders.clear()
-        elif name.startswith("trial_") and name[6:].isdigit():
+        elif os.path.basename(folder).startswith("trial_"):
             unfinished.append(folder)
             subfolders.clear()
     if not results:
@@ -207,10 +199,8 @@ def glue_average(
 ) -> float | None:
     """The average over the eight tasks; None where one is missing or its score undefined.
 
-    Args:
-        best: groups of one model and init, one of each task.
-        statistic: of a setting's runs: "median", "mean" or "best".
-        metrics: task -> metric, where it is not that of `AVERAGED_METRICS`.
+    `best` are of one model and init, one of each task; `statistic` is an attribute of `Summary`;
+    `metrics` are by task, where they are not those of `AVERAGED_METRICS`.
     """
     scores = {}
     for group in best:

@@ -79,8 +79,8 @@ def test_statistics():
     assert summary.standard_error == pytest.approx(12.9099 / 2, abs=1e-4)
     assert Summary.of([50.0]).standard_error is None
     summary = Summary.of([None, 60.0, 30.0])  # an undefined score counts as 0 beside others
-    assert (summary.median, summary.mean, summary.worst, summary.undefined) == (30.0, 30.0, 0.0, 1)
-    assert Summary.of([None, None]) == Summary(2, None, None, None, None, None, 2)
+    assert (summary.median, summary.mean, summary.worst) == (30.0, 30.0, 0.0)
+    assert Summary.of([None, None]) == Summary(2)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_folder_without_runs(tmp_path):
 def test_summary_line():
     results = [result(score=40.0), result(score=50.0, trial=1), result("rte", score=60.0)]
     line = summary_line(results)
-    assert "cola 45.0 (matthews_corrcoef, median of 2 runs)" in line
+    assert "cola 45.0 (matthews_corrcoef, median of 2)" in line
     assert "--num_trials: rte" in line
     assert "50.0" in summary_line([result(task, 50.0) for task in GLUE_TASKS]).split("average")[1]
     collapsed = [result(), result(trial=1, collapsed={"dev": "all alike"})]
