@@ -56,13 +56,14 @@ def _lead(predicted: Predicted, other: Predicted) -> list[float]:
 
 
 def draws(predicted: Predicted, count: int) -> Iterator[Predicted]:
-    """Yields as many examples, drawn with replacement; always the same ones."""
+    """Yields as many examples, drawn with replacement, with new ids; always the same ones."""
     draw, n = np.random.default_rng(0), len(predicted.examples)
     for _ in range(count):
         numbers = draw.integers(0, n, n)
+        drawn = enumerate(predicted.examples[i] for i in numbers)
         yield dataclasses.replace(
             predicted,
-            examples=[predicted.examples[i] for i in numbers],
+            examples=[dataclasses.replace(example, id=str(place)) for place, example in drawn],
             answers=[predicted.answers[i] for i in numbers],
             outputs={  # those that have a value for each example
                 name: value[numbers]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from finetune.baselines import baseline, compare
+from finetune.baselines import baseline, compare, draws
 from finetune.report import report_text, summary_line
 from finetune.results import group_results
 from finetune.squad.decode import SpanAnswer
@@ -111,6 +111,15 @@ def test_an_undefined_baseline_counts_as_zero():
     scores = {"scores": {"dev": {"spearman": None}}, "baselines": {"dev": baseline(given)}}
     (group,) = group_results([result("sts", **scores)])
     assert compare(group).above is None
+
+
+def test_an_example_that_is_drawn_twice_counts_twice():
+    """Scores of questions are by id."""
+    task = task_of("span", "f1", "exact_match", version_2=True)
+    examples = [*QUESTIONS, QuestionExample("3", "q", "a b c", ("a b",), 0, False)]
+    given = predicted(task, examples, [SPANS[0]] * 3)
+    found = {round(task.plugin.score(part)["f1"]) for part in draws(given, 99)}
+    assert found == {0, 33, 67, 100}
 
 
 def test_results_without_a_baseline():
