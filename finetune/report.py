@@ -84,7 +84,7 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
             lines.append(f"published figure: {', '.join(row.values())}")
     for group in best:
         run = max(group.results, key=rank)
-        lines.append(f'best run of {group.task}: `convbert.load("{run["folder"]}")`')
+        lines.append(f'best run of {group.task}, {group.init}: `convbert.load("{run["folder"]}")`')
     notes = [f"[{mark}] {source}" for source, mark in sources.items()]
     parts = [frame.to_markdown(index=False, disable_numparse=True)]
     parts += ["\n".join(f"- {line}" for line in lines), *notes]
