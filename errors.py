@@ -47,6 +47,17 @@ def warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
+@contextlib.contextmanager
+def decorating(what: str) -> Iterator[None]:
+    """Makes any error of the block a warning: it adds a report or a picture to saved results."""
+    try:
+        yield
+    except stopping.Stopped:
+        raise
+    except Exception as error:
+        warn(f"{what} could not be written ({type(error).__name__}: {reason(error)})")
+
+
 def reason(error: Exception) -> str:
     """What an error of a library says, in one line, to be quoted in an error of ours.
 

@@ -51,6 +51,9 @@ flags.DEFINE_integer(
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
+flags.DEFINE_bool(
+    "dry_run", False, "Number of runs and steps and their estimated time, from a few steps."
+)
 flags.DEFINE_integer(
     "show_errors",
     0,
@@ -73,7 +76,10 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
-    with fine_tuned(settings, FLAGS.worker_timeout):
+    dry_run, timeout = FLAGS.dry_run, FLAGS.worker_timeout
+    with fine_tuned(settings, timeout, dry_run=dry_run):
+        if dry_run:
+            return
         if FLAGS.glue_submission and workers.is_chief():
             fill = FLAGS.glue_submission == "filled"
             print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")

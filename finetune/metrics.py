@@ -6,6 +6,7 @@ The kinds of task say which are theirs and under which names (`Kind.metrics`).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def spearman(task: Task, gold: list, answers: Sequence) -> float:
 def token_accuracy(task: Task, gold: list, answers: Sequence) -> float:
     """Share of words whose tag is right."""
     flat = [list(itertools.chain.from_iterable(sentences)) for sentences in (gold, answers)]
-    return accuracy(task, *flat)
+    return accuracy(task, *flat) if flat[0] else math.nan
 
 
 def roc_auc(gold: list, shares: np.ndarray) -> float:

@@ -1,9 +1,10 @@
 """Figures that the papers print: development sets' scores, parameters, training FLOPs.
 
 `published.csv` holds one row per published model, with the document and table it is from. Only
-printed figures are in it, none read off a plot. The models are pre-trained on far more text than
-the quickstart's: `pretraining` says how much. `published_tasks.csv` holds figures of single tasks
-outside of GLUE, of models of any kind.
+printed figures are in it, none read off a plot; of SCRIPT's Table 2 only the columns in which all
+three rows are legible. The models are pre-trained on far more text than the quickstart's:
+`pretraining` says how much. `published_tasks.csv` holds figures of single tasks outside of GLUE, of
+models of any kind.
 """
 
 from __future__ import annotations
@@ -12,47 +13,38 @@ import csv
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
-from model.sizes import ALIASES
+from model.sizes import ANY_VALUE, named_size
 
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
 _SETTINGS += ("generator_hidden_size",)
 _OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
+_OBJECTIVES |= {"SCRIPT": "self_critic", "PLM": "permutation_lm"}
 # Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
 _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """One row of a published table.
+    """One row of a published table."""
 
-    Attributes:
-        name: model, objective and data as the table prints them, where it prints FLOPs.
-        size: the model's name in `model.sizes.SIZES`.
-        source: document and table.
-        pretraining: objective, amount of text or of FLOPs, updates, as far as the source tells.
-        settings: hyper-parameters (see `pretrain.hparams`) that count the row's FLOPs.
-        params: number of parameters; None where the source does not print it, as the next two.
-        flops: training FLOPs.
-        average: of the eight GLUE tasks as printed, times 100.
-        scores: task (as in `finetune.glue`) -> headline score, times 100.
-        statistic: what a score is of: median, mean or best of how many runs; "" where not printed.
-        metrics: task -> metric, where the source uses another one than `finetune.glue`'s main one.
-    """
-
-    name: str
-    size: str
-    source: str = ""
-    pretraining: str = ""
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    params: float | None = None
-    flops: float | None = None
-    average: float | None = None
-    scores: dict[str, float] = dataclasses.field(default_factory=dict)
-    statistic: str = ""
-    metrics: dict[str, str] = dataclasses.field(default_factory=dict)
+    name: str  # model, objective and data as the table prints them, where it prints FLOPs
+    size: str  # of `model.sizes.SIZES`
+    changes: dict[str, Any]  # fields of the architecture in which the model differs from it
+    source: str  # document and table
+    pretraining: str  # objective, amount of text or of FLOPs, updates, as far as the source tells
+    settings: dict[str, Any]  # hyper-parameters (`pretrain.hparams`) that count the row's FLOPs
+    # Task (as in `finetune.glue`), or "average" of the eight -> headline score, times 100; and its
+    # standard error, where the source prints it.
+    scores: dict[str, float]
+    errors: dict[str, float]
+    statistic: str  # "median", "mean" or "best" of how many runs; "" where not printed
+    metrics: dict[str, str]  # task -> metric, where it is not `finetune.glue`'s main one
+    params: float | None = None  # number of parameters, where printed
+    flops: float | None = None  # of training, where printed
 
 
 def _published(cells: dict[str, str]) -> Published:
@@ -63,69 +55,42 @@ def _published(cells: dict[str, str]) -> Published:
 
     settings = {"model_size": cells["size"], **numbers(*_SETTINGS)}
     settings["objective"] = _OBJECTIVES[cells["objective"]]
+    parts = {name: cells[name].split("±") for name in ("average", *_TASKS) if cells[name]}
     return Published(
         name=cells["name"],
         size=cells["size"],
+        changes=json.loads(cells["changes"] or "{}"),
         source=cells["source"],
         pretraining=f"{cells['objective']}, {cells['amount']}",
         settings=settings,
-        scores=numbers(*_TASKS),
+        scores={name: float(part[0]) for name, part in parts.items()},
+        errors={name: float(part[1]) for name, part in parts.items() if len(part) > 1},
         statistic=cells["statistic"],
         metrics=_METRICS.get(cells["source"], {}),
-        **numbers("params", "flops", "average"),
+        **numbers("params", "flops"),
     )
 
 
-with open(pathlib.Path(__file__).with_suffix(".csv"), encoding="utf-8", newline="") as _file:
-    PUBLISHED = tuple(map(_published, csv.DictReader(_file)))
+def _lines(name: str) -> list[dict[str, str]]:
+    with open(pathlib.Path(__file__).with_name(name), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedTask:
-    """A published figure of one task.
+PUBLISHED = tuple(map(_published, _lines("published.csv")))
+# task, model, score (times 100), metric, split, statistic, source, note: how the data differ.
+PUBLISHED_TASKS = _lines("published_tasks.csv")
 
-    Attributes:
-        task: as in `finetune.glue`.
-        model: as the source has it.
-        score: times 100.
-        metric: which it is of.
-        split: on what.
-        statistic: of how many runs.
-        source: document and table.
-        note: how its data differ from ours.
+
+def published_rows(run: Mapping[str, Any]) -> list[Published]:
+    """The rows of the architecture and the objective of a run, the content of a `result.json`.
+
+    None for random weights, or where the objective of the pre-training is not known.
     """
 
-    task: str
-    model: str
-    score: float
-    metric: str
-    split: str
-    statistic: str
-    source: str
-    note: str
+    def same(row: Published) -> bool:
+        theirs = {"architecture": None, **named_size(row.size).replace(**row.changes).to_json()}
+        ours = {**theirs, "architecture": None, **run["hparams"]["encoder"]}
+        return all(ours[name] == theirs[name] for name in theirs if name not in ANY_VALUE)
 
-
-with open(
-    pathlib.Path(__file__).with_name("published_tasks.csv"), encoding="utf-8", newline=""
-) as _file:
-    PUBLISHED_TASKS = tuple(
-        PublishedTask(**{**cells, "score": float(cells["score"])})
-        for cells in csv.DictReader(_file)
-    )
-
-
-def published_rows(size: str | None) -> list[Published]:
-    """The rows with an average of one size, by name or alias; none for None or an unknown size."""
-    return [row for row in _of_size(size) if row.average is not None]
-
-
-def published_score(size: str | None, task: str) -> tuple[float, Published] | None:
-    """The first figure that was published for a size on a task, and its row; None without one."""
-    for row in _of_size(size):
-        if task in row.scores:
-            return row.scores[task], row
-    return None
-
-
-def _of_size(size: str | None) -> list[Published]:
-    return [row for row in PUBLISHED if row.size == ALIASES.get(size or "", size)]
+    rows = PUBLISHED if run["init"] == "pretrained" else ()
+    return [r for r in rows if r.settings["objective"] == run.get("objective") and same(r)]

@@ -7,7 +7,7 @@ import json
 import math
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,64 +18,49 @@ from files import read_json
 from finetune.glue import GLUE_TASKS
 from training.model_directory import RESULT_FILE
 
-# The papers average these: the eight tasks and metrics of Table II of the ALE report,
-# but for STS-B ELECTRA's Spearman correlation instead of Pearson's. The tasks have equal weight, as
-# in Table 6 of the ConvBERT author response and Table IV of the ALE report.
-AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy") | {
-    "cola": "matthews_corrcoef",
-    "sts": "spearman",
-}
+# The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE
+# report, but for STS-B ELECTRA's Spearman correlation instead of Pearson's.
+AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
+AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
     """Statistics of one score over the runs of a setting, times 100 as the scores are.
 
-    `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run.
-    `undefined` counts the runs whose score is undefined, such as the correlation of constant
-    predictions: it enters as 0, for that run predicts nothing. Where no run has a score, as with
-    constant gold labels, all figures are None.
+    `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run. An
+    undefined score, such as the correlation of constant predictions, counts as 0, for that run
+    predicts nothing. Where no run has a score, as with constant gold labels, all figures are None.
     """
 
     runs: int
-    median: float | None
-    mean: float | None
-    standard_error: float | None
-    best: float | None
-    worst: float | None
-    undefined: int = 0
+    median: float | None = None
+    mean: float | None = None
+    standard_error: float | None = None
+    best: float | None = None
+    worst: float | None = None
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Summary:
         """Summarises at least one value; higher ones are better, None is undefined."""
-        n, undefined = len(values), sum(value is None for value in values)
-        if undefined == n:
-            return cls(n, None, None, None, None, None, undefined)
+        n = len(values)
+        if all(value is None for value in values):
+            return cls(n)
         array = np.asarray([value or 0.0 for value in values], np.float64)
         error = float(array.std(ddof=1) / n**0.5) if n > 1 else None
-        best, worst = float(array.max()), float(array.min())
-        return cls(n, float(np.median(array)), float(array.mean()), error, best, worst, undefined)
+        median, mean = float(np.median(array)), float(array.mean())
+        return cls(n, median, mean, error, float(array.max()), float(array.min()))
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The runs of one setting of a task, which differ in their seeds alone.
-
-    Attributes:
-        task: name.
-        model: name of the model directory.
-        model_size: see `model.sizes`; None where the model does not say.
-        init: "pretrained" or "random".
-        setting: the hyper-parameters that a sweep varies.
-        results: contents of `result.json`, by trial.
-    """
+    """The runs of one setting of a task, which differ in their seeds alone."""
 
     task: str
-    model: str
-    model_size: str | None
-    init: str
-    setting: dict[str, Any]
-    results: tuple[dict[str, Any], ...]
+    model: str | None  # name of the model directory
+    init: str  # "pretrained" or "random"
+    setting: dict[str, Any]  # the hyper-parameters that a sweep varies
+    results: tuple[dict[str, Any], ...]  # contents of `result.json`, by trial
 
     @property
     def split(self) -> str:
@@ -85,17 +70,12 @@ class Group:
     @property
     def metric(self) -> str:
         """The headline metric."""
-        return self.results[0]["main_metric"]
+        return headline(self.results[0])[1]
 
     @property
     def headline(self) -> Summary:
         """The headline metric on the headline split."""
         return self.summary(self.split, self.metric)
-
-    @property
-    def collapsed(self) -> list[dict[str, Any]]:
-        """The results of runs that answer the same throughout, on any split."""
-        return [result for result in self.results if result.get("collapsed")]
 
     def values(self, split: str, metric: str) -> list[float | None]:
         """One score of every run that has it; None where it is undefined."""
@@ -124,6 +104,12 @@ def headline_score(result: dict[str, Any]) -> float | None:
     return result["scores"][split][metric]
 
 
+def described_score(result: dict[str, Any]) -> str:
+    """A run's headline score, such as "dev accuracy 91.2"."""
+    score = headline_score(result)
+    return f"{' '.join(headline(result))} {'undefined' if score is None else f'{score:.1f}'}"
+
+
 def rank(result: dict[str, Any]) -> tuple:
     """What sorts runs of one task: by headline score, an undefined one lowest.
 
@@ -138,16 +124,16 @@ def _or_lowest(score: float | None) -> float:
 
 
 def collapse(result: dict[str, Any]) -> str:
-    """Why a run counts as collapsed, by split."""
-    return "; ".join(f"{split}: {why}" for split, why in result["collapsed"].items())
+    """Why a run counts as collapsed, by split; "" where it does not."""
+    return "; ".join(f"{split}: {why}" for split, why in (result.get("collapsed") or {}).items())
 
 
-def undefined(result: dict[str, Any]) -> list[str]:
+def undefined(result: dict[str, Any]) -> str:
     """A run's undefined scores with the reason, such as "dev spearman: every gold label is 3"."""
-    return [
+    return "; ".join(
         f"{split} {', '.join(reasons)}: {next(iter(reasons.values()))}"
         for split, reasons in result.get("undefined", {}).items()
-    ]
+    )
 
 
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
@@ -158,19 +144,15 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
         the folders of runs that were begun but have none.
 
     Raises:
-        InputError: there is no finished run, or a file that is none.
+        InputError: there is no finished run, or a file is no JSON object.
     """
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        name = os.path.basename(folder)
         if RESULT_FILE in files:
-            path = os.path.join(folder, RESULT_FILE)
-            result = read_json(path)
-            _check(result, path)
-            results.append({**result, "folder": folder})
+            results.append({**read_json(os.path.join(folder, RESULT_FILE)), "folder": folder})
             subfolders.clear()
-        elif name.startswith("trial_") and name[6:].isdigit():
+        elif os.path.basename(folder).startswith("trial_"):
             unfinished.append(folder)
             subfolders.clear()
     if not results:
@@ -181,23 +163,11 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     return results, unfinished
 
 
-def _check(result: dict[str, Any], path: str) -> None:
-    for key in ("task", "setting", "trial", "init", "main_metric", "scores"):
-        if key not in result:
-            raise InputError(f"{path}: should have the key {key!r}. Received: {', '.join(result)}")
-    first = next(iter(result["scores"].values()), {})
-    if result["main_metric"] not in first:
-        raise InputError(
-            f"{path}: the first split of `scores` should have the metric "
-            f"{result['main_metric']!r}. Received: {', '.join(first) or 'no score'}"
-        )
-
-
 def group_results(results: Iterable[dict[str, Any]]) -> list[Group]:
     """Groups runs by task, model, init and setting; GLUE's tasks first, in their usual order."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        key = [result.get(name) for name in ("task", "model", "model_size", "init", "setting")]
+        key = [result.get(name) for name in ("task", "model", "init", "setting")]
         groups.setdefault(json.dumps(key), []).append(result)
     trial = operator.itemgetter("trial")
     found = [
@@ -215,7 +185,7 @@ def best_settings(groups: Sequence[Group]) -> list[Group]:
     """
     best: dict[tuple, Group] = {}
     for group in by_median(groups):
-        best.setdefault((group.task, group.model, group.model_size, group.init), group)
+        best.setdefault((group.task, group.model, group.init), group)
     return [group for group in groups if group in best.values()]
 
 
@@ -224,17 +194,18 @@ def by_median(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda group: _or_lowest(group.headline.median), reverse=True)
 
 
-def glue_average(best: Sequence[Group]) -> tuple[float | None, list[str]]:
-    """The average over the eight tasks of the medians of `AVERAGED_METRICS`, of one model and init.
+def glue_average(
+    best: Sequence[Group], statistic: str = "median", metrics: Mapping[str, str] = {}
+) -> float | None:
+    """The average over the eight tasks; None where one is missing or its score undefined.
 
-    Returns:
-        The average, or None when tasks are missing; and the tasks that were not run, or whose score
-        is undefined.
+    `best` are of one model and init, one of each task; `statistic` is an attribute of `Summary`;
+    `metrics` are by task, where they are not those of `AVERAGED_METRICS`.
     """
-    medians = {}
+    scores = {}
     for group in best:
-        metric = AVERAGED_METRICS.get(group.task)
+        metric = {**AVERAGED_METRICS, **metrics}.get(group.task)
         if metric and group.values(group.split, metric):
-            medians[group.task] = group.summary(group.split, metric).median
-    missing = [task for task in GLUE_TASKS if medians.get(task) is None]
-    return (None if missing else float(np.mean(list(medians.values())))), missing
+            scores[group.task] = getattr(group.summary(group.split, metric), statistic)
+    complete = all(scores.get(task) is not None for task in GLUE_TASKS)
+    return float(np.mean(list(scores.values()))) if complete else None

@@ -14,13 +14,13 @@ import tf_keras
 
 import storage
 from data.vocabulary import Vocabulary
-from errors import InputError, LossNotFinite, warn
+from errors import InputError, LossNotFinite, decorating, warn
 from finetune.batches import FEW_LENGTHS, slots
 from finetune.grid import folder_name, setting_of
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.report import summary_line, write_report
 from finetune.settings import Settings, saved_hparams
-from finetune.sweep import run_all
+from finetune.sweep import estimate, run_all
 from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
@@ -36,9 +36,9 @@ from training.strategies import micro_batches
 
 
 def finetune(
-    settings: Settings, config: BackboneConfig, vocabulary: Vocabulary
+    settings: Settings, config: BackboneConfig, vocabulary: Vocabulary, *, dry_run: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """Runs -> report. Reads all files before the first run.
+    """Runs -> report. Reads all files before the first run. With `dry_run`, prints an estimate.
 
     Returns:
         Folder -> contents of `result.json`, of every run that was asked for.
@@ -65,22 +65,27 @@ def finetune(
     tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
     parts = storage.abspath(settings.model_dir).split(os.sep)
     name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
+    objective = saved.get("objective")
     context = Context(
         settings.run,
         strategy,
         vocabulary,
         functools.partial(_random_encoder, config),
         functools.partial(restore_encoder, model_dir=settings.model_dir),
-        {"model": name, "model_size": size_of(config)},
+        {"model": name, "model_size": size_of(config, objective), "objective": objective},
         {"pretraining": saved},
         config,
         _checkpoint_digest(settings),
         settings.show_errors,
     )
+    if dry_run:
+        print(estimate(trials, context))
+        return {}
     results, stopped = run_all(trials, context, train=settings.train)
     if results and workers.is_chief():
-        print(summary_line(results))
-        print(f"report: {write_report(settings.output_dir)}")
+        with decorating("the report"):
+            print(summary_line(results))
+            print(f"report: {write_report(settings.output_dir)}")
     if stopped:
         raise LossNotFinite("\n".join(stopped))
     return {trial.folder: result for trial, result in zip(trials, results, strict=True)}

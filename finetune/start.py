@@ -19,6 +19,8 @@ _finetune = lazily("finetune.run:finetune")  # TensorFlow: it takes seconds
 def fine_tuned(
     settings: Settings,
     worker_timeout: float = workers.TIMEOUT,
+    *,
+    dry_run: bool = False,
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Checks in about a second what was asked for, runs it, and keeps the folder for the block.
 
@@ -27,6 +29,7 @@ def fine_tuned(
     Args:
         settings: what to run.
         worker_timeout: seconds to wait for the other workers.
+        dry_run: print the number of runs and steps and the time they take, and yield no results.
 
     Raises:
         InputError: what was asked for cannot be run, or another process uses the folder.
@@ -45,4 +48,4 @@ def fine_tuned(
         settings.output_dir,
         worker_timeout,
     ):
-        yield _finetune(settings, config, vocabulary)
+        yield _finetune(settings, config, vocabulary, dry_run=dry_run)

@@ -14,16 +14,7 @@ import storage
 from errors import InputError, warn
 from files import replacing
 from finetune import predictions
-from finetune.results import (
-    Group,
-    by_median,
-    collapse,
-    group_results,
-    headline,
-    headline_score,
-    rank,
-    read_results,
-)
+from finetune.results import by_median, collapse, described_score, group_results, rank, read_results
 
 ARCHIVE_FILE = "submission.zip"
 # ZIP entries carry a time; a fixed one (the earliest there is) makes equal content equal bytes.
@@ -35,23 +26,15 @@ _THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
 class ServerFile(NamedTuple):
-    """A file of the archive.
+    """A file of the archive."""
 
-    Attributes:
-        name: in the archive.
-        task: of `finetune.glue`.
-        split: of the task.
-        lines: examples of the official test set.
-        labels: the server's names; () for STS-B, whose predictions are numbers.
-        filler: fills the file where the task was not run: the most frequent label of the training
-            set, for STS-B the mean of its scores. MNLI's and QNLI's labels are equally common.
-    """
-
-    name: str
-    task: str
-    split: str
-    lines: int
-    labels: tuple[str, ...]
+    name: str  # in the archive
+    task: str  # of `finetune.glue`
+    split: str  # of the task
+    lines: int  # examples of the official test set
+    labels: tuple[str, ...]  # the server's names; () for STS-B, whose predictions are numbers
+    # What fills the file where the task was not run: the most frequent label of the training set,
+    # for STS-B the mean of its scores. MNLI's and QNLI's labels are equally common.
     filler: str
 
 
@@ -71,49 +54,44 @@ SERVER_FILES = (
 
 
 def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
-    """Writes `submission.zip` and prints what each of its files is made from.
+    """Writes `submission.zip`, whose path it returns, and prints what its files are made from.
 
     Of each task the setting of highest median development score is taken, and of its runs the one
     of highest score that has predicted the test set. A collapsed run is taken only where every
     such run of the task is collapsed, and warned of. Runs from random weights are left out.
 
-    Args:
-        output_dir: of run_finetuning.py.
-        fill_missing: whether files of what was not run are filled with the most frequent label, for
-            their score means nothing; else they are missing from the archive, and named.
-
-    Returns:
-        The path of the archive.
+    With `fill_missing` files of what was not run hold the most frequent label, and their score
+    means nothing; else they are missing from the archive, and named.
 
     Raises:
         InputError: no test set of GLUE was predicted; a file of predictions is incomplete or not
             as it should be; the tasks' best runs are of more than one model.
     """
     results, unfinished = read_results(output_dir)
-    pretrained = [result for result in results if result["init"] == "pretrained"]
-    groups = _of_one_model(by_median(group_results(pretrained)))
+    tasks = {file.task for file in SERVER_FILES}
+    runs = [run for run in results if run["init"] == "pretrained"]
+    groups = [group for group in by_median(group_results(runs)) if group.task in tasks]
+    if len(models := sorted({group.model or "" for group in groups})) > 1:
+        raise InputError(
+            f"{output_dir}: a submission should be of one model. Received: {', '.join(models)}"
+        )
     contents, missing = {}, []
     for file in SERVER_FILES:
-        runs = _candidates([group for group in groups if group.task == file.task], file.split)
-        if runs:
-            run = next((run for run in runs if not run.get("collapsed")), runs[0])
-            contents[file.name] = _content(_predicted(file, run))
-            _say_chosen(file, run, runs)
+        own = [group.results for group in groups if group.task == file.task]
+        found = [run for runs in own for run in sorted(runs, key=rank, reverse=True)]
+        found = [run for run in found if storage.exists(_predictions_file(run, file.split))]
+        if found:
+            contents[file.name] = _content(_predicted(file, _chosen(file, found)))
         else:
             missing.append(file)
     if not contents:
-        raise InputError(
-            f"{output_dir}: should hold a run that predicted a test set of GLUE "
-            f"(predictions/test.jsonl). Received: none"
-        )
+        raise InputError(f"{output_dir}: should hold a run with predictions/test.jsonl of GLUE")
     for file in missing if fill_missing else ():
         contents[file.name] = _content([file.filler] * file.lines)
         print(f"{file.name}: FILLED with {file.filler!r}; its score means nothing")
-    random = len(results) - len(pretrained)
-    left_out = {"from random weights": random, "that are not finished": len(unfinished)}
-    for which, count in left_out.items():
-        if count:
-            print(f"left out: {count} {'run' if count == 1 else 'runs'} {which}")
+    random = sum(run["init"] == "random" for run in results)
+    if random or unfinished:
+        print(f"left out: {random} runs from random weights, {len(unfinished)} unfinished")
     if missing and not fill_missing:
         names = ", ".join(file.name for file in missing)
         print(f"missing, and the server wants all {len(SERVER_FILES)} files: {names}")
@@ -127,36 +105,16 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
     return path
 
 
-def _of_one_model(groups: Sequence[Group]) -> list[Group]:
-    groups = [group for group in groups if any(file.task == group.task for file in SERVER_FILES)]
-    models = sorted({group.model or "" for group in groups})
-    if len(models) > 1:
-        raise InputError(
-            f"A submission should be of one model; give the folder of one. Received: "
-            f"{', '.join(models)}"
-        )
-    return groups
-
-
-def _candidates(groups: Sequence[Group], split: str) -> list[dict[str, Any]]:
-    """The runs that predicted the split: best setting first, in each the highest score first."""
-    runs = [run for group in groups for run in sorted(group.results, key=rank, reverse=True)]
-    return [run for run in runs if storage.exists(_predictions_file(run, split))]
-
-
-def _say_chosen(file: ServerFile, run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> None:
-    """Prints which run a file was made from; warns of a collapsed one."""
-    score = headline_score(run)
-    score = f"{' '.join(headline(run))} {'undefined' if score is None else f'{score:.1f}'}"
-    print(f"{file.name}: {run['folder']} (trial {run['trial']}, {score}; {len(runs)} considered)")
-    if run.get("collapsed"):
-        warn(
-            f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, and so is "
-            f"every run of {file.task} that predicted the test set"
-        )
-        return
-    for better in runs[: runs.index(run)]:  # they come first, but for this
+def _chosen(file: ServerFile, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first run that is not collapsed, else the first; says which, and why."""
+    run = next((run for run in runs if not collapse(run)), runs[0])
+    told = f"trial {run['trial']}, {described_score(run)}; {len(runs)} considered"
+    print(f"{file.name}: {run['folder']} ({told})")
+    if collapse(run):
+        warn(f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, like all others")
+    for better in runs[: runs.index(run)]:
         print(f"  not taken: {better['folder']} is collapsed, {collapse(better)}")
+    return run
 
 
 def _predictions_file(run: dict[str, Any], split: str) -> str:
@@ -167,12 +125,10 @@ def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
     """What a run predicts, in the server's words and in the order of its indices."""
     path = _predictions_file(run, file.split)
     rows = predictions.read(path)
-    indices = [str(row.get("id")) for row in rows]
-    if sorted(indices) != sorted(map(str, range(file.lines))):
+    if sorted(str(row.get("id")) for row in rows) != sorted(map(str, range(file.lines))):
         raise InputError(
             f"{path}: should predict the {file.lines:,} examples of the official test set, "
-            f"with the ids 0 to {file.lines - 1}. Received: {len(rows):,} examples, the first "
-            f"with the id {indices[0] if indices else 'none'}"
+            f"with the ids 0 to {file.lines - 1}. Received: {len(rows):,} examples"
         )
     by_index = {int(row["id"]): row["prediction"] for row in rows}
     return [_server_word(file, by_index[i], path) for i in range(file.lines)]

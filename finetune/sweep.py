@@ -15,7 +15,6 @@ from finetune.learner import in_order_of_sharing
 from finetune.results import rank
 from finetune.trial import Context, Trial, finished_result, run_trial
 from training import workers
-from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER
 from training.monitoring import live_bar
 
@@ -98,10 +97,32 @@ def run_all(
     finally:
         bar.close()
         context.learners.forget()
-    for folder in (folder for folder, result in results.items() if result is not None):
-        if workers.is_chief():
-            write_card(folder)
     return [result for result in results.values() if result is not None], stopped
+
+
+def estimate(trials: list[Trial], context: Context) -> str:
+    """Runs and steps that are left, and how long training takes by a few steps of each shape."""
+    left = [t for t in trials if t.data.train and finished_result(t, context) is None]
+    per_step: dict[tuple, float] = {}
+    for trial in left:
+        if _shape(trial) not in per_step:
+            trainer = context.learners.of(trial, context).trainer
+            for count in (3, 5):  # the first of a length compile
+                started = time.monotonic()
+                trainer.train(tf.constant(count))
+                per_step[_shape(trial)] = (time.monotonic() - started) / count
+            trainer.close()
+    context.learners.forget()
+    steps = sum(trial.num_steps for trial in left)
+    hours = sum(trial.num_steps * per_step[_shape(trial)] for trial in left) / 3600
+    return (
+        f"{len(left)} of {len(trials)} runs are left, {steps:,} steps. Training takes about "
+        f"{hours:.2f} hours, without evaluation."
+    )
+
+
+def _shape(trial: Trial) -> tuple:
+    return trial.data.task.name, trial.hparams.train_batch_size, trial.hparams.max_seq_length
 
 
 def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:

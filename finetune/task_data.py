@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import sys
+from typing import Any
 
 import numpy as np
 
 from data.vocabulary import Vocabulary
+from errors import InputError, warn
 from finetune.cache import load_or_encode
 from finetune.encoded import Encoded
 from finetune.glue import TASKS
@@ -68,9 +71,31 @@ def load_task_data(
 
     trained = {task.train: load(task.train)} if train else {}
     splits = {split: load(split) for split in _wanted(task, data_dir, test)}
+    if train:
+        for name in task.dev:
+            if name in splits:
+                _warn_of_shared(task, trained[task.train].examples, name, splits[name].examples)
     known = {name: split for name, split in splits.items() if name not in task.test} | trained
     digests = {name: split.digest for name, split in known.items()}
     return TaskData(task, trained[task.train].encoded if train else None, splits, digests)
+
+
+def _warn_of_shared(task: Task, train: list, split: str, examples: list) -> None:
+    """Warns of development examples that are trained on, whatever their ids and labels are."""
+
+    def asked(example: Any) -> int:
+        return hash(json.dumps(task.plugin.request(task, example), sort_keys=True))
+
+    try:
+        known = set(map(asked, train))
+        count = sum(asked(example) in known for example in examples)
+    except InputError:  # a kind whose examples cannot be told apart by their requests
+        return
+    if count:
+        warn(
+            f"{task.name}: {count:,} of {len(examples):,} examples of {split} are also in "
+            f"{task.train}, which may raise its scores"
+        )
 
 
 def _drawn(examples: list, count: int | None) -> list:

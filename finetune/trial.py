@@ -17,7 +17,7 @@ import stopping
 import storage
 from backend import on_tpu
 from data.vocabulary import Vocabulary
-from errors import warn
+from errors import decorating, warn
 from files import read_json, write_json, write_text
 from finetune import predictions
 from finetune.baselines import baseline
@@ -113,7 +113,9 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
 
 @temporary_graphs()
 def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
-    """Trains, or resumes training, and measures; returns `result.json`, which it writes last.
+    """Trains, or resumes training, and measures; returns what `result.json` says.
+
+    Scores and predictions are saved before the result, pictures after it.
 
     Args:
         trial: what to run.
@@ -136,6 +138,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
     else:
         result = finished_result(trial, context) or {}
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
+    found, dev = _measure(trial, context, predictor)
     result |= {
         "task": data.task.name,
         "kind": data.task.plugin.name,
@@ -146,7 +149,7 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         "main_metric": data.task.metrics[0],
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
-        **_measure(trial, context, predictor),
+        **found,
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
     keeps_best = hparams.keep == "best"
@@ -157,6 +160,8 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         _keep_weights_only(trial, objective, result["steps"])
     if train:
         forget_best(workers.written(trial.folder))
+    if workers.is_chief():
+        _decorate(trial, context, dev, curves=train)
     return result
 
 
@@ -261,12 +266,13 @@ def _forget_useless(trial: Trial) -> None:
             storage.rmtree(folder)
 
 
-def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
-    """Predicts every split, scores the labelled ones, writes predictions and pictures."""
-    task, kind, hparams = trial.data.task, trial.data.task.plugin, trial.hparams
+def _measure(
+    trial: Trial, context: Context, predictor: Predictor
+) -> tuple[dict[str, Any], dict[str, Predicted]]:
+    """Predicts every split, scores the labelled ones, writes predictions; also returns answers."""
+    task, kind, dev = trial.data.task, trial.data.task.plugin, {}
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
-    own_folder = workers.written(trial.folder)
-    folder = os.path.join(own_folder, PREDICTIONS_FOLDER)
+    folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():
         if name in task.test and trial.number >= context.run.n_writes_test:
@@ -275,17 +281,26 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
         predictions.write(folder, name, predicted)
         if name not in task.dev:
             continue
+        dev[name] = predicted
         found["scores"][name] = scores = kind.score(predicted)
-        found["baselines"][name] = baseline(task, split.examples, hparams)
+        found["baselines"][name] = baseline(predicted)
         if reasons := kind.undefined(predicted, scores):
             found["undefined"][name] = reasons
         if reason := kind.collapsed(predicted):
             found["collapsed"][name] = reason
-        kind.draw(predicted, os.path.join(own_folder, f"{name}.png"))
-        if context.show_errors:
-            text = predictions.largest_errors(predicted, context.show_errors)
-            write_text(os.path.join(folder, f"{name}_errors.md"), text)
-    return found
+    return found, dev
+
+
+def _decorate(trial: Trial, context: Context, dev: dict[str, Predicted], *, curves: bool) -> None:
+    """Writes what a run can do without: its curves, and the largest errors if asked for."""
+    if curves:
+        with decorating(f"{trial.folder}: the curves"):
+            names = ("loss", "learning_rate", *trial.data.task.metrics)
+            monitoring.plot_curves(trial.folder, names)
+    for name, predicted in dev.items() if context.show_errors else ():
+        path = os.path.join(trial.folder, PREDICTIONS_FOLDER, f"{name}_errors.md")
+        with decorating(path):
+            write_text(path, predictions.largest_errors(predicted, context.show_errors))
 
 
 def answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:

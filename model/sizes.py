@@ -64,8 +64,8 @@ SIZES: dict[str, BackboneConfig] = {
     ),
 }
 
-# Two configurations that differ in these alone are of one size.
-_FREE = (
+# Fields that may have any value: two configurations that differ in these alone are of one size.
+ANY_VALUE = (
     "vocab_size",
     "max_position_embeddings",
     "mask_padding",
@@ -96,10 +96,15 @@ def named_size(name: str) -> BackboneConfig:
     )
 
 
-def size_of(config: BackboneConfig) -> str | None:
-    """The name of the size that an architecture has, or None."""
-    changes = {name: getattr(config, name) for name in _FREE if hasattr(config, name)}
+def size_of(config: BackboneConfig, objective: str | None = None) -> str | None:
+    """The name of the size that an architecture has, or None.
+
+    ELECTRA is BERT's encoder; its name is for replaced-token detection, BERT's for all else.
+    """
+    other = "bert-" if objective == "replaced_token_detection" else "electra-"
+    changes = {name: getattr(config, name) for name in ANY_VALUE if hasattr(config, name)}
     for name, size in SIZES.items():
-        if type(size) is type(config) and size.replace(**changes) == config:
+        same = type(size) is type(config) and size.replace(**changes) == config
+        if same and not name.startswith(other):
             return name
     return None

@@ -43,7 +43,6 @@ from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
-from training.model_card import write_card
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 from training.objective import Objective
 
@@ -282,8 +281,6 @@ def run_controller(
             train(controller, hparams, run, log, evaluate=command.do_eval)
         elif command.do_eval:
             controller.evaluate(run.num_eval_steps)
-    if workers.is_chief():
-        write_card(model_dir)
     report(model_dir, hparams, int(step.numpy()))
 
 

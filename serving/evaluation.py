@@ -15,6 +15,7 @@ import storage
 from errors import InputError
 from files import as_path, write_bytes
 from finetune import declaration
+from finetune.baselines import INTERVAL, draws
 from finetune.frames import in_rows, json_lines
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from serving.model import Model
 
 _SPLIT = "evaluated"
-_SHARE = 95.0  # of an interval, in percent
 _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
 
 
@@ -178,21 +178,14 @@ def _intervals(
 
     Of a score that is undefined in more than one of twenty draws there is none.
     """
-    draw, found = np.random.default_rng(0), {}
+    found: dict[str, list[float]] = {}
+    drawn = draws(predicted, bootstrap)
     for _ in shown(range(bootstrap), progress, " draws"):
-        numbers = draw.integers(0, len(predicted.examples), len(predicted.examples))
-        drawn = dataclasses.replace(
-            predicted,
-            examples=[predicted.examples[i] for i in numbers],
-            answers=[predicted.answers[i] for i in numbers],
-            outputs={name: value[numbers] for name, value in predicted.outputs.items()},
-        )
-        for name, score in predicted.task.plugin.score(drawn).items():
+        for name, score in predicted.task.plugin.score(next(drawn)).items():
             if score is not None:
                 found.setdefault(name, []).append(score)
-    ends = [(100.0 - _SHARE) / 2.0, (100.0 + _SHARE) / 2.0]
     return {
-        name: tuple(np.percentile(scores, ends).tolist())
+        name: tuple(np.percentile(scores, INTERVAL).tolist())
         for name, scores in found.items()
         if len(scores) >= 0.95 * bootstrap
     }

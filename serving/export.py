@@ -20,7 +20,6 @@ from serving.load import ServedModel
 from serving.signatures import signatures
 from serving.warmup import WARMUP_FILE, sample_inputs, write_requests
 from signatures.signature import Signature, Tensors
-from training.model_card import write_card
 from training.model_directory import git_commit
 
 # The folder for files that the graph does not read, by the SavedModel format.
@@ -56,7 +55,6 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
         write_json(os.path.join(extra, DESCRIPTION_FILE), description)
         write_requests(os.path.join(extra, WARMUP_FILE), asked, model.vocabulary)
         _check(folder, sample, expected)
-        write_card(model.folder or source, folder)
     return description
 
 

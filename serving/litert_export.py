@@ -19,7 +19,6 @@ from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
 from serving.load import ServedModel
 from serving.signatures import signatures
 from signatures.functions import ENCODE, PREDICT, SCORE, Function, functions_of
-from training.model_card import write_card
 from training.tracing import plain_function
 
 WEIGHTS = ("float32", "float16", "int8")
@@ -69,7 +68,6 @@ def export(
             write_json(os.path.join(attached, DESCRIPTION_FILE), described)
             content = attach(content, attached)
         write_bytes(os.path.join(folder, MODEL_FILE), content)
-        write_card(model.folder or source, folder)
         if expected is not None:
             found = expected.agreement(folder)
             print(f"{check_file}: the answers agree with the model's by {found:.2f} %")

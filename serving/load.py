@@ -13,7 +13,7 @@ import tf_keras
 
 import storage
 from data.vocabulary import Vocabulary
-from errors import InputError, reason, warn
+from errors import InputError, reason
 from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams
 from finetune.load import load_fine_tuned
@@ -144,11 +144,8 @@ def load(
     if not storage.isdir(model_dir):
         raise InputError(f"{model_dir}: there is no such folder")
     if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):
-        choice = choose_run(model_dir)
-        print("\n".join(choice.lines()))
-        for warning in choice.warnings():
-            warn(warning)
-        model_dir, run = choice.run["folder"], choice.record()
+        run = choose_run(model_dir)
+        model_dir = run["folder"]
     else:
         run = _own_record(model_dir)
     tf_keras.mixed_precision.set_global_policy(precision)

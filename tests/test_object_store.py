@@ -151,10 +151,10 @@ def test_fine_tuning_export_and_prediction(store, model):
     store.run("run_finetuning.py", *options)  # finished: what was encoded and found is read again
     out = store.folder / "out"
     found = content(out)
-    for name in ("report.md", "report.png"):
+    for name in ("report.md", "runs.csv"):
         assert name in found
     assert any(name.endswith("predictions/test.jsonl") for name in found)
-    assert any(name.endswith("dev.png") for name in found)
+    assert any(name.endswith("curves.png") for name in found)
     store.run("export_savedmodel.py", "--model_dir={}/out", "--output_dir={}/saved")
     assert "saved_model.pb" in content(store.folder / "saved")
     asked = ["-m", "serving.predict", "--model={}/saved", "--input={}/task/test.tsv"]

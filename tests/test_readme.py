@@ -11,8 +11,7 @@ import textwrap
 
 import pytest
 
-from analysis import architecture
-from model import load_config, named_size
+from model import load_config
 from tests.command_support import run as forked
 from tests.serving.support import pretrained
 
@@ -165,11 +164,6 @@ def test_the_first_lines_of_python_give_vectors(tmp_path):
 
 def test_readme_is_a_front_page():
     assert README.count("\n") <= 200
-
-
-def test_the_figure_is_that_of_the_code():
-    drawn = (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
-    assert drawn == architecture.draw(named_size("convbert-small"))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_without_its_list_of_checkpoints_a_run_is_known(copies, capsys):
     said = capsys.readouterr().err
     assert "training is finished: step 12" in said
     assert re.fullmatch(r"heldout: (\w+ [\d.e+-]+, )+\w+ [\d.e+-]+", said.splitlines()[-1])
-    written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint", "README.md")
+    written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
     after = content(model)
     before = {name: value for name, value in before.items() if "heldout/events" not in name}
     assert {name for name in before if after[name] != before[name]} <= {

@@ -212,7 +212,7 @@ class ProgressBar:
 
 
 def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:
-    """Draws `curves.png` from `metrics.jsonl`: one panel per metric, training and held-out.
+    """Draws `curves.png` from `metrics.jsonl`: one panel per metric, a line for each split.
 
     Returns:
         The picture's path, or None when none of the metrics was logged.
@@ -232,8 +232,9 @@ def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:
         lines, columns, figsize=(4.5 * columns, 3.2 * lines), squeeze=False, layout="constrained"
     )
     for axis, name in zip(axes.flat, names):
-        for split, style in (("train", "-"), ("heldout", "o-")):
-            points = [(r["step"], r[name]) for r in rows if r["split"] == split and name in r]
+        for split, style in (("train", "-"), ("heldout", "o-"), ("dev", "o-")):
+            own = [row for row in rows if row["split"] == split]
+            points = [(row["step"], row[name]) for row in own if row.get(name) is not None]
             if points:
                 axis.plot(*zip(*points), style, label=split, markersize=4, linewidth=1.2)
         axis.set(title=name, xlabel="step")

@@ -9,7 +9,7 @@ is. A kind answers, in the order of a run:
     settings     `hparams`, `shaping`, `defaults`, `check_hparams`
     network      `encode`, `group_size`, `head`, `answers`
     scores       `score`, `undefined`, `collapsed`, `constant`, `baselines`
-    files        `gold`, `row`, `error`, `write_files`, `draw`
+    files        `gold`, `row`, `error`, `write_files`
     serving      `signatures`, `answer_row`
 
 A declaration is checked before TensorFlow is imported, so a kind names what needs it as text:
@@ -346,9 +346,6 @@ class Kind:
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes what the kind has beside the file of predictions, named SPLIT_...."""
-
-    def draw(self, predicted: Predicted, path: str) -> None:
-        """Draws the answers to labelled examples as a PNG file, if the kind has such a picture."""
 
     # serving
 

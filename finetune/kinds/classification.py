@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
-from finetune import metrics, pictures
+from finetune import metrics
 from finetune.kinds.base import Error
 from finetune.kinds.predicted import (
     Predicted,
@@ -137,7 +137,7 @@ class Classification(TextKind):
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        return constant_label(predicted.task, predicted.answers)
+        return constant_label(predicted)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
         """See Kind.by_label."""
@@ -173,11 +173,6 @@ class Classification(TextKind):
         labels = predicted.task.labels
         said = f"Predicted **{labels[answer]}**{how_sure}; it is **{labels[example.label]}**."
         return share, said + quoted(example.text_a, example.text_b)
-
-    def draw(self, predicted: Predicted, path: str) -> None:
-        """A confusion matrix."""
-        gold = [example.label for example in predicted.examples]
-        pictures.confusion_matrix(path, predicted.task.labels, gold, predicted.answers)
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
         """See Kind.answer_of."""

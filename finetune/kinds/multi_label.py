@@ -13,7 +13,7 @@ import numpy as np
 from errors import InputError, warn
 from finetune import metrics
 from finetune.kinds.base import Error
-from finetune.kinds.predicted import Predicted, quoted
+from finetune.kinds.predicted import Predicted, constant_answer, quoted
 from finetune.kinds.texts import Outputs, TextExample, TextHParams, TextKind
 from finetune.labels import check_counts, label_index
 from plugins import lazily
@@ -135,10 +135,11 @@ class MultiLabel(TextKind):
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        answers = {tuple(answer) for answer in predicted.answers}
-        if len(predicted.answers) < 2 or len(answers) > 1:
-            return None
-        return f"every prediction is {', '.join(names_of(predicted.task, answers.pop())) or 'none'}"
+        answers = [tuple(answer) for answer in predicted.answers]
+        gold = [tuple(example.label) for example in predicted.examples]
+        return constant_answer(
+            answers, gold, lambda chosen: ", ".join(names_of(predicted.task, chosen)) or "none"
+        )
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
         """See Kind.by_label."""

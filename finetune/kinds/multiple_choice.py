@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
-from finetune import metrics, overlap, pictures
+from finetune import metrics, overlap
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Error, Kind
 from finetune.kinds.classification import probabilities
@@ -210,7 +210,7 @@ class MultipleChoice(Kind):
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        return constant_label(predicted.task, predicted.answers)
+        return constant_label(predicted)
 
     def constant(self, task: Task, examples: Sequence[ChoiceExample]) -> Baseline:
         """See Kind.constant."""
@@ -247,11 +247,6 @@ class MultipleChoice(Kind):
         chosen, right = (example.options[place] for place in (answer, example.label))
         said = f"Predicted **{chosen}**{how_sure}; it is **{right}**."
         return share, said + quoted(example.question, example.context)
-
-    def draw(self, predicted: Predicted, path: str) -> None:
-        """A confusion matrix of the places, which shows whether one is preferred."""
-        gold = [example.label for example in predicted.examples]
-        pictures.confusion_matrix(path, predicted.task.labels, gold, predicted.answers)
 
     def request(self, task: Task, example: ChoiceExample) -> dict[str, Any]:
         """See Kind.request."""

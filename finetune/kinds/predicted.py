@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from finetune.hparams import FinetuningHParams
     from finetune.task import Task
+
+_RARE = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +53,29 @@ def first_most_frequent(counts: Mapping[int, int]) -> int:
     return max(sorted(counts), key=lambda label: counts[label], default=0)
 
 
-def constant_label(task: Task, answers: Sequence[int]) -> str | None:
-    """What is said of answers that are all one label; None where they differ."""
-    if len(answers) < 2 or len(set(answers)) > 1:
+def constant_label(predicted: Predicted) -> str | None:
+    """See `constant_answer`: of examples with one `label`, which is an index."""
+    gold, names = [example.label for example in predicted.examples], predicted.task.labels
+    return constant_answer(predicted.answers, gold, lambda label: repr(names[label]))
+
+
+def constant_answer(
+    answers: Sequence, gold: Sequence, name: Callable[[Any], str] = repr
+) -> str | None:
+    """What is said of answers that are all, or all but all, the same; None of others.
+
+    All but all: fewer than one in `_RARE` of the gold answers that differ are answered otherwise.
+
+    Args:
+        answers: one for each example, of any type that can be hashed.
+        gold: the right ones, for as many examples.
+        name: what an answer is called.
+    """
+    if len(answers) < 2:
         return None
-    return f"every prediction is {task.labels[answers[0]]!r}"
+    (answer, same), n = collections.Counter(answers).most_common(1)[0], len(answers)
+    if same < n and _RARE * (n - same) > sum(right != answer for right in gold):
+        return None
+    return (
+        f"{'every prediction' if same == n else f'{same:,} of {n:,} predictions'} is {name(answer)}"
+    )

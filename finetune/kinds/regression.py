@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError, warn
-from finetune import metrics, pictures
+from finetune import metrics
 from finetune.kinds.base import Error
 from finetune.kinds.predicted import Predicted, quoted
 from finetune.kinds.texts import Outputs, TextExample, TextKind
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Scores closer together than this share of the task's range are constant.
 _CONSTANT = 1e-6
+_MOST = (0.01, 0.99)  # quantiles; what lies outside does not make a run vary
 _head = lazily("model.task_heads:RegressionHead")
 
 
@@ -98,9 +99,11 @@ class Regression(TextKind):
         scores, (low, high) = np.array(predicted.answers, np.float64), predicted.task.label_range
         if not np.all(np.isfinite(scores)):
             return "a predicted score is not finite"
-        if len(scores) > 1 and np.ptp(scores) <= _CONSTANT * (high - low):
-            return f"every prediction is {scores[0]:.4g}"
-        return None
+        most, allowed = np.quantile(scores, _MOST, method="nearest"), _CONSTANT * (high - low)
+        if len(scores) < 2 or np.ptp(most) > allowed:
+            return None
+        which = "every prediction" if np.ptp(scores) <= allowed else "all but 2 % of predictions"
+        return f"{which} is {most[0]:.4g}"
 
     def constant(
         self, task: Task, examples: Sequence[TextExample]
@@ -124,11 +127,6 @@ class Regression(TextKind):
         said = f"Predicted **{answer:.2f}**; it is **{example.label:.2f}**."
         text = said + quoted(example.text_a, example.text_b)
         return (difference if math.isfinite(difference) else math.inf), text
-
-    def draw(self, predicted: Predicted, path: str) -> None:
-        """Predicted scores over true ones."""
-        gold = [example.label for example in predicted.examples]
-        pictures.score_scatter(path, gold, predicted.answers)
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> float:
         """See Kind.answer_of."""

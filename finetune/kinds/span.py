@@ -12,7 +12,7 @@ import numpy as np
 from errors import InputError
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
-from finetune.kinds.predicted import Predicted, quoted
+from finetune.kinds.predicted import Predicted, constant_answer, quoted
 from finetune.squad import score
 from finetune.squad.examples import QuestionExample, question_of_row, read_squad
 from plugins import lazily
@@ -143,13 +143,10 @@ class Span(Kind):
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        answers, threshold = predicted.answers, _threshold(predicted)
-        if len(answers) < 2:
-            return None
-        if threshold is not None and not any(item.null_score <= threshold for item in answers):
-            return "no question is answered"
-        texts = {answer.text for answer in answers}
-        return f"every prediction is {texts.pop()!r}" if len(texts) == 1 else None
+        threshold = _threshold(predicted)
+        texts = [score.decided(answer, threshold) for answer in predicted.answers]
+        gold = [example.answers[0] if example.answers else "" for example in predicted.examples]
+        return constant_answer(texts, gold)
 
     def constant(
         self, task: Task, examples: Sequence[QuestionExample]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from errors import InputError
-from finetune import metrics, pictures
+from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
-from finetune.kinds.predicted import Predicted, constant_label, first_most_frequent, quoted
+from finetune.kinds.predicted import Predicted, constant_answer, first_most_frequent, quoted
 from finetune.labels import check_counts, label_index
 from finetune.readers import conll, treebank
 from finetune.tag_schemes import SCHEMES, check_scheme, forbidden
@@ -201,7 +201,9 @@ class Tagging(Kind):
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """See Kind.collapsed."""
-        return constant_label(predicted.task, [tag for tags in predicted.answers for tag in tags])
+        answers = [tag for tags in predicted.answers for tag in tags]
+        gold = [tag for example in predicted.examples for tag in example.tags]
+        return constant_answer(answers, gold, lambda tag: repr(predicted.task.labels[tag]))
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
         """See Kind.by_label: of types of entities where tags are of spans, else of tags."""
@@ -244,12 +246,6 @@ class Tagging(Kind):
         if not wrong:
             return None
         return float(wrong), f"{wrong} of {len(words)} tags wrong." + quoted(" ".join(words))
-
-    def draw(self, predicted: Predicted, path: str) -> None:
-        """A confusion matrix of the tags."""
-        gold = itertools.chain.from_iterable(example.tags for example in predicted.examples)
-        answers = itertools.chain.from_iterable(predicted.answers)
-        pictures.confusion_matrix(path, predicted.task.labels, list(gold), list(answers))
 
     def request(self, task: Task, example: TaggedExample) -> dict[str, Any]:
         """See Kind.request."""

@@ -87,7 +87,7 @@ class Choice(Kind):
 
     def collapsed(self, predicted):
         """See Kind.collapsed."""
-        return constant_label(predicted.task, predicted.answers)
+        return constant_label(predicted)
 
     def constant(self, task, examples):
         """See Kind.constant."""

@@ -1,6 +1,7 @@
 """Answers from predictions, scores against known values, collapsed runs."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ def undefined(task, examples, given, scores):
     return task.plugin.undefined(predicted(task, examples, given), scores)
 
 
-def collapsed(task, given, **hparams):
-    return task.plugin.collapsed(predicted(task, [None] * len(given), given, **hparams))
+def collapsed(task, given, gold, **hparams):
+    return task.plugin.collapsed(predicted(task, gold, given, **hparams))
 
 
 def sequences(order):
@@ -154,34 +155,54 @@ def spans(*pairs):
     return [SpanAnswer(text, 0, 0, 0.0, null, ()) for text, null in pairs]
 
 
+def questions(*answers):
+    return [QuestionExample("1", "q", "a b c", text and (text,), 0, not text) for text in answers]
+
+
 PLAIN, UNANSWERABLE = task_of("span", version_2=False), task_of("span", version_2=True)
 NEVER, ALWAYS = spans(("a", -1.0), ("b", 9.0)), spans(("a", -9.0), ("b", -8.0))
+ONE_OF_872 = [0] * 871 + [1]
 
 
 @pytest.mark.parametrize(
-    ("task", "given", "named"),
+    ("task", "given", "gold", "named"),
     [
-        (task_of("classification"), [1, 1, 1], "every prediction is 'yes'"),
-        (task_of("classification"), [1, 0], None),
-        (task_of("classification"), [1], None),
-        (task_of("regression"), [2.5, 2.5 + 1e-9], "every prediction is 2.5"),
-        (task_of("regression"), [2.5, 2.51], None),
-        (task_of("regression"), [2.5, np.nan], "a predicted score is not finite"),
-        (task_of("tagging", labels=("A", "O")), [(1, 1), (), (1,)], "every prediction is 'O'"),
-        (task_of("tagging"), [(1,), (1, 0)], None),
-        (UNANSWERABLE, NEVER, "no question is answered"),
-        (UNANSWERABLE, ALWAYS, None),
-        (UNANSWERABLE, ALWAYS[:1], None),
-        (PLAIN, NEVER, None),
-        (PLAIN, spans(("a", 0.0), ("a", 1.0)), "every prediction is 'a'"),
+        (task_of("classification"), [1, 1, 1], texts([1, 0, 1]), "'yes'"),
+        (task_of("classification"), [1, 0], texts([1, 0]), None),
+        (task_of("classification"), [1], texts([1]), None),
+        (task_of("classification"), ONE_OF_872, texts([0, 1] * 436), "871 of 872 .* 'no'"),
+        (task_of("classification"), ONE_OF_872, texts(ONE_OF_872), None),  # the label is rare
+        (task_of("classification"), [0] * 60 + [1] * 40, texts([0, 1] * 50), None),
+        (task_of("multi_label"), [[1, 0]] * 99 + [[0, 0]], texts([(1, 0), (0, 1)] * 50), "99 of"),
+        (task_of("multi_label"), [[1, 0], [0, 1]], texts([(1, 0), (0, 1)]), None),
+        (task_of("regression"), [2.5, 2.5 + 1e-9], texts([1.0, 2.0]), "is 2.5"),
+        (task_of("regression"), [2.5, 2.51], texts([1.0, 2.0]), None),
+        (task_of("regression"), [2.5, np.nan], texts([1.0, 2.0]), "not finite"),
+        (task_of("regression"), [2.5] * 871 + [1.0], texts([1.0, 2.0] * 436), "is 2.5"),
+        (task_of("regression"), [2.5] * 80 + [1.0] * 20, texts([1.0, 2.0] * 50), None),
+        (
+            task_of("tagging", labels=("A", "O")),
+            [(1, 1), (), (1,)],
+            sentences([0, 1], [], [1]),
+            "'O'",
+        ),
+        (task_of("tagging"), [(1,), (1, 0)], sentences([1], [1, 0]), None),
+        (task_of("tagging"), [(0,)] * 99 + [(1,)], sentences(*[[0], [1]] * 50), "99 of 100"),
+        (UNANSWERABLE, NEVER, questions("", "a"), "''"),
+        (UNANSWERABLE, ALWAYS, questions("", "a"), None),
+        (UNANSWERABLE, ALWAYS[:1], questions("a"), None),
+        (PLAIN, NEVER, questions("a", "b"), None),
+        (PLAIN, spans(("a", 0.0), ("a", 1.0)), questions("a", "b"), "'a'"),
     ],
 )
-def test_constant_predictions_are_named(task, given, named):
-    assert collapsed(task, given) == named
+def test_predictions_that_are_all_but_constant_are_named(task, given, gold, named):
+    found = collapsed(task, given, gold)
+    assert re.search(named, found) if named else found is None
 
 
 def test_questions_are_unanswered_above_the_threshold_asked_for():
-    assert collapsed(UNANSWERABLE, NEVER, qa_na_threshold=0.0) is None
+    gold = questions("", "a")
+    assert collapsed(UNANSWERABLE, NEVER, gold, qa_na_threshold=0.0) is None
 
 
 def test_spans_are_scored_officially_at_the_threshold_asked_for():

@@ -18,7 +18,6 @@ from finetune.hparams import RunSettings, resolve_hparams
 from finetune.kinds.multiple_choice import ChoiceExample
 from finetune.objective import FineTuning
 from finetune.predictor import predict
-from finetune.published import published_score
 from finetune.run import _check_batch_sizes
 from finetune.task import Task
 from finetune.task_data import Split, TaskData
@@ -332,17 +331,11 @@ def test_the_best_baseline_counts_and_the_others_are_named():
     assert overlap.share_of_words(context, "", ("Ada Rome", "Mary")) == [0.5, 1.0]
     scores = overlap.sliding_window(context, questions[0], options[0])
     assert scores[1] > scores[0]  # the window with Bob and Tom does not reach Paris
-    best = baseline(task, [*found, ChoiceExample("3", context, "", ("Rome", "Tom"), 0)],
-                    task.plugin.hparams())  # fmt: skip
+    found.append(ChoiceExample("3", context, "", ("Rome", "Tom"), 0))
+    best = baseline(predicted(task, found, [1, 1, 0]))
     names = [best["name"], *(other["name"] for other in best["others"])]
     assert sorted(names) == ["most frequent place", "share of words", "sliding window"]
     assert best["scores"]["accuracy"] == pytest.approx(200 / 3)
     assert all(other["scores"]["accuracy"] <= 67 for other in best["others"])
     empty = ChoiceExample("4", ".", "?", ("...", "!"), 0)
     assert overlap.best_options("sliding window", [empty]) == [0]
-
-
-def test_the_published_figure():
-    score, row = published_score("bert-base", "race_middle")
-    assert (score, row.average) == (66.7, None)
-    assert published_score("bert-base", "race_high") is None

@@ -1,4 +1,4 @@
-"""Prediction files of all kinds, the largest errors, and the pictures."""
+"""Prediction files of all kinds, and the largest errors."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from finetune import pictures, predictions
+from finetune import predictions
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from finetune.squad.decode import SpanAnswer
@@ -141,25 +141,3 @@ def test_largest_span_errors_have_no_word_in_common(threshold, names):
         assert "Predicted **Bob**, -0.50; it is **no answer**." in text
     assert sorted(heads) == sorted(names)
     assert ("**no answer**," in text) == (threshold < 0)  # as a prediction
-
-
-def test_pictures_of_every_kind(tmp_path):
-    pairs = [TextExample(str(i), "x", "y", label) for i, label in enumerate([1.0, 5.0, 3.0])]
-    for name, given in (
-        ("c", predicted(CLASSES, TEXTS, [1, 1, 0, 0])),
-        ("r", predicted(SCORES, pairs, [1.0, float("nan"), 2.0])),
-        ("t", predicted(TAGS, SENTENCES, [(0, 2, 1), (0, 2)])),
-        ("s", predicted(QUESTIONS, [question("q")], [span("")])),  # has none
-    ):
-        given.task.plugin.draw(given, str(tmp_path / name))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "r", "t"]
-
-
-def test_confusion_matrix_of_fifty_labels_is_large_enough_to_read(tmp_path):
-    from matplotlib import image
-
-    labels = [f"label {i}" for i in range(50)]
-    path = str(tmp_path / "many.png")
-    pictures.confusion_matrix(path, labels, list(range(50)), [0] * 50)
-    height = image.imread(path).shape[0]
-    assert height > 50 * 20  # pixels of a row
