@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import re
 import tempfile
@@ -14,12 +15,12 @@ from backend import for_accelerator
 from errors import InputError, reason, warn
 from files import new_folder, write_bytes, write_json
 from serving.check import Check
+from serving.description import sealed
 from serving.export import describe
 from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
 from serving.load import ServedModel
 from serving.signatures import signatures
 from signatures.functions import ENCODE, PREDICT, SCORE, Function, functions_of
-from training.model_card import write_card
 from training.tracing import plain_function
 
 WEIGHTS = ("float32", "float16", "int8")
@@ -63,16 +64,16 @@ def export(
             asked = signatures(model, functions)
         described = describe(model, asked, source)
         _add_what_functions_need(described, model, functions, traced, weights)
+        described = sealed(described, hashlib.sha256(content).hexdigest())
         with tempfile.TemporaryDirectory(dir=folder) as attached:
             model.vocabulary.save(attached)
             model.config.save(attached)
             write_json(os.path.join(attached, DESCRIPTION_FILE), described)
             content = attach(content, attached)
         write_bytes(os.path.join(folder, MODEL_FILE), content)
-        write_card(model.folder or source, folder)
         if expected is not None:
-            found = expected.agreement(folder)
-            print(f"{check_file}: the answers agree with the model's by {found:.2f} %")
+            for name, found in expected.agreement(folder).items():
+                print(f"{check_file}: the answers of {name} agree with the model's by {found:.2f} %")
     return described
 
 
