@@ -10,9 +10,9 @@ import numpy as np
 
 from errors import InputError
 from serving.client import Client
-from serving.description import inputs_of, signature_for
+from serving.description import inputs_of, mask_of, signature_for
 from serving.lines import Lines
-from serving.records import Record, extension_format, peek, read_records
+from serving.records import Record, read_records, source
 from signatures.signature import Signature
 
 _BATCH = 32
@@ -39,16 +39,15 @@ class Check:
         original: dict[str, Signature],
         max_difference: float,
     ):
-        lines, file_format = _lines(path), extension_format(path)
-        lines, sample = peek(iter(lines), file_format, len(lines))
+        rows = source(path, _lines(path))
         self._path, self._max_difference = path, max_difference
-        signature = signature_for(description, sample, file_format)
-        records = list(read_records(path, lines, inputs_of(description, signature)))
+        signature = signature_for(description, rows)
+        records = list(read_records(rows, inputs_of(description, signature)))
         if not records:
             raise InputError(f"{path}: has no rows to check by")
         self._asked = {signature: records}
         if MASKED in original:
-            mask = "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
+            mask = mask_of(description)
             self._asked[MASKED] = [_masked(record, mask) for record in records]
         self._originals = {
             name: Client(description, name, original[name].trace()) for name in self._asked
@@ -87,8 +86,8 @@ def _masked(record: Record, mask: str) -> Record:
 
 def _lines(path: str) -> list[bytes]:
     try:
-        with Lines(path) as source:
-            return list(source.read(before_waiting=lambda: None))
+        with Lines(path) as file:
+            return list(file.read(before_waiting=lambda: None))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -102,8 +101,10 @@ def agreement(expected: Sequence[dict[str, Any]], received: Sequence[dict[str, A
     other kinds answer with, the share of equal rows.
     """
     if "candidates" in expected[0]:
-        lists = [pair for a, b in zip(expected, received) for pair in zip(a["candidates"], b["candidates"])]
-        return float(100.0 * np.mean([len({*a} & {*b}) / len(a) for a, b in lists or [("?", "?")]]))
+        both = zip(expected, received)
+        pairs = [pair for a, b in both for pair in zip(a["candidates"], b["candidates"])]
+        shares = [len({*a} & {*b}) / len(a) for a, b in pairs]
+        return float(100.0 * np.mean(shares or [1.0]))
     if "pooled" in expected[0]:
         cosines = [_cosine(a["pooled"], b["pooled"]) for a, b in zip(expected, received)]
         return float(100.0 * np.mean(cosines))

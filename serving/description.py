@@ -11,7 +11,7 @@ import storage
 from errors import InputError
 from files import parse_json, read_json
 from serving.litert import DESCRIPTION_FILE, attached, litert_file
-from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
+from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source, json_keys
 from settings import typed
 from signatures.tensors import tensors_of
 
@@ -90,6 +90,11 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
     return Inputs(inputs, description["task"], lists)
 
 
+def mask_of(description: dict[str, Any]) -> str:
+    """What texts say for a masked token."""
+    return "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
+
+
 def options_of(
     description: dict[str, Any], signature: str, given: dict[str, Any]
 ) -> dict[str, tuple[Any, str]]:
@@ -111,12 +116,12 @@ def options_of(
     return {name: (given.get(name, t.default), t.dtype) for name, t in known.items()}
 
 
-def signature_for(description: dict[str, Any], line: bytes, file_format: str | None = None) -> str:
-    """The signature that rows like this line are meant for: `words` for lists of words."""
+def signature_for(description: dict[str, Any], rows: Source) -> str:
+    """The signature that rows are meant for: `words` for lists of words."""
     if WORD_LIST in description["signatures"]:
-        if file_format in WORD_FORMATS:
+        if rows.format in WORD_FORMATS:
             return WORD_LIST
-        keys = json_keys(line)
+        keys = json_keys(rows.first)
         if inputs_of(description, WORD_LIST).columns(keys)[WORD_LIST] in keys:
             return WORD_LIST
     return "serving_default"

@@ -14,6 +14,7 @@ import storage
 from data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
 from data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
 from errors import InputError
+from files import check_regular
 from model.config import CONFIG_FILE
 
 MODEL_FILE = "model.tflite"
@@ -51,6 +52,7 @@ def attached(path: str) -> dict[str, bytes]:
     Raises:
         InputError: there is no such file, or the files behind it are not those of `attach`.
     """
+    check_regular(path)
     try:
         with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
             found: dict[str, bytes] = {}

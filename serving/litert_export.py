@@ -73,7 +73,9 @@ def export(
         write_bytes(os.path.join(folder, MODEL_FILE), content)
         if expected is not None:
             for name, found in expected.agreement(folder).items():
-                print(f"{check_file}: the answers of {name} agree with the model's by {found:.2f} %")
+                print(
+                    f"{check_file}: the answers of {name} agree with the model's by {found:.2f} %"
+                )
     return described
 
 

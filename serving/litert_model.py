@@ -91,9 +91,7 @@ def _read(path: str) -> tuple[LiteRTModel, dict[str, Any]]:
             raise InputError(f"{path}: the description is not whole ({error!r})") from error
 
 
-def _described(
-    folder: str, path: str, said: dict[str, Any]
-) -> tuple[LiteRTModel, dict[str, Any]]:
+def _described(folder: str, path: str, said: dict[str, Any]) -> tuple[LiteRTModel, dict[str, Any]]:
     """`_read`, of the files in a folder."""
     config, vocabulary = load_config(folder), Vocabulary.load(folder)
     check_belongs(path, vocabulary.file, vocabulary.digest, said["vocabulary"]["sha256"])

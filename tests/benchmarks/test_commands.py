@@ -1,7 +1,6 @@
 """Every system of ours runs; every command asks for systems that exist and makes its table."""
 
 import dataclasses
-import functools
 
 import pytest
 import tensorflow as tf
@@ -10,7 +9,6 @@ from benchmarks import (
     ours,
     ours_finetuning,
     ours_generation,
-    ours_scoring,
     ours_vocabulary,
     ours_xlnet,
     random_model,
@@ -234,43 +232,6 @@ def test_generation_runs():
     runs = [ours_generation.generation(**shape, cached=cached) for cached in (True, False)]
     assert runs[0].facts == runs[1].facts
     assert runs[0].facts["tokens"] == 8
-
-
-@pytest.fixture
-def scoring(command, data_dir, tmp_path):
-    """The benchmark of scoring, of two utterances of two hypotheses."""
-    utterances = ("one", "other")
-    rows = [f"{name}\t-1\t{text}\ta b\n" for name in utterances for text in ("a b", "a")]
-    (tmp_path / "lists.tsv").write_text("".join(rows))
-    files = [f"--lists={tmp_path / 'lists.tsv'}", f"--vocab={data_dir}"]
-    return functools.partial(command, "scoring", *files)
-
-
-def test_scoring(scoring):
-    names = ("pseudo-log-likelihood", "a sequence per mask")
-    facts = {name: {"scores": [-1.0] * 4} for name in names}
-    seconds = {"self-critic": 0.5, names[0]: 8.0, names[1]: 20.0}
-    rows = {row[0]: row[1:] for row in scoring(seconds=seconds, facts=facts)}
-    assert rows[names[0]] == ["4", "6", "2000.0", "2.00", "1.00", "16.00"]
-    assert rows[names[1]][-2:] == ["2.50", "40.00"]
-    facts[names[1]]["scores"] = [-1.0, -1.0, -1.0, -1.1]
-    with pytest.raises(InputError, match="same scores"):
-        scoring(facts=facts)
-
-
-@pytest.mark.slow  # traces two networks of four layers
-def test_both_ways_to_mask_find_the_same_scores(data_dir):
-    sentences = ["a b c", "c", "a a b b c c"]
-    settings = {"size": "convbert-tiny", "vocab": data_dir}
-    masked = {"objective": "masked_lm", "method": "pseudo_log_likelihood"}
-    ids = ours_scoring.sequences(sentences, data_dir)
-    runs = [
-        ours_scoring.scores(**settings, **masked, sentences=sentences),
-        ours_scoring.one_sequence_per_mask(**settings, sequences=ids, batch=4),
-    ]
-    for run in runs:
-        run()
-    assert runs[0].facts["scores"] == pytest.approx(runs[1].facts["scores"], abs=1e-4)
 
 
 @pytest.mark.slow  # traces two steps
