@@ -25,7 +25,7 @@ import storage
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder
 from locks import locked
-from serving.description import inputs_of
+from serving.description import inputs_of, mask_of
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -128,10 +128,9 @@ def question(description: dict[str, Any], folder: str) -> str:
     signatures = description["signatures"]
     inputs = inputs_of(description, "serving_default")
     command = f"python -m serving.predict --model {shlex.quote(folder)}"
-    mask = "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
     for name, text in PRETRAINED_QUESTIONS.items():
         if name in signatures:
-            text = text.replace("[MASK]", mask)
+            text = text.replace("[MASK]", mask_of(description))
             return f"echo {shlex.quote(text)} | {command} --signature {name}"
     if inputs.one_text:
         return f"echo 'A sentence.' | {command}"

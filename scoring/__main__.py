@@ -58,7 +58,7 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
-    check_output(FLAGS.input, FLAGS.output, FLAGS.overwrite)
+    check_output(FLAGS.output, FLAGS.overwrite)
     method_of(FLAGS.model, FLAGS.method)
     with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
         from scoring.scorer import open_scorer  # TensorFlow: it takes seconds

@@ -10,12 +10,13 @@ import numpy as np
 
 from errors import InputError
 from serving.client import Client
-from serving.description import inputs_of, signature_for
+from serving.description import inputs_of, mask_of, signature_for
 from serving.lines import Lines
-from serving.records import extension_format, peek, read_records
+from serving.records import Record, read_records, source
 from signatures.signature import Signature
 
 _BATCH = 32
+MASKED = "masked_tokens"
 
 
 class Check:
@@ -38,19 +39,22 @@ class Check:
         original: dict[str, Signature],
         max_difference: float,
     ):
-        lines, file_format = _lines(path), extension_format(path)
-        lines, sample = peek(iter(lines), file_format, len(lines))
+        rows = source(path, _lines(path))
         self._path, self._max_difference = path, max_difference
-        self._signature = signature_for(description, sample, file_format)
-        inputs = inputs_of(description, self._signature)
-        self._records = list(read_records(path, lines, inputs))
-        if not self._records:
+        signature = signature_for(description, rows)
+        records = list(read_records(rows, inputs_of(description, signature)))
+        if not records:
             raise InputError(f"{path}: has no rows to check by")
-        graph = original[self._signature].trace()
-        self._original = Client(description, self._signature, graph)
+        self._asked = {signature: records}
+        if MASKED in original:
+            mask = mask_of(description)
+            self._asked[MASKED] = [_masked(record, mask) for record in records]
+        self._originals = {
+            name: Client(description, name, original[name].trace()) for name in self._asked
+        }
 
-    def agreement(self, exported: str) -> float:
-        """Asks both models; returns their agreement in percent.
+    def agreement(self, exported: str) -> dict[str, float]:
+        """Asks both models; returns their agreement in percent by signature.
 
         Args:
             exported: the folder of the exported model.
@@ -58,20 +62,32 @@ class Check:
         Raises:
             InputError: they agree less than they should; names how much they do.
         """
-        clients = self._original, Client.of(exported, self._signature)
-        found = agreement(*(list(client.answers(self._records, _BATCH)) for client in clients))
-        if not found >= 100.0 - self._max_difference:  # nor where it is no number
-            raise InputError(
-                f"{self._path}: the answers should agree with the model's by"
-                f" {100.0 - self._max_difference:g} %. They agree by {found:.2f} %"
-            )
+        found = {}
+        for name, records in self._asked.items():
+            clients = self._originals[name], Client.of(exported, name)
+            found[name] = agreement(*(list(c.answers(records, _BATCH)) for c in clients))
+            if not found[name] >= 100.0 - self._max_difference:  # nor where it is no number
+                raise InputError(
+                    f"{self._path}: the answers of {name} should agree with the model's by"
+                    f" {100.0 - self._max_difference:g} %. They agree by {found[name]:.2f} %"
+                )
         return found
+
+
+def _masked(record: Record, mask: str) -> Record:
+    """The record with a mask in the place of its middle word, unless it has one."""
+    text = record.values["text"]
+    words = text.split()
+    if words and mask not in text:
+        words[len(words) // 2] = mask
+        text = " ".join(words)
+    return record._replace(values={"text": text})
 
 
 def _lines(path: str) -> list[bytes]:
     try:
-        with Lines(path) as source:
-            return list(source.read(before_waiting=lambda: None))
+        with Lines(path) as file:
+            return list(file.read(before_waiting=lambda: None))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -81,8 +97,14 @@ def agreement(expected: Sequence[dict[str, Any]], received: Sequence[dict[str, A
 
     Of labels, tags and texts it is the share that is equal; of numbers, 100 less the squared error
     as a share of their variance; of vectors, which a pre-trained model answers with, the mean
-    cosine; of what other kinds answer with, the share of equal rows.
+    cosine; of lists of candidates for masked tokens the mean share that is in both lists; of what
+    other kinds answer with, the share of equal rows.
     """
+    if "candidates" in expected[0]:
+        both = zip(expected, received)
+        pairs = [pair for a, b in both for pair in zip(a["candidates"], b["candidates"])]
+        shares = [len({*a} & {*b}) / len(a) for a, b in pairs]
+        return float(100.0 * np.mean(shares or [1.0]))
     if "pooled" in expected[0]:
         cosines = [_cosine(a["pooled"], b["pooled"]) for a, b in zip(expected, received)]
         return float(100.0 * np.mean(cosines))

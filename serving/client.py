@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,25 +11,42 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
+import storage
 from errors import InputError, reason
 from finetune import kinds
-from serving.description import inputs_of, options_of, read_description
+from serving.description import check_belongs, inputs_of, options_of, read_description
 from serving.litert import litert_file
 from serving.litert_model import load_signatures
 from serving.records import WORD_LIST, Record
 from signatures.tensors import tensors_of
 
+GRAPH_FILE = "saved_model.pb"
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
 # The outputs that say the lengths along axes.
 COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
 
 
 def load_saved_model(folder: str) -> tf.Module:
-    """The SavedModel in a folder; its `signatures` are graphs by name. InputError without one."""
+    """The SavedModel in a folder; its `signatures` are graphs by name.
+
+    Raises:
+        InputError: there is none, or not the one that the description beside it describes.
+    """
+    described = read_description(folder)["digests"]["graph"]
     try:
+        check_belongs(folder, GRAPH_FILE, graph_digest(folder), described)
         return tf.saved_model.load(folder)
-    except (OSError, tf.errors.OpError) as error:
+    except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
         raise InputError(f"{folder}: the SavedModel cannot be loaded ({reason(error)})") from error
+
+
+def graph_digest(folder: str) -> str:
+    """SHA-256 of a SavedModel's graph and of its variables' index, which has their checksums."""
+    digest = hashlib.sha256()
+    for name in (GRAPH_FILE, os.path.join("variables", "variables.index")):
+        with storage.open(os.path.join(folder, name), "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()
 
 
 class Client:

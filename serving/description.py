@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from typing import Any
 
@@ -9,18 +11,22 @@ import storage
 from errors import InputError
 from files import parse_json, read_json
 from serving.litert import DESCRIPTION_FILE, attached, litert_file
-from serving.records import WORD_FORMATS, WORD_LIST, Inputs, json_keys
+from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source, json_keys
 from settings import typed
 from signatures.tensors import tensors_of
 
-# Relative to the folder of the SavedModel; see serving/export.py, which imports more than we need.
+# Relative to the folder of a SavedModel, in the format's folder for what the graph does not read.
 DESCRIPTION = os.path.join("assets.extra", "model.json")
 
 
 def read_description(folder: str) -> dict[str, Any]:
-    """The description that export_savedmodel.py stored with a model; InputError without.
+    """The description that export_savedmodel.py stored with a model.
 
-    `folder` is that of a SavedModel or of a LiteRT file, or the latter's own path.
+    Args:
+        folder: of a SavedModel or of a LiteRT file, or the latter's own path.
+
+    Raises:
+        InputError: there is none, or it was changed.
     """
     if path := litert_file(folder):
         text = attached(path).get(DESCRIPTION_FILE)
@@ -34,10 +40,36 @@ def read_description(folder: str) -> dict[str, Any]:
                 f"{path}: there is no such file, so this is no model of export_savedmodel"
             )
         description = read_json(path)
-    missing = {"kind", "labels", "task", "signatures"} - set(description)
-    if missing:
-        raise InputError(f"{path}: should have the keys {', '.join(sorted(missing))}")
+    digest = (description.get("digests") or {}).get("description")
+    if digest != _digest(description):
+        raise InputError(
+            f"{path}: {os.path.basename(DESCRIPTION)} should be as export_savedmodel.py wrote it."
+            f" Received: another text than that of its digest, {digest}"
+        )
     return description
+
+
+def sealed(description: dict[str, Any], graph_digest: str) -> dict[str, Any]:
+    """The description with digests of itself and of the graph it belongs to."""
+    return {
+        **description,
+        "digests": {"description": _digest(description), "graph": graph_digest},
+    }
+
+
+def check_belongs(path: str, part: str, received: Any, described: Any) -> None:
+    """Raises InputError where a part of an exported model is not the one that it describes."""
+    if received != described:
+        raise InputError(
+            f"{path}: {part} should be the one that was exported, {described!s:.80}. Received:"
+            f" {received!s:.80}"
+        )
+
+
+def _digest(description: dict[str, Any]) -> str:
+    own = {name: value for name, value in description.items() if name != "digests"}
+    text = json.dumps(json.loads(json.dumps(own)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
@@ -56,6 +88,11 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
     inputs = {name: tensor for name, tensor in inputs.items() if tensor.default is None}
     lists = [name for name, tensor in inputs.items() if len(tensor.axes) == 2]
     return Inputs(inputs, description["task"], lists)
+
+
+def mask_of(description: dict[str, Any]) -> str:
+    """What texts say for a masked token."""
+    return "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
 
 
 def options_of(
@@ -79,12 +116,12 @@ def options_of(
     return {name: (given.get(name, t.default), t.dtype) for name, t in known.items()}
 
 
-def signature_for(description: dict[str, Any], line: bytes, file_format: str | None = None) -> str:
-    """The signature that rows like this line are meant for: `words` for lists of words."""
+def signature_for(description: dict[str, Any], rows: Source) -> str:
+    """The signature that rows are meant for: `words` for lists of words."""
     if WORD_LIST in description["signatures"]:
-        if file_format in WORD_FORMATS:
+        if rows.format in WORD_FORMATS:
             return WORD_LIST
-        keys = json_keys(line)
+        keys = json_keys(rows.first)
         if inputs_of(description, WORD_LIST).columns(keys)[WORD_LIST] in keys:
             return WORD_LIST
     return "serving_default"

@@ -16,15 +16,13 @@ import plugins
 import storage
 from errors import InputError, reason, warn
 from files import new_folder, write_json
+from serving.client import graph_digest
+from serving.description import DESCRIPTION, sealed
 from serving.load import ServedModel
 from serving.signatures import signatures
-from serving.warmup import WARMUP_FILE, sample_inputs, write_requests
 from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 
-# The folder for files that the graph does not read, by the SavedModel format.
-EXTRA_FOLDER = "assets.extra"
-DESCRIPTION_FILE = "model.json"
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
 _CPU_INFO = "/proc/cpuinfo"
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
@@ -46,14 +44,12 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
             " of float32"
         )
     asked = signatures(model)
-    description = describe(model, asked, source)
-    sample = sample_inputs(asked["serving_default"], model.vocabulary)
+    sample = _sample(asked["serving_default"])
     with new_folder(output_dir, "saved_model.pb") as folder:
         expected = _save(model, asked, folder)["serving_default"](**sample)
-        extra = os.path.join(folder, EXTRA_FOLDER)
-        os.makedirs(extra)
-        write_json(os.path.join(extra, DESCRIPTION_FILE), description)
-        write_requests(os.path.join(extra, WARMUP_FILE), asked, model.vocabulary)
+        description = sealed(describe(model, asked, source), graph_digest(folder))
+        os.makedirs(os.path.dirname(os.path.join(folder, DESCRIPTION)))
+        write_json(os.path.join(folder, DESCRIPTION), description)
         _check(folder, sample, expected)
     return description
 
@@ -112,6 +108,15 @@ def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[
         except tf.errors.OpError as error:
             raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
     return traced
+
+
+def _sample(signature: Signature) -> Tensors:
+    """A batch of one for a signature that takes text."""
+    found = {}
+    for name, item in signature.inputs.items():
+        text = ["the city"] if len(item.axes) == 1 else [["the", "city"]]
+        found[name] = tf.constant(text if item.default is None else [item.default], item.dtype)
+    return found
 
 
 def _check(folder: str, sample: Tensors, expected: Tensors) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import re
 import tempfile
@@ -14,6 +15,7 @@ from backend import for_accelerator
 from errors import InputError, reason, warn
 from files import new_folder, write_bytes, write_json
 from serving.check import Check
+from serving.description import sealed
 from serving.export import describe
 from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
 from serving.load import ServedModel
@@ -62,6 +64,7 @@ def export(
             asked = signatures(model, functions)
         described = describe(model, asked, source)
         _add_what_functions_need(described, model, functions, traced, weights)
+        described = sealed(described, hashlib.sha256(content).hexdigest())
         with tempfile.TemporaryDirectory(dir=folder) as attached:
             model.vocabulary.save(attached)
             model.config.save(attached)
@@ -69,8 +72,10 @@ def export(
             content = attach(content, attached)
         write_bytes(os.path.join(folder, MODEL_FILE), content)
         if expected is not None:
-            found = expected.agreement(folder)
-            print(f"{check_file}: the answers agree with the model's by {found:.2f} %")
+            for name, found in expected.agreement(folder).items():
+                print(
+                    f"{check_file}: the answers of {name} agree with the model's by {found:.2f} %"
+                )
     return described
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import files
 import storage
 from data.vocabulary import Vocabulary
 from errors import InputError
@@ -25,9 +24,11 @@ from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.task import Task
 from machine import num_cores
 from model import BackboneConfig, load_config
+from model.config import CONFIG_FILE
 from model.linear_chain import ChainScores
 from pretrain.scoring_methods import ScoringMethod
-from serving.litert import DESCRIPTION_FILE, attached
+from serving.description import check_belongs, read_description
+from serving.litert import attached, graph_digest
 from serving.signatures import signatures
 from settings import field_names
 from signatures.functions import Function
@@ -76,22 +77,25 @@ def _functions(path: str, about: dict[str, Any], num_threads: int | None) -> dic
 
 def _read(path: str) -> tuple[LiteRTModel, dict[str, Any]]:
     """The model and what its description says of its functions."""
+    said = read_description(path)
+    check_belongs(path, "the model", graph_digest(path), said["digests"]["graph"])
     with tempfile.TemporaryDirectory() as folder:
         for name, content in attached(path).items():
-            with open(os.path.join(folder, os.path.basename(name)), "wb") as file:
+            with open(os.path.join(folder, name), "wb") as file:
                 file.write(content)
         try:
-            return _described(folder, path)
+            return _described(folder, path, said)
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
         except (KeyError, TypeError, OSError) as error:
             raise InputError(f"{path}: the description is not whole ({error!r})") from error
 
 
-def _described(folder: str, path: str) -> tuple[LiteRTModel, dict[str, Any]]:
+def _described(folder: str, path: str, said: dict[str, Any]) -> tuple[LiteRTModel, dict[str, Any]]:
     """`_read`, of the files in a folder."""
-    said = files.read_json(os.path.join(folder, DESCRIPTION_FILE))
     config, vocabulary = load_config(folder), Vocabulary.load(folder)
+    check_belongs(path, vocabulary.file, vocabulary.digest, said["vocabulary"]["sha256"])
+    check_belongs(path, CONFIG_FILE, config.to_json(), said["encoder"])
     task = hparams = None
     if said["task"] is not None:
         task = declaration.parse(said["task"], path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,41 +15,13 @@ from files import replacing
 from serving.lines import STANDARD
 
 
-def check_output(source: str, output: str, overwrite: bool) -> None:
-    """Raises InputError where the output is the input, or a file that may not be replaced.
-
-    Args:
-        source: --input; "-" is standard input.
-        output: --output; "-" is standard output.
-        overwrite: whether a file that exists may be replaced.
-    """
-    if storage.is_url(output):
-        if not storage.isfile(output):
-            return
-        same = storage.abspath(source) == storage.abspath(output)
-    else:
-        written = _status(output, 1)
-        if written is None or not stat.S_ISREG(written.st_mode):
-            return
-        read = _status(source, 0)
-        same = read is not None and os.path.samestat(read, written)
-    if same:
-        raise InputError(
-            f"--output should be another file than --input. Received: {source} and"
-            f" {output}, which are the same"
-        )
-    if output != STANDARD and not overwrite:
+def check_output(output: str, overwrite: bool) -> None:
+    """Raises InputError where --output is a file that may not be replaced; "-" is none."""
+    if output != STANDARD and storage.isfile(output) and not overwrite:
         raise InputError(
             f"{output}: --output should not exist yet, or --overwrite be given, with which it"
             " is replaced when all rows are answered"
         )
-
-
-def _status(path: str, descriptor: int) -> os.stat_result | None:
-    try:
-        return os.fstat(descriptor) if path == STANDARD else os.stat(path)
-    except OSError:  # there is none, or opening it will say what is wrong
-        return None
 
 
 @contextlib.contextmanager

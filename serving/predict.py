@@ -23,10 +23,11 @@ from absl import app, flags
 
 import plugins
 from errors import InputError, main_with_clear_errors
+from serving import records
 from serving.description import inputs_of, options_of, read_description, signature_for
 from serving.lines import Lines
 from serving.output import check_output, opened_output
-from serving.records import FORMATS, Record, extension_format, peek, read_records
+from serving.records import FORMATS, Record
 from settings import read_json_object
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class Answers:
         """Answers the rows that were taken, in their order."""
         rows, self._rows = self._rows, []
         self._count += len(rows)
-        records = [row for row in rows if isinstance(row, Record)]
-        answers = self.client.answers(records, FLAGS.batch_size) if records else iter(())
+        asked = [row for row in rows if isinstance(row, Record)]
+        answers = self.client.answers(asked, FLAGS.batch_size) if asked else iter(())
         for row in rows:
             if isinstance(row, Record):
                 answer = next(answers)
@@ -117,7 +118,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     plugins.load(FLAGS.plugins)
-    check_output(FLAGS.input, FLAGS.output, FLAGS.overwrite)
+    check_output(FLAGS.output, FLAGS.overwrite)
     description = read_description(FLAGS.model)
     options = read_json_object(FLAGS.options, "--options")
     if FLAGS.signature:
@@ -127,18 +128,17 @@ def main(argv: list[str]) -> None:
         # Of a file, rows of similar length share a batch.
         window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
         answers = Answers(window, write, source.show)
-        file_format = FLAGS.format or extension_format(FLAGS.input)
         lines = source.read(before_waiting=answers.flush)
-        lines, sample = peek(lines, file_format, _WINDOW * FLAGS.batch_size)
-        signature = FLAGS.signature or signature_for(description, sample, file_format)
-        inputs = inputs_of(description, signature)
+        rows = records.source(source.name, lines, FLAGS.format)
+        signature = FLAGS.signature or signature_for(description, rows)
         rejected = answers.reject if FLAGS.skip_errors else None
-        records = read_records(source.name, lines, inputs, FLAGS.format, FLAGS.header, rejected)
-        first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
+        inputs = inputs_of(description, signature)
+        found = records.read_records(rows, inputs, FLAGS.header, rejected)
+        first = list(itertools.islice(found, 1))  # what is wrong with the columns is said early
         from serving.client import Client  # TensorFlow: it takes seconds
 
         answers.client = Client.of(FLAGS.model, signature, options)
-        for record in itertools.chain(first, records):
+        for record in itertools.chain(first, found):
             answers.add(record)
         answers.flush()
     answers.check()

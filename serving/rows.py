@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from errors import InputError
-from files import is_unicode
 from finetune.readers.tables import gathered
 from serving.records import WORD_LIST, Inputs, Record, check_texts
 
@@ -53,12 +52,8 @@ def records(rows: Any, inputs: Inputs) -> list[Record]:
         values = (_of_row(f"row {i}", row, inputs) for i, row in enumerate(rows))
     found = []
     for number, row in enumerate(values):
-        where = f"row {number}"
-        check_texts(where, row, inputs.lists)
-        for value in row.values():
-            if not all(map(is_unicode, value if isinstance(value, list) else [value])):
-                raise InputError(f"{where}: half a surrogate pair is no text. Received: {value!a}")
-        found.append(Record(where, str(number), row))
+        check_texts(f"row {number}", row, inputs.lists)
+        found.append(Record(f"row {number}", str(number), row))
     if not found:
         raise InputError("texts should be at least one. Received: none")
     return found

@@ -36,21 +36,6 @@ def folder(tmp_path_factory):
         (folder / name).mkdir()
         (folder / name / "vocab.txt").write_text(VOCABULARY)
     EncoderConfig(vocab_size=7).save(str(folder / "model"))
-    (folder / "exported" / "assets.extra").mkdir(parents=True)
-    description = {"kind": {}, "labels": {}, "task": None}
-    description["signatures"] = {
-        "serving_default": {"inputs": {"text": "string [B], UTF-8"}, "outputs": {}}
-    }
-    (folder / "exported" / "assets.extra" / "model.json").write_text(json.dumps(description))
-    (folder / "wrong.csv").write_text("txt,label\na,b\n")
-    (folder / "wrong.txt").write_text("{'text': 'a'}\n")
-    (folder / "wrong.jsonl").write_text('{"txt": "a"}\n')
-    (folder / "utf16.txt").write_bytes("a film\n".encode("utf-16"))
-    entry = {"ref": "a", "hyp_1": {"score": -1, "text": "a"}}
-    (folder / "lists.am.json").write_text(json.dumps({"u-1": entry, "u-2": entry}))
-    bad = {"u-1": entry, "u-2": {"ref": "a", "hyp_1": {"score": float("nan"), "text": "a"}}}
-    (folder / "bad.am.json").write_text(json.dumps(bad))
-    (folder / "scores.jsonl").write_text("{}\n")
     task = {"kind": "classification", "files": {"train": "train.csv", "dev": "dev.csv"}}
     task["columns"] = {"text_a": "text", "label": "label"}
     for name, header in (("task", "text,label"), ("other", "words,label")):
@@ -66,10 +51,6 @@ WITHOUT_BEAM = pytest.mark.skipif(bool(find_spec("apache_beam")), reason="Apache
 PRETRAIN = ["run_pretraining.py", "--data_dir={}/data", "--model_name=m"]
 FINETUNE = ["run_finetuning.py", "--model_dir={}/model", "--task={}/task/task.json"]
 OTHER = ["run_finetuning.py", "--model_dir={}/model", "--task={}/other/task.json"]
-PREDICT = ["-m", "serving.predict", "--model={}/exported"]
-RESCORE = ["-m", "scoring.rescore", "--dev={}/lists.am.json", "--output_dir={}/out"]
-RESCORE_BAD = [*RESCORE, "--test={}/bad.am.json"]
-RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
 
 
 @pytest.mark.parametrize(
@@ -100,19 +81,6 @@ RESCORE_TEST = [*RESCORE, "--test={}/lists.am.json"]
         (["-m", "checkpoints.convert", "--source=tf1", "--input={}/none", "--output={}/o"], "none"),
         (["export_savedmodel.py", "--model_dir={}/none", "--output_dir={}/o"], "none"),
         (["-m", "serving.predict", "--model={}/none", "--input={}/task/dev.csv"], "none"),
-        (["-m", "serving.predict", "--model={}/exported", "--input={}/none.csv"], "none.csv"),
-        ([*RESCORE, "--model={}/model"], "--test"),
-        ([*RESCORE_BAD, "--scores={}/scores.jsonl"], "bad.am.json: utterance 'u-2'"),
-        (RESCORE_TEST, "--model"),
-        ([*RESCORE_TEST, "--model={}/none"], "none"),
-        ([*RESCORE_TEST, "--model={}/model"], "model/hparams.json"),
-        ([*RESCORE_TEST, "--model={}/model", "--lambdas=0:1"], "--lambdas"),
-        ([*RESCORE_TEST, "--scores={}/scores.jsonl"], "hypothesis 1 of utterance 'u-1'"),
-        ([*PREDICT, "--input={}/wrong.csv"], "wrong.csv, line 1"),
-        ([*PREDICT, "--input={}/wrong.txt"], "wrong.txt: the first line"),
-        ([*PREDICT, "--input={}/wrong.jsonl"], "wrong.jsonl, line 1"),
-        ([*PREDICT, "--input={}/utf16.txt"], "UTF-16"),
-        ([*PREDICT, "--input={}/task/dev.csv", "--signature=none"], "--signature"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0].lstrip("-") or value[1],
 )

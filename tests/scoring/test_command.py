@@ -8,7 +8,8 @@ import pytest
 
 from errors import InputError
 from scoring.models import method_of
-from scoring.rescore_scores import read_scores
+from scoring.rescore import read_scores
+from serving.description import sealed
 from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task
 
@@ -34,7 +35,7 @@ def test_every_line_has_its_score(model_dir, tmp_path):
     assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["num_words"] for row in rows] == [4, 1, 4, 2]
     assert [row["text"] for row in rows] == lines
-    assert read_scores(str(output)).scores["who?"].score == rows[1]["score"]
+    assert read_scores(str(output))["who?"] == rows[1]["score"]
     assert all(row["score"] < 0 for row in rows)
     assert rows[0]["score"] == pytest.approx(rows[2]["score"], abs=1e-5)
     assert {row["method"] for row in rows} == {"self_critic"}
@@ -78,11 +79,11 @@ def test_what_cannot_score_is_rejected_early(model_dir, tmp_path):
     (saved / "assets.extra").mkdir(parents=True)
     (saved / "saved_model.pb").touch()
     description = {"kind": "x", "labels": [], "task": None, "signatures": {"embeddings": {}}}
-    (saved / "assets.extra" / "model.json").write_text(json.dumps(description))
+    (saved / "assets.extra" / "model.json").write_text(json.dumps(sealed(description, "")))
     with pytest.raises(InputError, match="`score`"):
         method_of(str(saved))
     description |= {"signatures": {"score": {}}, "scoring_method": "causal"}
-    (saved / "assets.extra" / "model.json").write_text(json.dumps(description))
+    (saved / "assets.extra" / "model.json").write_text(json.dumps(sealed(description, "")))
     assert method_of(str(saved)) == "causal"
     with pytest.raises(InputError, match="causal"):
         method_of(str(saved), "self_critic")

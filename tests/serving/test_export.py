@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest.mock
@@ -13,15 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from tensorflow.core.framework import (
-    resource_handle_pb2,
-    tensor_pb2,
-    tensor_shape_pb2,
-    types_pb2,
-)
 from tensorflow.core.protobuf import saved_model_pb2
 
+import convbert
 from errors import InputError
 from finetune.encoded import Encoded
 from finetune.load import load_fine_tuned
@@ -206,55 +201,32 @@ def test_bfloat16_warns_where_the_cpu_has_none(exported, tmp_path, monkeypatch, 
         assert errors.count("\n") == warned
 
 
-def message_classes():
-    """The messages of tensorflow_serving/apis that warm-up needs, as those files define them."""
-    file = descriptor_pb2.FileDescriptorProto(name="warmup.proto", package="w", syntax="proto3")
-    file.dependency.append("tensorflow/core/framework/tensor.proto")
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
-    def message(name, *fields, parent=file.message_type):
-        found = parent.add(name=name)
-        for field, number, kind, repeated in fields:
-            label = 3 if repeated else 1
-            settings = {"type": 9} if kind == "string" else {"type": 11, "type_name": kind}
-            found.field.add(name=field, number=number, label=label, **settings)
-        return found
 
-    message("PredictionLog", ("predict_log", 6, ".w.PredictLog", False))
-    message("PredictLog", ("request", 1, ".w.PredictRequest", False))
-    message("ModelSpec", ("name", 1, "string", False), ("signature_name", 3, "string", False))
-    inputs = ("inputs", 2, ".w.PredictRequest.InputsEntry", True)
-    request = message("PredictRequest", ("model_spec", 1, ".w.ModelSpec", False), inputs)
-    item = (("key", 1, "string", False), ("value", 2, ".tensorflow.TensorProto", False))
-    entry = message("InputsEntry", *item, parent=request.nested_type)
-    entry.options.map_entry = True
-    pool = descriptor_pool.DescriptorPool()
-    for dependency in (types_pb2, tensor_shape_pb2, resource_handle_pb2, tensor_pb2):
-        pool.AddSerializedFile(dependency.DESCRIPTOR.serialized_pb)
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("w.PredictionLog"))
+def edit_labels(path):
+    path.write_text(path.read_text().replace('"bad"', '"mad"'))
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("name", "damage"),
     [
-        "classification",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tagging", "pretraining")),
+        ("variables/variables.data-00000-of-00001", cut),
+        ("variables/variables.index", cut),
+        ("saved_model.pb", cut),
+        ("saved_model.pb", lambda path: path.write_bytes(b"")),
+        ("saved_model.pb", lambda path: path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")),
+        ("assets.extra/model.json", edit_labels),
+        ("assets.extra/model.json", cut),
+        ("assets.extra/model.json", lambda path: path.write_text("[" * 200_000)),
     ],
 )
-def test_warm_up_requests(saved, kind):
-    """Every signature is asked once, and answers."""
-    path = pathlib.Path(saved[kind], "assets.extra", "tf_serving_warmup_requests")
-    signatures = tf.saved_model.load(saved[kind]).signatures
-    asked = []
-    for record in tf.data.TFRecordDataset(str(path)):
-        request = message_classes().FromString(record.numpy()).predict_log.request
-        asked.append(request.model_spec.signature_name)
-        inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
-        answers = signatures[asked[-1]](**{name: tf.constant(v) for name, v in inputs.items()})
-        assert {len(value) for value in answers.values()} == {1}
-        if asked[-1] == "masked_tokens":
-            assert answers["num_masks"].numpy().tolist() == [1]
-    assert sorted(asked) == sorted(signatures)
+def test_a_saved_model_that_is_not_whole(exported, tmp_path, name, damage):
+    shutil.copytree(exported[0] / "float32", tmp_path / "saved")
+    damage(tmp_path / "saved" / name)
+    with pytest.raises(InputError):
+        convbert.load(tmp_path / "saved")
 
 
 @pytest.mark.slow  # needs an export of its own

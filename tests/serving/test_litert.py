@@ -3,6 +3,7 @@
 import collections
 import gc
 import json
+import warnings
 import zipfile
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
+import convbert
 from errors import InputError
 from serving import litert_export
 from serving.check import Check, agreement
@@ -191,6 +193,21 @@ def test_a_model_that_answers_otherwise_is_not_written(tmp_path):
         Check(str(rows), description, signatures(model), 0.5).agreement(str(tmp_path / "out"))
 
 
+def test_candidates_of_masked_tokens_are_checked(tmp_path):
+    """Also of rows without a mask; embeddings are the same here."""
+    pretrained(tmp_path / "run", objective="masked_lm")
+    (tmp_path / "rows.txt").write_text("the city\nwho [MASK] born\n\n")
+    model, output = load(str(tmp_path / "run")), str(tmp_path / "out")
+    litert_export.export(model, output, "run", check_file=str(tmp_path / "rows.txt"))
+    shared = {id(variable) for variable in model.encoder.variables}
+    for variable in model.masked_lm[1].variables:
+        if id(variable) not in shared:
+            variable.assign(10.0 - variable)
+    check = Check(str(tmp_path / "rows.txt"), read_description(output), signatures(model), 0.5)
+    with pytest.raises(InputError, match="masked_tokens"):
+        check.agreement(output)
+
+
 @pytest.mark.parametrize("found", [99.4, float("nan")])
 def test_nothing_is_left_of_a_model_that_answers_otherwise(tmp_path, monkeypatch, found):
     pretrained(tmp_path / "run", parts=["encoder"])
@@ -219,6 +236,8 @@ def test_agreement():
     assert not agreement(rows(1.0), rows(2.0)) >= 99.5
     assert not agreement(rows(1.0, 2.0), rows(1.0, float("nan"))) >= 99.5
     assert agreement([{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 3}]) == 50.0
+    lists = [{"candidates": [["a", "b"], ["c", "d"]]}, {"candidates": []}]
+    assert agreement(lists, [{"candidates": [["b", "a"], ["c", "e"]]}, {"candidates": []}]) == 75.0
     assert agreement([{"pooled": [1.0, 0.0]}], [{"pooled": [1.0, 1.0]}]) == pytest.approx(
         50 * 2**0.5
     )
@@ -269,6 +288,65 @@ def test_a_model_that_is_no_longer_asked_is_freed(tmp_path):
 
 def interpreters() -> int:
     return sum(isinstance(found, Interpreter) for found in gc.get_objects())
+
+
+@pytest.fixture(scope="module")
+def litert(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("litert")
+    fine_tuned(folder / "run", task("classification"), num_hidden_layers=1)
+    litert_export.export(load(str(folder / "run")), str(folder / "out"), "run")
+    return folder / "out" / "model.tflite"
+
+
+def changed(name, change):
+    """The members of a LiteRT file's archive, one of them changed."""
+
+    def members(path):
+        found = {**attached(str(path)), name: change(attached(str(path))[name])}
+        return [(member, content, zipfile.ZIP_STORED) for member, content in found.items()]
+
+    return members
+
+
+def also(name, content, compression=zipfile.ZIP_STORED):
+    return lambda path: [*changed("model.json", bytes)(path), (name, content, compression)]
+
+
+@pytest.mark.parametrize(
+    ("members", "named"),
+    [
+        (changed("vocab.txt", lambda text: text[: len(text) // 2 + 1]), "vocab.txt"),
+        (changed("vocab.txt", lambda text: text.rsplit(b"\n", 2)[0] + b"\n"), "vocab.txt"),
+        (changed("tokenizer_config.json", lambda text: b'{"do_lower_case": false}'), "vocab.txt"),
+        (changed("config.json", lambda text: text.replace(b"gelu", b"relu")), "config.json"),
+        (changed("model.json", lambda text: text.replace(b'"bad"', b'"mad"')), "model.json"),
+        (changed("model.json", lambda text: b"[" * 200_000), "model.tflite"),
+        (also("more.txt", b""), "more.txt"),
+        (also("vocab.txt", b"[PAD]"), "vocab.txt"),
+        (changed("config.json", lambda text: b" " * 2**26 + text), "config.json"),
+        (lambda path: [("model.json", b" " * 2**20, zipfile.ZIP_DEFLATED)], "model.json"),
+    ],
+)
+def test_what_is_attached_belongs_together(tmp_path, litert, members, named):
+    with zipfile.ZipFile(litert) as archive:
+        graph = litert.read_bytes()[: min(info.header_offset for info in archive.infolist())]
+    path = tmp_path / "model.tflite"
+    path.write_bytes(graph)
+    with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a member twice
+        for name, content, compression in members(litert):
+            archive.writestr(name, content, compression)
+    with pytest.raises(InputError, match=named):
+        convbert.load(path)
+
+
+def test_a_description_of_another_graph(tmp_path, litert):
+    content = litert.read_bytes()
+    place = content.index(b"TFL3") + 4
+    path = tmp_path / "model.tflite"
+    path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    with pytest.raises(InputError, match=r"model\.tflite"):
+        convbert.load(path)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"TFL3 and nothing else"])
