@@ -11,8 +11,6 @@ import textwrap
 
 import pytest
 
-from analysis import architecture
-from model import named_size
 from tests.command_support import run as forked
 from tests.serving.support import pretrained
 
@@ -163,15 +161,6 @@ def test_the_first_lines_of_python_give_vectors(tmp_path):
     sequence, pooled = names["output"].sequence, names["output"].pooled
     assert sequence.shape[0] == pooled.shape[0] == 2
     assert sequence.shape[-1] == pooled.shape[-1] == names["encoder"].config.hidden_size
-
-
-def test_readme_is_a_front_page():
-    assert README.count("\n") <= 200
-
-
-def test_the_figure_is_that_of_the_code():
-    drawn = (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
-    assert drawn == architecture.draw(named_size("convbert-small"))
 
 
 @pytest.mark.parametrize(

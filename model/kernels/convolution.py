@@ -13,8 +13,8 @@ def lightweight_conv(
 ) -> tf.Tensor:
     """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
 
-    output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) // 2, c], where
-    n(c) is the head of channel c and values are 0 beyond both ends. Computed as K shifted products:
+    output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) // 2, c],
+    where n(c) is the head of channel c and values are 0 beyond both ends. As K shifted products:
     the original unfolds the values into a K-fold copy first.
 
     Args:
