@@ -325,7 +325,7 @@ def test_the_committed_files_are_what_their_command_makes(tmp_path):
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     command = readme.split("```")[1]
     path = f"{pathlib.Path(peers.PYTHON).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=True)
     for name in NAMES:
         made, committed = tensors(tmp_path / name), tensors(FOLDER / name)
