@@ -39,19 +39,22 @@ quickstart: .venv/installed
 	    $(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel
 	@$(BIN)/python -m examples.quickstart.summary $(QUICKSTART)
 
-# Two workers take one module at a time, in the order of tests/conftest.py.
+# Two workers take one module at a time. One that dies ends the run, which otherwise never ends.
+WORKERS := -n 2 --dist loadscope --max-worker-restart=0
+
+# In the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow and not perf and not hostile and not tpu" -n 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not perf and not hostile and not tpu" $(WORKERS) --no-loadscope-reorder
 
 # The same as on a CPU without AVX-512, where TensorFlow computes bfloat16 without oneDNN.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
 test-avx2: .venv/installed-dev
 	$(AVX2) $(MAKE) test
-	$(AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
+	$(AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(BIN)/python -m pytest $(WORKERS) \
 	    -m "bfloat16 and not slow and not perf and not hostile and not tpu"
 
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope
+	$(BIN)/python -m pytest -m slow $(WORKERS)
 
 # Text and requests made to break the builder and served models. Prints the outcome of each.
 test-hostile: .venv/installed-dev

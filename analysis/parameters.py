@@ -1,6 +1,7 @@
-"""Counts the parameters of every named size, by building it.
+"""Counts the parameters of every named size, or of one run, by building it.
 
     python -m analysis.parameters [--markdown]
+    python -m analysis.parameters --hparams configs/convbert_small.json [--plugins FILE]
 
 The whole pre-training graph is the encoder with everything that trains beside it: the discriminator
 head, the generator and its head for replaced-token detection, the output layer for masked language
@@ -14,11 +15,16 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 # isort: split
 import argparse
 import math
+import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import tensorflow as tf
 
+import plugins
+from analysis.recipes import recipe_hparams
 from analysis.tables import format_table
+from errors import main_with_clear_errors
 from model import SIZES
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
@@ -57,14 +63,12 @@ def default_hparams(size: str) -> PretrainingHParams:
     return resolve_hparams(values, SIZES[size].vocab_size)
 
 
-def parameter_table(markdown: bool = False) -> str:
-    """The counts of every named size as a table."""
+def parameter_table(runs: Iterable[PretrainingHParams], markdown: bool = False) -> str:
+    """The counts of runs as a table."""
     rows = []
-    for size, config in SIZES.items():
-        hparams = default_hparams(size)
-        objective = hparams.objective.name
-        encoder, graph = count_parameters(hparams)
-        rows.append([size, f"{config.vocab_size:,}", f"{encoder:,}", f"{graph:,}", objective])
+    for hparams in runs:
+        counts = (hparams.vocab_size, *count_parameters(hparams))
+        rows.append([hparams.model_size, *(f"{n:,}" for n in counts), hparams.objective.name])
     header = ["size", "vocabulary", "encoder", "pre-training graph", "objective"]
     return format_table(header, rows, markdown)
 
@@ -73,12 +77,17 @@ def _count(module: tf.Module) -> int:
     return sum(math.prod(variable.shape) for variable in module.trainable_variables)
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(prog="python -m analysis.parameters")
-    parser.add_argument("--markdown", action="store_true", help="write Markdown")
-    print(parameter_table(parser.parse_args().markdown))
+    parser.add_argument("--markdown", action="store_true", help="Markdown table")
+    parser.add_argument("--hparams", help="JSON text or file of the run to count")
+    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
+    arguments = parser.parse_args(argv[1:])
+    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
+    one = arguments.hparams and [recipe_hparams(arguments.hparams)]
+    print(parameter_table(one or map(default_hparams, SIZES), arguments.markdown))
 
 
 if __name__ == "__main__":
-    main()
+    main_with_clear_errors(main)(sys.argv)

@@ -99,7 +99,7 @@ def encode_tags(
     """Sequences as `text.words.lay_out_words` has them; tags stand on each word's first piece.
 
     The other pieces, [CLS], [SEP] and padding have `tag_weight` 0, and so no part in loss or
-    score: the labels "##" and "PAD" of the ALE report (section IV-C).
+    score: the labels "##" and "PAD" of the ALE report (section IV-A).
 
     Raises:
         InputError: some examples have tags and some have none.

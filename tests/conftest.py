@@ -51,9 +51,10 @@ ONEDNN_LACKS_BFLOAT16 = (
 
 
 def pytest_collection_modifyitems(items):
-    """Marks tests of bfloat16; puts the modules of `LONGEST` before all others."""
+    """Marks tests that are given bfloat16; puts the modules of `LONGEST` before all others."""
     for item in items:
-        if "bfloat16" in item.name:
+        given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if any("bfloat16" in str(value) for value in given):
             item.add_marker("bfloat16")
         if ONEDNN_LACKS_BFLOAT16 and item.get_closest_marker("bfloat16"):
             item.add_marker(pytest.mark.skip(reason="oneDNN is kept from bfloat16"))

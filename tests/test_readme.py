@@ -162,10 +162,6 @@ def test_the_first_lines_of_python_give_vectors(tmp_path):
     assert names["vectors"].shape == (2, load_config(str(tmp_path / "mine")).hidden_size)
 
 
-def test_readme_is_a_front_page():
-    assert README.count("\n") <= 200
-
-
 @pytest.mark.parametrize(
     ("program", "least"),
     [

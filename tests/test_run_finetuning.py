@@ -268,6 +268,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert accuracy[0] > 90
 
 
+@pytest.mark.bfloat16
 @pytest.mark.slow  # needs half a minute: four runs, one of which is compiled
 def test_devices_precision_and_what_is_kept(model_dir, reviews, tmp_path):
     task, padded = reviews / "reviews.json", {"length_buckets": False}

@@ -29,7 +29,7 @@ def lay_out_choices(
     With `question_apart`, question and option end with a [SEP] each, and both are of segment 1.
     Otherwise they are one text, with a space between them. A question of no pieces has no [SEP].
 
-    Sources: section V-A of the ALE report; `featurize` in run_race.py of XLNet, whose contexts, by
+    Sources: section IV-A of the ALE report; `featurize` in run_race.py of XLNet, whose contexts, by
     a bug, hold the options before (issue 204), which they do not here.
 
     Args:

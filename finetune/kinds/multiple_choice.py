@@ -163,7 +163,7 @@ class MultipleChoice(Kind):
         check_counts(task, place, counts)
 
     def defaults(self, task: Task) -> dict[str, Any]:
-        """See Kind.defaults: those of section V-A of the ALE report."""
+        """See Kind.defaults: those of section IV-A of the ALE report."""
         return {"num_train_epochs": 3.0, "max_seq_length": 384}
 
     def group_size(self, task: Task) -> int:

@@ -6,12 +6,17 @@ import math
 
 import tensorflow as tf
 
+from backend import built_for_litert
 from model.kernels.fusion import fused
 
 
-@tf.custom_gradient
-def gelu(inputs: tf.Tensor):
+def gelu(inputs: tf.Tensor) -> tf.Tensor:
     """x Φ(x), with the exact normal distribution function Φ, as BERT has it. Any shape."""
+    return tf.nn.gelu(inputs) if built_for_litert() else _gelu(inputs)  # LiteRT has no erf
+
+
+@tf.custom_gradient
+def _gelu(inputs):
     return fused_gelu(inputs), lambda upstream: _gelu_gradient(inputs, upstream)
 
 

@@ -13,13 +13,13 @@ def lightweight_conv(
 ) -> tf.Tensor:
     """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
 
-    output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) / 2, c], where
-    n(c) is the head of channel c and values are 0 beyond both ends. Computed as K shifted products:
+    output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) // 2, c],
+    where n(c) is the head of channel c and values are 0 beyond both ends. As K shifted products:
     the original unfolds the values into a K-fold copy first.
 
     Args:
         values: [B, S, A].
-        logits: [B, S, N * K], K odd; the K of the first head first.
+        logits: [B, S, N * K]; the K of the first head first.
         num_heads: N, a divisor of A.
         causal: whether windows end at their token, i + k - (K - 1), rather than around it.
 
@@ -42,7 +42,7 @@ def lightweight_conv_reference(
     B, S, _ = sizes(values)
     K = logits.shape[2] // num_heads
     values, logits = (tf.reshape(x, [B, S, num_heads, -1]) for x in (values, logits))
-    before = K - 1 if causal else K // 2
+    before = K - 1 if causal else (K - 1) // 2
     padded = tf.pad(values, [[0, 0], [before, K - 1 - before], [0, 0], [0, 0]])
     unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
     output = tf.einsum("bsnhk,bsnk->bsnh", unfolded, tf.nn.softmax(logits))
@@ -78,7 +78,7 @@ def _lightweight_conv(values, logits, causal):
 
 def _margins(K, causal):
     """How many zeros the windows of the first and of the last token reach into."""
-    return (K - 1, 0) if causal else ((K - 1) // 2, (K - 1) // 2)
+    return (K - 1, 0) if causal else ((K - 1) // 2, K // 2)
 
 
 # Forty operations that become one: that pays for a single text of 128 tokens at base size already.
@@ -161,7 +161,7 @@ def depthwise_conv_reference(
 ) -> tf.Tensor:
     """`depthwise_conv`, readable."""
     S, K = sizes(inputs)[1], weights.shape[0]
-    before = K - 1 if causal else K // 2
+    before = K - 1 if causal else (K - 1) // 2
     padded = tf.pad(inputs, [[0, 0], [before, K - 1 - before], [0, 0]])
     return tf.add_n([weights[k] * padded[:, k : k + S] for k in range(K)])
 

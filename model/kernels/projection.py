@@ -85,8 +85,8 @@ def affine_gelu(
     bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
     applied to: `gelu(affine(...))` keeps it.
     """
-    if built_for_litert():  # LiteRT has an operation for it
-        return tf.nn.gelu(affine(inputs, weights, bias), approximate)
+    if built_for_litert():
+        return (gelu_new if approximate else gelu)(affine(inputs, weights, bias))
     weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
     flat = tf.reshape(inputs, [-1, weights.shape[0]])
     product = tf.matmul(flat, weights)

@@ -8,11 +8,16 @@ from typing import ClassVar
 
 import model.operations as count
 from errors import InputError
-from model.config import EncoderConfig
+from model.config import BackboneConfig
 from plugins import lazily
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from settings import differences
 
+# Fields of an encoder that its generator has other values of.
+_SCALED = (
+    *("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    "intermediate_size",
+)
 _build = lazily("pretrain.objectives.replaced_token_detection_loss:ReplacedTokenDetection")
 
 
@@ -69,11 +74,12 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         self.require(valid, "generator_intermediate_size", "at least 1 or null")
         if encoder is None or "generator" not in self.own_networks():
             return
+        missing = {*_SCALED} - {field.name for field in dataclasses.fields(encoder)}
         self.require(
-            isinstance(encoder, EncoderConfig),
+            not missing,
             "untied_generator",
-            f"false, as only an encoder of architecture {EncoderConfig.architecture} can be scaled"
-            f" to a generator, not one of {encoder.architecture}",
+            f"false, as a generator needs the fields {', '.join(sorted(missing))}, which an encoder"
+            f" of architecture {encoder.architecture} lacks",
         )
         try:
             self.generator_config(encoder)
@@ -100,7 +106,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         """See `ObjectiveSettings.detector`."""
         return "encoder", "head"
 
-    def generator_config(self, config: EncoderConfig) -> EncoderConfig:
+    def generator_config(self, config: BackboneConfig) -> BackboneConfig:
         """An untied generator: the discriminator scaled by its share of width and layers.
 
         Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when

@@ -1,19 +1,17 @@
 """Slow: transformers itself makes models, loads what we write of them, and gives the same outputs.
 
-Needs `python -m pip install -r requirements-peers.txt -c constraints.txt`, 6 GiB of memory and
+Needs requirements-peers.txt (see tests/peers.py), 6 GiB of memory and
 about three minutes on two cores; without these packages it is skipped and says so.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
 import re
 import subprocess
-import sys
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported
 
 import numpy as np
 import pytest
@@ -26,6 +24,7 @@ from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import SIZES, EncoderConfig
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from tests import peers
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
@@ -41,13 +40,8 @@ from tests.huggingface_support import (
     tensors,
 )
 
-NEEDED = "needs requirements-peers.txt"
-torch = pytest.importorskip("torch", reason=NEEDED)
-transformers = pytest.importorskip("transformers", reason=NEEDED)
-
 pytestmark = pytest.mark.slow  # see above for what it needs
 
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 EPSILON = {"layer_norm_eps": 1e-3}  # large enough to be seen
 CONFIGS: dict[str, tuple[str, EncoderConfig]] = {
     "convbert-toy": ("convbert", SPAN),
@@ -68,52 +62,31 @@ CONFIGS: dict[str, tuple[str, EncoderConfig]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Threads that wait for each other cost more than such networks."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+@pytest.fixture(autouse=True, scope="module")
+def _needed():
+    peers.need("torch", "transformers")
 
 
 def theirs(model_type: str, config: EncoderConfig):
-    """transformers' configuration of the same numbers."""
+    """transformers' configuration of the same numbers: its class and fields."""
     fields = {**vars(config)}
     groups = fields.pop("linear_groups")
     for name in ("token_mixer", "convolution", "share_layers", "mask_padding", "causal"):
         del fields[name]
     if model_type == "convbert":
-        return transformers.ConvBertConfig(**fields, num_groups=groups)
+        return "ConvBertConfig", {**fields, "num_groups": groups}
     for name in ("head_ratio", "conv_kernel_size"):
         del fields[name]
     if model_type == "bert":
         del fields["embedding_size"]
-        return transformers.BertConfig(**fields)
-    return transformers.ElectraConfig(**fields)
-
-
-def randomized(model, seed: int):
-    """Weights whose products keep the size of what enters them, whatever the width; no zeros."""
-    draw = torch.Generator().manual_seed(seed)
-    for name, weight in model.named_parameters():
-        noise = torch.randn(weight.shape, generator=draw)
-        if name.endswith("LayerNorm.weight"):
-            weight.data = 1.0 + 0.2 * noise
-        elif name.endswith("bias"):
-            weight.data = 0.2 * noise
-        elif "embeddings." in name:
-            weight.data = weight.shape[1] ** -0.5 * noise
-        else:  # [out, in], or grouped [G, in / G, out / G], or depthwise [D, 1, K]
-            inputs = weight.shape[2] if "depthwise" in name else weight.shape[1]
-            weight.data = inputs**-0.5 * noise
-    return model.eval()
+        return "BertConfig", fields
+    return "ElectraConfig", fields
 
 
 def save_vocabulary(size: int, folder: pathlib.Path) -> None:
     tokens = [*SPECIAL_TOKENS, *(f"piece{i}" for i in range(size - len(SPECIAL_TOKENS)))]
     ids = {token: i for i, token in enumerate(tokens)}
-    transformers.BertTokenizer(ids).save_pretrained(folder)
+    peers.ask(peers.make_tokenizer, ids, folder)
 
 
 def padded_batch(config: EncoderConfig) -> dict[str, np.ndarray]:
@@ -127,16 +100,16 @@ def padded_batch(config: EncoderConfig) -> dict[str, np.ndarray]:
     }
 
 
-def run(model, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`sequence` and, where there is a head, `logits`, of transformers' model."""
-    names = {"input_ids": "input_ids", "attention_mask": "input_mask"}
-    names["token_type_ids"] = "segment_ids"
-    features = {name: torch.from_numpy(batch[ours]).long() for name, ours in names.items()}
-    with torch.no_grad():
-        sequence = model.base_model(**features).last_hidden_state
-        whole = model(**features)
+def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`sequence` and, where there is a head, `logits`, of the model that transformers loads.
+
+    It finds every tensor and no other.
+    """
+    found = peers.ask(peers.outputs, class_name, folder, batch)
+    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    whole = found["outputs"]
     logits = whole.get("logits", whole.get("prediction_logits"))
-    return {"sequence": sequence.numpy(), "logits": None if logits is None else logits.numpy()}
+    return {"sequence": found["sequence"], "logits": logits, "class": found["class"]}
 
 
 def assert_close(actual, expected):
@@ -160,15 +133,6 @@ def assert_same_outputs(objective, expected, batch, generator=None):
         assert_close(objective.head(sequence, all_positions(sequence)), expected["logits"])
 
 
-def loaded(model_class, folder: pathlib.Path, missing=()):
-    """What transformers makes of a folder, having found every tensor and no other."""
-    model, said = model_class.from_pretrained(folder, output_loading_info=True)
-    assert not said["unexpected_keys"]
-    assert not said["mismatched_keys"]
-    assert set(said["missing_keys"]) == set(missing)
-    return model.eval()
-
-
 CLASSES = {"convbert": "ConvBertForMaskedLM", "bert": "BertForPreTraining"}
 WRITTEN = {"convbert": "ConvBertForMaskedLM", "bert": "BertForMaskedLM"}
 
@@ -177,8 +141,8 @@ def assert_written_back(classes, folder, batch, expected) -> None:
     """What was read is written with equal tensors, of which transformers computes the same."""
     for inside, class_name in classes.items():
         assert_same_tensors(folder, inside)
-        again = loaded(getattr(transformers, class_name), folder / "back" / inside)
-        np.testing.assert_array_equal(run(again, batch)["logits"], expected[inside]["logits"])
+        again = run(class_name, folder / "back" / inside, batch)
+        np.testing.assert_array_equal(again["logits"], expected[inside]["logits"])
 
 
 # With padding: the vocabulary has so many tokens more than the tokenizer has entries.
@@ -191,12 +155,11 @@ ELECTRA += [("electra-toy-gelu-new", 11, 40)]
 @pytest.mark.parametrize(("name", "padding"), MASKED_LM)
 def test_masked_lm_there_and_back(name, padding, tmp_path):
     model_type, config = CONFIGS[name]
-    model = getattr(transformers, CLASSES[model_type])(theirs(model_type, config))
-    randomized(model, 1).save_pretrained(tmp_path / "theirs")
+    peers.ask(peers.make, CLASSES[model_type], *theirs(model_type, config), tmp_path / "theirs")
     entries = config.vocab_size - padding
     save_vocabulary(entries, tmp_path / "theirs")
     batch = padded_batch(config.replace(vocab_size=entries))
-    expected = run(model, batch)
+    expected = run(CLASSES[model_type], tmp_path / "theirs", batch)
     read = huggingface.read(str(tmp_path / "theirs"), Options())
     assert read.config == config.replace(mask_padding=False, **neutral(read.config))
     assert read.hparams.vocab_size == entries
@@ -206,8 +169,8 @@ def test_masked_lm_there_and_back(name, padding, tmp_path):
     (tmp_path / "back").mkdir()
     huggingface.write(read, str(tmp_path / "back"))
     assert_written_back({"": WRITTEN[model_type]}, tmp_path, batch, {"": expected})
-    base = transformers.AutoModel.from_pretrained(tmp_path / "back").eval()
-    np.testing.assert_array_equal(run(base, batch)["sequence"], expected["sequence"])
+    base = peers.ask(peers.outputs, "AutoModel", tmp_path / "back", batch)
+    np.testing.assert_array_equal(base["sequence"], expected["sequence"])
 
 
 @pytest.mark.parametrize(("name", "padding", "inner"), ELECTRA)
@@ -221,15 +184,14 @@ def test_electra_there_and_back(name, padding, inner, tmp_path):
         num_attention_heads=round(config.num_attention_heads * share),
         intermediate_size=inner or 4 * width,
     )
-    model = randomized(transformers.ElectraForPreTraining(theirs("electra", config)), 1)
-    generator = randomized(transformers.ElectraForMaskedLM(theirs("electra", small)), 2)
-    generator.electra.embeddings.load_state_dict(model.electra.embeddings.state_dict())
-    model.save_pretrained(tmp_path / "theirs")
-    generator.save_pretrained(tmp_path / "theirs" / "generator")
+    (_, fields), (_, of_small) = theirs("electra", config), theirs("electra", small)
+    peers.ask(peers.make_electra, fields, of_small, tmp_path / "theirs")
     entries = config.vocab_size - padding
     save_vocabulary(entries, tmp_path / "theirs")
     batch = padded_batch(config.replace(vocab_size=entries))
-    expected, of_generator = run(model, batch), run(generator, batch)
+    classes = {"": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+    both = {name: run(kind, tmp_path / "theirs" / name, batch) for name, kind in classes.items()}
+    expected, of_generator = both.values()
     read = huggingface.read(str(tmp_path / "theirs"), Options())
     assert read.hparams.objective.generator_intermediate_size == inner
     kept = {**of_generator, "logits": of_generator["logits"][..., :entries]}
@@ -237,8 +199,7 @@ def test_electra_there_and_back(name, padding, inner, tmp_path):
 
     (tmp_path / "back").mkdir()
     huggingface.write(read, str(tmp_path / "back"))
-    classes = {"": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    assert_written_back(classes, tmp_path, batch, {"": expected, "generator": of_generator})
+    assert_written_back(classes, tmp_path, batch, both)
 
 
 def neutral(config: EncoderConfig) -> dict:
@@ -266,21 +227,21 @@ def test_our_convbert_in_transformers(name, tmp_path):
             variable.assign(variable * min(1.0, 2 * variable.shape[-2] ** -0.5))
     huggingface.write(ours, str(tmp_path))
     batch = padded_batch(config)
-    model = loaded(transformers.AutoModel, tmp_path)
-    assert type(model).__name__ == "ConvBertModel"
-    generator = loaded(transformers.ConvBertForMaskedLM, tmp_path / "generator")
-    expected = {"sequence": run(model, batch)["sequence"], "logits": None}
-    assert_same_outputs(ours.objective, expected, batch, run(generator, batch))
+    encoder = run("AutoModel", tmp_path, batch)
+    assert encoder["class"] == "ConvBertModel"
+    expected = {"sequence": encoder["sequence"], "logits": None}
+    generator = run("ConvBertForMaskedLM", tmp_path / "generator", batch)
+    assert_same_outputs(ours.objective, expected, batch, generator)
 
 
 def test_our_bert_and_electra_encoders_in_transformers(tmp_path):
     read = load("bert")
     huggingface.write(read, str(tmp_path))
     pooler = ["pooler.dense.weight", "pooler.dense.bias"]
-    model, said = transformers.AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(model).__name__ == "BertModel"
-    assert set(said["missing_keys"]) == set(pooler)  # which is said when it is written
-    assert all(name.startswith("cls.predictions.") for name in said["unexpected_keys"])
+    found = peers.ask(peers.outputs, "AutoModel", tmp_path)
+    assert found["class"] == "BertModel"
+    assert found["missing_keys"] == set(pooler)  # which is said when it is written
+    assert all(name.startswith("cls.predictions.") for name in found["unexpected_keys"])
 
 
 @pytest.mark.parametrize("switches", [(True, True), (True, False), (False, True), (False, False)])
@@ -294,21 +255,20 @@ def test_ids_of_what_we_write(switches, tmp_path):
     vocabulary = Vocabulary(read.vocabulary.tokens, do_lower_case=lower, strip_accents=strip)
     read = type(read)(read.config, read.hparams, vocabulary, read.objective)
     huggingface.write(read, str(tmp_path))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert type(tokenizer).__name__ == "BertTokenizer"
+    found = peers.ask(peers.tokenized, tmp_path, texts, whole=texts[:2])
+    assert found["class"] == "BertTokenizer"
+    assert all(found["decoded"])
     ids, splits = Tokenizer(vocabulary).tokenize(texts)
-    for i, text in enumerate(texts):
-        expected = ids[splits[i] : splits[i + 1]].tolist()
-        assert tokenizer(text, add_special_tokens=False)["input_ids"] == expected, text
-        assert tokenizer.decode(expected)
-    a, b = (ids[splits[i] : splits[i + 1]].tolist() for i in (0, 1))
-    pair = tokenizer(texts[0], texts[1])
+    expected = [ids[i:j].tolist() for i, j in itertools.pairwise(splits)]
+    for text, one, other in zip(texts, found["ids"], expected, strict=True):
+        assert one == other, text
+    (a, b), pair = expected[:2], found["whole"]
     cls, sep = vocabulary.cls_id, vocabulary.sep_id
     assert pair["input_ids"] == [cls, *a, sep, *b, sep]
     assert pair["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
-    assert tokenizer.mask_token_id == vocabulary.mask_id
-    assert tokenizer.pad_token_id == vocabulary.pad_id
-    assert tokenizer.model_max_length == 24
+    assert found["mask_token_id"] == vocabulary.mask_id
+    assert found["pad_token_id"] == vocabulary.pad_id
+    assert found["model_max_length"] == 24
 
 
 ADDED_TEXTS = (
@@ -327,36 +287,28 @@ ADDED_TEXTS = (
 def test_ids_of_added_tokens(lower, kind, tmp_path):
     """Of what transformers writes, as we read it; of what we write, as transformers reads it."""
     ids = dict(load("bert").vocabulary.ids)
-    tokenizer = transformers.BertTokenizer(ids, do_lower_case=lower)
-    added = transformers.AddedToken
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<X>"]})
-    tokenizer.add_tokens([added("<Y>", lstrip=True), added("word"), added("<XX>", rstrip=True)])
-    tokenizer.save_pretrained(tmp_path / "theirs")
+    by_id = peers.ask(peers.make_tokenizer, ids, tmp_path / "theirs", lower, added=True)
     if kind == "vocab.txt":
         (tmp_path / "theirs" / "tokenizer.json").unlink()
         lines = "".join(f"{token}\n" for token in ids)
         (tmp_path / "theirs" / "vocab.txt").write_text(lines, encoding="utf-8")
-        by_id = {
-            number: {**{f: getattr(t, f) for f in FLAGS}, "content": t.content}
-            for number, t in tokenizer.added_tokens_decoder.items()
-        }
         change_json(tmp_path / "theirs" / "tokenizer_config.json", added_tokens_decoder=by_id)
     elif kind == "generic":
         path = tmp_path / "theirs" / "tokenizer_config.json"
         change_json(path, tokenizer_class="PreTrainedTokenizerFast")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     vocabulary, _ = read_vocabulary(str(tmp_path / "theirs"))
-    assert vocabulary.size == len(ids) + 4 == len(tokenizer)
     (tmp_path / "back").mkdir()
     write_tokenizer(vocabulary, str(tmp_path / "back"), 24)
-    back = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
-    for text in ADDED_TEXTS:
-        expected = tokenizer(text, add_special_tokens=False)["input_ids"]
+    tokens = ["<X>", "word"]
+    before, after = (
+        peers.ask(peers.tokenized, tmp_path / name, ADDED_TEXTS, tokens=tokens)
+        for name in ("theirs", "back")
+    )
+    assert vocabulary.size == len(ids) + 4 == before["size"]
+    for text, expected, back in zip(ADDED_TEXTS, before["ids"], after["ids"], strict=True):
         assert Tokenizer(vocabulary).tokenize([text])[0].tolist() == expected, text
-        assert back(text, add_special_tokens=False)["input_ids"] == expected, text
-    assert back.convert_tokens_to_ids(["<X>", "word"]) == [
-        vocabulary.ids[token] for token in ("<X>", "word")
-    ]
+        assert back == expected, text
+    assert after["token_ids"] == [vocabulary.ids[token] for token in tokens]
 
 
 def test_defaults_are_those_of_transformers():
@@ -364,17 +316,16 @@ def test_defaults_are_those_of_transformers():
     from checkpoints.huggingface.config import DEFAULTS
 
     for model_type, defaults in DEFAULTS.items():
-        config = transformers.AutoConfig.for_model(model_type)
-        for name, value in defaults.items():
-            assert getattr(config, name) == value, (model_type, name)
-        assert config.layer_norm_eps == 1e-12
+        names = [*defaults, "layer_norm_eps"]
+        expected = {**defaults, "layer_norm_eps": 1e-12}
+        assert peers.ask(peers.defaults, model_type, names) == expected, model_type
 
 
 def test_the_committed_files_are_what_their_command_makes(tmp_path):
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     command = readme.split("```")[1]
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
+    path = f"{pathlib.Path(peers.PYTHON).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=True)
     for name in NAMES:
         made, committed = tensors(tmp_path / name), tensors(FOLDER / name)

@@ -46,13 +46,24 @@ def test_ale(task):
     hparams, _ = resolved("finetune_ale", task)
     found = (hparams.learning_rate, hparams.train_batch_size, hparams.num_train_epochs)
     assert found == _ALE[task]
+    assert (hparams.layerwise_lr_decay, hparams.loss_reduction) == (0, "mean")
 
 
-def test_ptb():
-    hparams, _ = resolved("finetune_ptb", "ptb")
+@pytest.mark.parametrize(
+    ("name", "task", "expected"),
+    [
+        ("finetune_ptb", "ptb", (5e-5, 3, 128)),
+        ("finetune_race_bert", "race_middle", (5e-5, 3, 384)),
+        ("finetune_race_xlnet", "race_middle", (2e-5, 2, 384)),
+    ],
+)
+def test_other_tasks_of_the_ale_report(name, task, expected):
+    hparams, _ = resolved(name, task)
     found = (hparams.learning_rate, hparams.num_train_epochs, hparams.max_seq_length)
-    assert found == (5e-5, 3, 128)
-    assert hparams.head == "softmax"
+    assert found == expected
+    assert (hparams.layerwise_lr_decay, hparams.loss_reduction) == (0, "mean")
+    if task == "ptb":
+        assert hparams.head == "softmax"
 
 
 @pytest.mark.parametrize("name", ["finetune_script", "finetune_convbert"])

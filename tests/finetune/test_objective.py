@@ -159,6 +159,7 @@ def words(encoded):
     return encoded.tokens["tag_weight"].sum()
 
 
+@pytest.mark.bfloat16
 def test_scores_are_of_full_precision_under_mixed_bfloat16():
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     for kind, head in HEADS.items():

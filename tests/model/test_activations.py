@@ -69,6 +69,7 @@ def test_gradient(name):
     np.testing.assert_allclose(tape.gradient(total, layer.bias), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.bfloat16
 @pytest.mark.parametrize("name", ["gelu_new", "silu"])
 def test_in_bfloat16_the_activation_is_rounded_once(name):
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")

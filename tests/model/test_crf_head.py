@@ -76,6 +76,7 @@ def test_loss_is_of_first_pieces_and_of_whole_sentences():
     assert float(total(head, filled)) == pytest.approx(float(total(head, three)), rel=1e-6)
 
 
+@pytest.mark.bfloat16
 @pytest.mark.slow  # compiles
 def test_step_compiles_and_stays_in_float32_under_half_precision():
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")

@@ -282,6 +282,7 @@ def test_shared_embeddings_are_one_set_of_variables():
     assert shared == {v.ref() for v in discriminator.embeddings.variables}
 
 
+@pytest.mark.bfloat16
 @pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
 def test_bfloat16_is_close_to_float32(token_mixer, convolution):
     changes = {"token_mixer": token_mixer, "convolution": convolution, "linear_groups": 2}
@@ -306,6 +307,7 @@ def test_bfloat16_is_close_to_float32(token_mixer, convolution):
     assert np.isfinite(tf.cast(dropped, tf.float32)).all()
 
 
+@pytest.mark.bfloat16
 def test_bfloat16_heads_return_float32():
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     encoder = build_encoder(TINY)

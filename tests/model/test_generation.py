@@ -174,6 +174,7 @@ def test_windows():
     assert np.abs(shorter[1].window - state[1].window).max() > 1e-3
 
 
+@pytest.mark.bfloat16
 def test_bfloat16_is_close_to_float32():
     """Cached logits of half precision, for the same tokens."""
     encoder, head = build()

@@ -154,7 +154,9 @@ PATHS = {
         [HIDDEN, [D], [D]],
     ),
     "convolution": (*of_both("lightweight_conv", convolution, N), [[B, S, N * D], [B, S, N * K]]),
+    "convolution, even": (*of_both("lightweight_conv", convolution, N), [HIDDEN, [B, S, N * 4]]),
     "depthwise convolution": (*of_both("depthwise_conv", convolution), [HIDDEN, [K, D]]),
+    "depthwise convolution, even": (*of_both("depthwise_conv", convolution), [HIDDEN, [4, D]]),
     "logits": (*of_both("vocabulary_logits", projection), [HIDDEN, [50, D], [50]]),
     "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
 }
@@ -234,6 +236,20 @@ def test_forms_of_litert(name):
         traced = tf.function(fast, specs).get_concrete_function()
     for one, other in zip(*map(tf.nest.flatten, (traced(*given), readable(*given))), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_gelu_is_an_operation_of_litert():
+    """Also where a plug-in calls it."""
+    (given,) = tensors(HIDDEN)
+    with for_accelerator("litert"):
+        traced = tf.function(activations.gelu, [tf.TensorSpec(HIDDEN)]).get_concrete_function()
+    content = tf.lite.TFLiteConverter.from_concrete_functions([traced], None).convert()
+    interpreter = tf.lite.Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], given)
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(found, activations.gelu(given), atol=1e-5)
 
 
 @pytest.mark.parametrize("training", [True, False])

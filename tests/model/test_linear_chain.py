@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from model import linear_chain
 from model.linear_chain import FORBIDDEN, ChainScores
-
-NEEDED = "needs requirements-peers.txt"
+from tests import peers
 
 
 def random_chain(K, rng, scale=2.0):
@@ -164,22 +163,15 @@ def test_long_chain_of_large_scores_is_exact():
 
 @pytest.mark.slow  # imports torch
 def test_loss_gradients_and_best_paths_are_those_of_pytorch_crf():
-    torch = pytest.importorskip("torch", reason=NEEDED)
-    torchcrf = pytest.importorskip("torchcrf", reason=NEEDED)
+    peers.need("torch", "transformers", "torchcrf")
     rng = np.random.default_rng(1)
     R, W, K = 32, 64, 45
     chain = random_chain(K, rng, 0.5)
     emissions = rng.normal(0, 2, [R, W, K]).astype(np.float32)
     tags = rng.integers(0, K, [R, W]).astype(np.int32)
     lengths = rng.integers(1, W + 1, [R]).astype(np.int32)
-    peer = torchcrf.CRF(K, batch_first=True)
-    parameters = (peer.start_transitions, peer.transitions, peer.end_transitions)
-    for parameter, value in zip(parameters, chain):
-        parameter.data = torch.tensor(value)
-    mask = torch.tensor(np.arange(W) < lengths[:, None])
-    scores = torch.tensor(emissions, requires_grad=True)
-    likelihood = peer(scores, torch.tensor(tags).long(), mask, reduction="none")
-    (-likelihood.sum()).backward()
+    mask = np.arange(W) < lengths[:, None]
+    losses, gradients, paths = peers.ask(peers.crf, tuple(chain), emissions, tags, mask)
     variables = [tf.constant(emissions), *constants(chain)]
     with tf.GradientTape() as tape:
         tape.watch(variables)
@@ -187,10 +179,8 @@ def test_loss_gradients_and_best_paths_are_those_of_pytorch_crf():
             variables[0], tags, lengths, ChainScores(*variables[1:]), tf.zeros([R], tf.bool)
         )
         total = tf.reduce_sum(loss)
-    np.testing.assert_allclose(loss, -likelihood.detach().numpy(), rtol=1e-5)
-    expected = [scores.grad, *(parameter.grad for parameter in parameters)]
-    for one, other in zip(tape.gradient(total, variables), expected):
-        np.testing.assert_allclose(one, other.numpy(), atol=2e-4)
+    np.testing.assert_allclose(loss, losses, rtol=1e-5)
+    for one, other in zip(tape.gradient(total, variables), gradients):
+        np.testing.assert_allclose(one, other, atol=2e-4)
     best, _ = linear_chain.viterbi(emissions, lengths, constants(chain))
-    paths = peer.decode(scores, mask)
     assert [best[i, : lengths[i]].numpy().tolist() for i in range(R)] == paths

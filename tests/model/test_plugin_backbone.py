@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import runpy
@@ -15,6 +16,8 @@ from errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import EncoderConfig, architectures, build_backbone, load_config, named_size, sizes
 from model.task_heads import ClassificationHead
+from pretrain.build import build_objective
+from pretrain.hparams import parse_hparams
 from tests import command_support
 from tests.model_support import TINY, random_features
 from tests.pretraining_support import build_data
@@ -84,10 +87,32 @@ def test_heads_and_rates_of_a_backbone(plugin):
     assert "word_embeddings" in names[rates.index(0.125)]
 
 
-def counted(*plugins, **hparams):
-    """What the command that counts says of a run: FLOPs in both conventions."""
+@pytest.mark.parametrize("fields", [["embedding_size"], []])
+def test_a_generator_is_a_backbone_with_the_fields_that_are_scaled(plugin, fields):
+    names = ["num_attention_heads", "intermediate_size", *fields]
+    config_class = dataclasses.make_dataclass(
+        "Scaled",
+        [(name, int, 16) for name in names],
+        bases=(plugin["BagConfig"],),
+        namespace={"architecture": "scaled"},
+        frozen=True,
+    )
+    architectures.register_architecture(config_class, plugin["build"])
+    values = {"vocab_size": 100, "generator_hidden_size": 0.5, "untied_generator_embeddings": True}
+    hparams, config = parse_hparams(values), config_class()
+    if not fields:
+        with pytest.raises(InputError, match="embedding_size"):
+            hparams.objective.check(config)
+        return
+    hparams.objective.check(config)
+    generator = build_objective(hparams, config, {"cls": 1, "sep": 2, "mask": 3}).generator
+    assert [layer.units for layer in generator.blocks] == [8, 8]
+
+
+def counted(*plugins, module="flops", **hparams):
+    """What a command that counts says of a run: FLOPs in both conventions."""
     line = ["--hparams", json.dumps({"num_train_steps": 10, "train_batch_size": 4, **hparams})]
-    done = command_support.run("-m", "analysis.flops", *line, f"--plugins={','.join(plugins)}")
+    done = command_support.run("-m", f"analysis.{module}", *line, f"--plugins={','.join(plugins)}")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1].split(maxsplit=2)
 
@@ -102,6 +127,14 @@ def test_its_operations_are_counted_where_it_says_them(tmp_path):
     tokens = 10 * 4 * 20
     electra = (executed + 2 * 16 * 100) * 2 * tokens
     assert flops.split() == [f"{electra:.2e}", f"{executed * 3 * tokens:.2e}"]
+
+
+def test_its_parameters_are_counted():
+    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
+    encoder = 100 * 16 + 2 * (32 * 16 + 16)
+    graph = encoder + (16 * 16 + 16) + 2 * 16 + 100
+    *_, rest = counted(str(PLUGIN), module="parameters", **hparams)
+    assert rest.split() == [f"{encoder:,}", f"{graph:,}", "masked_lm"]
 
 
 def test_operations_that_nobody_says_are_not_counted(tmp_path):

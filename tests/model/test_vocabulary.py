@@ -81,6 +81,7 @@ def test_scores_may_be_large(monkeypatch, function):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.bfloat16
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_bfloat16_rounds_as_its_products_do(function):
     expected = with_gradients(function, "_reference", given())

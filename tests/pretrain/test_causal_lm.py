@@ -210,6 +210,7 @@ def test_it_trains_and_resumes_to_the_bit(tmp_path, capsys):
     assert_same_run(resumed, whole, 6)
 
 
+@pytest.mark.bfloat16
 def test_bfloat16_loss_is_close():
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9]}

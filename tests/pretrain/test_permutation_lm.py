@@ -210,6 +210,7 @@ def test_a_sequence_of_padding_alone(objective):
     assert np.isfinite(loss_of(objective, batch)[0])
 
 
+@pytest.mark.bfloat16
 def test_bfloat16_loss_is_close():
     losses = []
     for policy in ("float32", "mixed_bfloat16"):

@@ -231,6 +231,7 @@ def test_xla_gives_the_same_losses():
     np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
+@pytest.mark.bfloat16
 def test_bfloat16_follows_float32(losses_on_one_device):
     one = losses_on_one_device["replaced_token_detection"][:10]
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")

@@ -1,0 +1,253 @@
+"""What torch and transformers compute: in a process of its own, as one with TensorFlow too crashes.
+
+`ask` runs one of the functions below there, by the Python of the variable PEERS_PYTHON, or else by
+this one; it needs torch, transformers and, for `crf`, pytorch-crf (requirements-peers.txt).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+
+PYTHON = os.environ.get("PEERS_PYTHON", sys.executable)
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_LACKS = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
+
+if __name__ == "__main__":
+    import torch
+    import transformers
+
+
+def need(*modules: str) -> None:
+    """Skips the test where the peers' Python lacks these."""
+    import pytest  # which it may lack, too
+
+    if subprocess.run([PYTHON, "-c", _LACKS, *modules], check=False).returncode:
+        pytest.skip("needs requirements-peers.txt")
+
+
+def ask(function, *given, **options):
+    """What a function of this module returns in the peers' process."""
+    process = _process()
+    pickle.dump((function.__name__, given, options), process.stdin)
+    process.stdin.flush()
+    error, found = pickle.load(process.stdout)
+    if error:
+        raise AssertionError(error)
+    return found
+
+
+@functools.cache
+def _process() -> subprocess.Popen:
+    # More threads wait for each other, which costs more than such small networks.
+    return subprocess.Popen(
+        [PYTHON, "-m", "tests.peers"],
+        cwd=pathlib.Path(__file__).parents[1],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+def _answer() -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever libraries print goes elsewhere
+    while True:
+        try:
+            name, given, options = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = None, globals()[name](*given, **options)
+        except Exception:
+            answer = traceback.format_exc(), None
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+def _arrays(found) -> dict[str, np.ndarray]:
+    return {name: x.detach().numpy() for name, x in found.items() if isinstance(x, torch.Tensor)}
+
+
+def _features(batch):
+    """Our features under transformers' names."""
+    names = {"input_ids": "input_ids", "attention_mask": "input_mask"}
+    names["token_type_ids"] = "segment_ids"
+    return {name: torch.from_numpy(batch[ours]).long() for name, ours in names.items()}
+
+
+def _model(class_name, config_class, fields):
+    config = getattr(transformers, config_class)(**fields)
+    return getattr(transformers, class_name)(config)
+
+
+def _randomize(model, seed: int):
+    """Weights whose products keep the size of what enters them, whatever the width; no zeros."""
+    draw = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=draw)
+        if name.endswith("LayerNorm.weight"):
+            weight.data = 1.0 + 0.2 * noise
+        elif name.endswith("bias"):
+            weight.data = 0.2 * noise
+        elif "embeddings." in name:
+            weight.data = weight.shape[1] ** -0.5 * noise
+        else:  # [out, in], or grouped [G, in / G, out / G], or depthwise [D, 1, K]
+            inputs = weight.shape[2] if "depthwise" in name else weight.shape[1]
+            weight.data = inputs**-0.5 * noise
+    return model
+
+
+def make(class_name, config_class, fields, folder) -> None:
+    """Writes a model of random weights."""
+    _randomize(_model(class_name, config_class, fields), 1).save_pretrained(folder)
+
+
+def make_electra(fields, generator_fields, folder) -> None:
+    """Writes an ELECTRA, and its generator with the same embeddings."""
+    model = _randomize(_model("ElectraForPreTraining", "ElectraConfig", fields), 1)
+    generator = _randomize(_model("ElectraForMaskedLM", "ElectraConfig", generator_fields), 2)
+    generator.electra.embeddings.load_state_dict(model.electra.embeddings.state_dict())
+    model.save_pretrained(folder)
+    generator.save_pretrained(folder / "generator")
+
+
+def make_xlnet(fields, folder) -> None:
+    """Writes an XLNet of random weights."""
+    torch.manual_seed(0)
+    model = _model("XLNetLMHeadModel", "XLNetConfig", fields)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
+
+
+def make_like(class_name, folder) -> None:
+    """Writes a model of random weights in the place of another of its shape."""
+    torch.manual_seed(0)
+    model = getattr(transformers, class_name)(transformers.AutoConfig.from_pretrained(folder))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+
+
+def outputs(class_name, folder, batch=None):
+    """The class of a folder's model, what loading it reports, its labels, what it computes."""
+    model, report = getattr(transformers, class_name).from_pretrained(
+        folder, output_loading_info=True
+    )
+    found = {"class": type(model).__name__, "labels": tuple(model.config.id2label.values())}
+    for name in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        found[name] = set(report[name])
+    if batch is None:
+        return found
+    with torch.no_grad():
+        sequence = model.eval().base_model(**_features(batch)).last_hidden_state
+        arrays = _arrays(model(**_features(batch)))
+    return {**found, "sequence": sequence.numpy(), "outputs": arrays}
+
+
+def xlnet_outputs(folder, batches, permitted, targets, memory):
+    """Hidden states of every batch; queries and logits of the first, without and with a memory."""
+    model, report = transformers.XLNetLMHeadModel.from_pretrained(folder, output_loading_info=True)
+    model.eval()
+
+    def features(batch):
+        found = _features(batch)
+        return {**found, "attention_mask": found["attention_mask"].float()}
+
+    states, streams = [], []
+    with torch.no_grad():
+        for batch in batches:
+            output = model.transformer(**features(batch), output_hidden_states=True)
+            states.append([x.numpy() for x in (*output.hidden_states, output.last_hidden_state)])
+        for past in (None, memory):
+            given = {
+                **features(batches[0]),
+                "perm_mask": torch.tensor(1.0 - permitted).float(),
+                "target_mapping": torch.tensor(np.eye(permitted.shape[-1])[targets]).float(),
+                "mems": past and [torch.tensor(each).transpose(0, 1) for each in past],
+                "use_mems": bool(past),
+            }
+            queries = model.transformer(**given).last_hidden_state
+            streams.append((queries.numpy(), model(**given).logits.numpy()))
+    return states, streams, [*report["missing_keys"], *report["unexpected_keys"]]
+
+
+def state(class_name, folder) -> dict[str, np.ndarray]:
+    """All weights of a folder's model."""
+    return _arrays(getattr(transformers, class_name).from_pretrained(folder).state_dict())
+
+
+def parameters(class_name, config_class, fields) -> int:
+    """The number of a model's parameters."""
+    with torch.device("meta"):
+        return sum(each.numel() for each in _model(class_name, config_class, fields).parameters())
+
+
+def label(folder, text) -> str:
+    """A text's label."""
+    return transformers.pipeline("text-classification", model=str(folder))(text)[0]["label"]
+
+
+def defaults(model_type, names):
+    """Values that a configuration has by default."""
+    config = transformers.AutoConfig.for_model(model_type)
+    return {name: getattr(config, name) for name in names}
+
+
+def make_tokenizer(ids, folder, lower=True, added=False):
+    """Writes a BERT tokenizer; returns what it says of its added tokens, by their ids."""
+    tokenizer = transformers.BertTokenizer(ids, do_lower_case=lower)
+    if added:
+        token = transformers.AddedToken
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<X>"]})
+        tokenizer.add_tokens([token("<Y>", lstrip=True), token("word"), token("<XX>", rstrip=True)])
+    tokenizer.save_pretrained(folder)
+    return {
+        number: {**{flag: getattr(token, flag) for flag in FLAGS}, "content": token.content}
+        for number, token in tokenizer.added_tokens_decoder.items()
+    }
+
+
+def tokenized(folder, texts, whole=(), tokens=()):
+    """What a folder's tokenizer makes of texts, of one or two as a whole, and of tokens."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    names = ("mask_token_id", "pad_token_id", "model_max_length")
+    return {
+        "class": type(tokenizer).__name__,
+        "size": len(tokenizer),
+        "ids": ids,
+        "decoded": [tokenizer.decode(each) for each in ids],
+        "whole": dict(tokenizer(*whole)) if whole else None,
+        "whole_tokens": whole and tokenizer.convert_ids_to_tokens(tokenizer(*whole)["input_ids"]),
+        "token_ids": tokenizer.convert_tokens_to_ids(list(tokens)),
+        **{name: getattr(tokenizer, name) for name in names},
+    }
+
+
+def crf(chain, emissions, tags, mask):
+    """pytorch-crf's losses, gradients and best paths."""
+    import torchcrf
+
+    peer = torchcrf.CRF(emissions.shape[-1], batch_first=True)
+    weights = (peer.start_transitions, peer.transitions, peer.end_transitions)
+    for weight, value in zip(weights, chain):
+        weight.data = torch.tensor(value)
+    scores, mask = torch.tensor(emissions, requires_grad=True), torch.tensor(mask)
+    likelihood = peer(scores, torch.tensor(tags).long(), mask, reduction="none")
+    (-likelihood.sum()).backward()
+    gradients = [each.grad.numpy() for each in (scores, *weights)]
+    return -likelihood.detach().numpy(), gradients, peer.decode(scores, mask)
+
+
+if __name__ == "__main__":
+    _answer()
