@@ -52,8 +52,6 @@ def decorating(what: str) -> Iterator[None]:
     """Makes any error of the block a warning: it adds a report or a picture to saved results."""
     try:
         yield
-    except stopping.Stopped:
-        raise
     except Exception as error:
         warn(f"{what} could not be written ({type(error).__name__}: {reason(error)})")
 
