@@ -99,6 +99,6 @@ def under_load(target: str, arguments: dict[str, Any], clients: int):
 
 
 def random_features(batch: int, length: int) -> dict[str, np.ndarray]:
-    """Ordinary tokens, int32 [batch, length]."""
-    ids = np.random.default_rng(0).integers(1000, 30000, [batch, length], np.int32)
+    """Ordinary tokens of every size's vocabulary, int32 [batch, length]."""
+    ids = np.random.default_rng(0).integers(1000, 8000, [batch, length], np.int32)
     return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
