@@ -254,7 +254,7 @@ def parse_json(text: str, where: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise InputError(f"{where}, line {error.lineno}: not JSON ({error.msg})") from error
     except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(f"{where}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise InputError(f"{where}: should be a JSON object. Received: {type(value).__name__}")
     return value

@@ -25,6 +25,7 @@ from pretrain.hparams import (
     CommandLine,
     RunSettings,
     split_hparams,
+    with_length_of_data,
 )
 from pretrain.original_names import translate
 from settings import checked_bool, read_json_object, replace_checked
@@ -78,6 +79,8 @@ def main(argv: list[str]) -> None:
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
     command = read_command()
+    if command.do_train and command.continue_from is None:
+        hparam_values = with_length_of_data(hparam_values, command.data_dir)
     strategy = replace_checked(RunSettings(), run_values).strategy
     with workers.at_work(strategy, command.model_dir, FLAGS.worker_timeout):
         from pretrain import run  # TensorFlow: it takes seconds

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 import types
 import typing
 from collections.abc import Iterable
@@ -135,19 +136,24 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
     for member in members:
         origin, inner = typing.get_origin(member), typing.get_args(member)
         if origin is dict and isinstance(value, dict):
-            return {key: typed(f"{name}[{key!r}]", item, inner[1]) for key, item in value.items()}
+            items = ((str(key), item) for key, item in value.items())  # as JSON has them
+            return {key: typed(f"{name}[{key!r}]", item, inner[1]) for key, item in items}
         if origin is tuple and isinstance(value, (list, tuple)):
             inner = inner[:1] * len(value) if inner[-1] is ... else inner
             if len(inner) == len(value):
                 items = enumerate(zip(value, inner))
                 return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in items)
     plain = tuple(member for member in members if not typing.get_args(member))
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and float in plain:
+    # JSON's Infinity and NaN, and integers that no float holds, are no numbers here.
+    number = isinstance(value, (int, float)) and type(value) is not bool
+    finite = number and abs(value) <= sys.float_info.max
+    if finite and float in plain:
         return float(value)
-    if is_number and int in plain and float(value).is_integer():
+    if finite and int in plain and float(value).is_integer():
         return int(value)  # 1e5 is a float in JSON and a step count to its writer
-    if Any in plain or (isinstance(value, plain) and (bool in plain or type(value) is not bool)):
+    if Any in plain:
+        return value
+    if isinstance(value, plain) and not number and (bool in plain or type(value) is not bool):
         return value
     expected = " or ".join(map(_called, members))
     raise InputError(f"`{name}` should be {expected}. Received: {value!r}")
@@ -158,7 +164,8 @@ def _called(annotation: Any) -> str:
     origin, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     if origin is tuple:
         return "a list" if inner[-1] is ... else f"a list of {len(inner)}"
-    return {types.NoneType: "null", dict: "a JSON object"}.get(origin, origin.__name__)
+    names = {types.NoneType: "null", dict: "a JSON object", float: "a finite number"}
+    return names.get(origin, origin.__name__)
 
 
 def differences(

@@ -20,13 +20,7 @@ def load_task(name_or_json_path: str) -> Task:
     """
     name = name_or_json_path.strip()
     if name.endswith(".json") or storage.isfile(name):
-        task = declaration.read(name)
-        if task.labels and not task.plugin.has_labels:  # as may stand in runs recorded before
-            raise InputError(
-                f"{name}: `labels` should not be given for a {task.plugin.name} task, which has"
-                f" none. Received: {', '.join(task.labels[:8])}"
-            )
-        return task
+        return declaration.read(name)
     key = glue.ALIASES.get(name.lower(), name.lower())
     if key in glue.TASKS:
         return glue.TASKS[key]

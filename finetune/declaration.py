@@ -62,8 +62,10 @@ def _parsed(values: dict[str, Any]) -> Task:
             raise InputError(f"a task should have the key {key!r}. Received: none")
     fields = {key: _typed(key, value) for key, value in values.items()}
     files, kind = fields["files"], kinds.get(fields["kind"])
-    fields.setdefault("dev", tuple(split for split in files if split.startswith(("dev", "val"))))
-    fields.setdefault("test", tuple(split for split in files if split.startswith("test")))
+    for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
+        said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
+        rest = (split for split in files if split.startswith(beginnings) and split not in said)
+        fields.setdefault(key, tuple(rest))
     if "format" not in fields:
         fields["format"] = _format(fields, kind)
     fields.setdefault("metrics", kind.default_metrics)
@@ -106,7 +108,6 @@ def _typed(key: str, value: Any) -> Any:
     value = typed(key, value, _HINTS[key])
     if key == "per_split":
         return {split: _typed_layout(split, layout) for split, layout in value.items()}
-    _reject_empty(key, value)
     return value
 
 
@@ -118,17 +119,7 @@ def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
         if name not in _LAYOUT:
             raise InputError(f"`{where}` should be among {', '.join(_LAYOUT)}. Received: {own!r}")
         found[name] = typed(where, own, _LAYOUT[name])
-        _reject_empty(where, found[name])
     return found
-
-
-def _reject_empty(name: str, value: Any) -> None:
-    """Rejects an empty text, also as an item, and a split without a file."""
-    if isinstance(value, (dict, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            _reject_empty(name, item)
-    if value == "" or (name == "files" and value == ()):
-        raise InputError(f"`{name}` should hold nothing empty. Received: {value!r}")
 
 
 _HINTS = typing.get_type_hints(Task)

@@ -1,13 +1,11 @@
-"""Fine-tuning on tables in memory: files and a declaration of them, then as the command does."""
+"""Fine-tuning on tables in memory, as the command does on files."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,9 +15,10 @@ import pandas as pd
 import plugins as plugin_files
 import storage
 from errors import InputError
-from files import as_path, is_unicode, write_bytes
+from files import as_path, write_text
 from finetune import declaration, kinds
 from finetune.hparams import RunSettings
+from finetune.readers.tables import Table, read_frame
 from finetune.report import REPORT_FILE
 from finetune.results import rank
 from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
@@ -28,6 +27,7 @@ from finetune.task import Task
 from settings import read_json_object, replace_checked
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
+FEW_VALUES = 20  # of whole numbers: they may be labels
 DATA_FOLDER = "data"
 # What exported models call roles.
 _INPUTS = {"text_a": "text", "text_b": "text_pair"}
@@ -61,6 +61,7 @@ def fine_tune(
     kind: str | None = None,
     metrics: Sequence[str] | None = None,
     label_range: tuple[float, float] | None = None,
+    unseen_labels: bool = False,
     name: str = "table",
     hparams: Mapping[str, Any] | None = None,
     recipe: str | os.PathLike = "",
@@ -86,6 +87,7 @@ def fine_tune(
             regression where they are floats, else classification.
         metrics: the first is the headline; by default those of the kind.
         label_range: of regression; by default the lowest and the highest label of train and dev.
+        unseen_labels: whether labels that only `dev` has count as wrong, instead of as an error.
         name: of the task.
         hparams: any of docs/reference.md, by name.
         recipe: a JSON file of them, such as configs/finetune_convbert.json; `hparams` go first.
@@ -93,8 +95,7 @@ def fine_tune(
         plugins: Python files or modules to import first.
 
     Raises:
-        InputError: a column that is missing, a value that is none, or what the command rejects.
-            Tables that were written for this call are removed.
+        InputError: a column or a value that is missing, or what the command rejects.
         LossNotFinite: training diverged.
     """
     if plugins:  # otherwise those that were loaded before stay on record
@@ -108,108 +109,69 @@ def fine_tune(
             f"`columns` should be a mapping of roles to columns. Received: {columns!r:.60}"
         )
     if kind is None:
-        kind = _kind(tables["train"], columns)
+        kind = _kind(tables["train"].frame, columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
-    roles = _lists(columns, kind) if columns is not None else _roles(tables, kind)
-    drawn = {} if "dev" in tables else _drawn(tables["train"])
-    splits = _splits(tables, drawn, roles, kind)
+    roles = _lists(columns) if columns is not None else _roles(tables, kind)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
-    fields["files"] = {split: f"{split}.jsonl" for split in splits}
+    fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if kind == "regression":
         fields["label_range"] = list(label_range or _label_range(tables, roles))
     if metrics is not None:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
-    content = {fields["files"][split]: text for split, text in splits.items()}
-    content[f"{name}.json"] = json.dumps(fields, indent=2, ensure_ascii=False).encode()
-    digest = hashlib.sha256(b"\0".join(content.values())).hexdigest()[:12]
-    folder = os.path.join(output_dir, DATA_FOLDER, digest)
-    task = declaration.parse({**fields, "folders": [folder]}, "the table")
+    if unseen_labels:
+        fields["unseen_labels"] = True
+    if "dev" not in tables:
+        tables |= _drawn(tables["train"])
+    task = declaration.parse({**fields, "folders": []}, "the table")
     flags = {"num_trials": num_trials, "seed": seed, "init": init}
-    settings = _settings(model_dir, output_dir, task, hparams or {}, flags, recipe)
-    return _run(settings, folder, content, drawn)
-
-
-def _run(
-    settings: Settings,
-    folder: str,
-    content: Mapping[str, bytes],
-    drawn: Mapping[str, Sequence[int]],
-) -> FineTuned:
-    """Writes the files of a task into its folder, unless it is there, and fine-tunes on them."""
-    written = None if storage.exists(folder) else _write(folder, content)
-    try:
-        with fine_tuned(settings) as results:
-            best = max(results, key=lambda run: rank(results[run]))
-    except InputError as error:
-        if written is not None:
-            storage.rmtree(written)
-        raise InputError(in_rows(str(error), folder, drawn)) from error
-    report = os.path.join(settings.output_dir, REPORT_FILE)
+    settings = _settings(model_dir, output_dir, task, tables, hparams or {}, flags, recipe)
+    with fine_tuned(settings) as results:
+        best = max(results, key=lambda run: rank(results[run]))
+        _write(os.path.join(output_dir, DATA_FOLDER), fields, task, tables)
+    report = os.path.join(output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
 
 
-def in_rows(said: str, folder: str, drawn: Mapping[str, Sequence[int]] | None = None) -> str:
-    """What is said of lines of the files in a folder, of rows of the tables they were made from.
-
-    Args:
-        drawn: split -> rows of the training table, of splits that were drawn from it.
-    """
-
-    def row(found: re.Match) -> str:
-        split, number = found[1], int(found[2]) - 1
-        if drawn and split in drawn:
-            split, number = "train", drawn[split][number]
-        return f"`{split}`, row {number}"
-
-    said = re.sub(re.escape(folder) + r"/(\w+)\.jsonl, line (\d+)", row, said)
-    return re.sub(re.escape(folder) + r"/(\w+)\.jsonl", r"`\1`", said)
-
-
-def _write(folder: str, content: Mapping[str, bytes]) -> str:
-    """Writes files into a new folder; the folder to remove to have it undone."""
-    parent = os.path.dirname(folder)
-    new = folder if storage.exists(parent) else parent
-    storage.makedirs(folder)
-    for name, text in content.items():
-        write_bytes(os.path.join(folder, name), text)
-    return new
+def _write(folder: str, fields: dict[str, Any], task: Task, tables: Mapping[str, Table]) -> None:
+    """Writes the tables as JSON lines with their declaration, for the command."""
+    content = {f"{task.name}.json": json.dumps(fields, indent=2, ensure_ascii=False)}
+    for split, table in tables.items():
+        of_roles = task.columns.values()
+        names = {n for own in of_roles for n in (own if isinstance(own, tuple) else (own,))}
+        columns = {name: name for name in table.frame.columns if name in names}
+        rows = (row for _, row in read_frame(table, columns))
+        lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
+        content[task.files[split]] = "".join(lines)
+    digest = hashlib.sha256("\0".join(content.values()).encode()).hexdigest()[:12]
+    if not storage.exists(os.path.join(folder, digest)):
+        storage.makedirs(os.path.join(folder, digest))
+        for name, text in content.items():
+            write_text(os.path.join(folder, digest, name), text)
 
 
-def _tables(train: Any, dev: Any, test: Any) -> dict[str, pd.DataFrame]:
+def _tables(train: Any, dev: Any, test: Any) -> dict[str, Table]:
     """The tables by split, with rows numbered from 0."""
-    given = {"train": train, "dev": dev, "test": test}
     tables = {}
-    for split, table in given.items():
+    for split, table in {"train": train, "dev": dev, "test": test}.items():
         if table is None and split != "train":
             continue
-        if not isinstance(table, pd.DataFrame):
-            raise InputError(f"`{split}` should be a DataFrame. Received: {type(table).__name__}")
-        if table.empty:
-            raise InputError(f"`{split}` should have at least one row. Received: none")
-        tables[split] = table.reset_index(drop=True)
+        if not isinstance(table, pd.DataFrame) or table.empty:
+            what = "none" if isinstance(table, pd.DataFrame) else type(table).__name__
+            raise InputError(f"`{split}` should be a DataFrame with rows. Received: {what}")
+        tables[split] = Table(f"`{split}`", table.reset_index(drop=True))
     return tables
 
 
-def _drawn(train: pd.DataFrame) -> dict[str, list[int]]:
+def _drawn(train: Table) -> dict[str, Table]:
     """The rows of `train` that stay, and those that are taken for the development split."""
-    taken = train.sample(frac=DEV_SHARE, random_state=0).index
+    taken = train.frame.sample(frac=DEV_SHARE, random_state=0)
     if taken.empty:
         raise InputError(
-            f"`train` should have at least 10 rows where there is no `dev`. Received: {len(train)}"
+            f"`train` should have at least 10 rows where there is no `dev`. Received:"
+            f" {len(train.frame)}"
         )
-    return {"train": train.index.drop(taken).tolist(), "dev": taken.tolist()}
-
-
-def _splits(
-    tables: Mapping[str, pd.DataFrame],
-    drawn: Mapping[str, Sequence[int]],
-    roles: Mapping[str, Any],
-    kind: str,
-) -> dict[str, bytes]:
-    """The JSON lines of each split; errors name the rows of the tables that were given."""
-    found = {split: json_lines(split, table, roles, kind) for split, table in tables.items()}
-    lines = found["train"].splitlines(keepends=True)
-    return found | {split: b"".join(lines[row] for row in rows) for split, rows in drawn.items()}
+    rest = train.frame.drop(taken.index)
+    return {"train": Table(train.name, rest), "dev": Table(train.name, taken)}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
@@ -226,32 +188,34 @@ def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
         return "classification"
     if any(map(_is_list, table[label])):
         return "multi_label"
-    return "regression" if pd.api.types.is_float_dtype(table[label]) else "classification"
+    if not pd.api.types.is_float_dtype(table[label]):
+        return "classification"
+    values = np.unique(table[label].dropna().to_numpy(float))
+    if len(values) <= FEW_VALUES and np.all(values == np.round(values)):
+        raise InputError(
+            f"`{label}` has whole numbers as floats, which may be labels or scores; say which by"
+            f" kind='classification' or kind='regression'. Received: {values.tolist()}"
+        )
+    return "regression"
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple, np.ndarray, pd.Index, pd.Series))
 
 
-def _lists(columns: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Role -> column, or a list of columns where the kind takes one; also by inputs' names."""
+def _lists(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Role -> column, or a list of columns; also by inputs' names."""
     of_input = {name: role for role, name in _INPUTS.items() if role not in columns}
-    found = {
+    return {
         of_input.get(role, role): list(own) if _is_list(own) else own
         for role, own in columns.items()
     }
-    for role, column in found.items():
-        if isinstance(column, list) and role not in kinds.get(kind).list_roles:
-            raise InputError(
-                f"`columns` of {kind} should name one column for `{role}`. Received: {column}"
-            )
-    return found
 
 
-def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
+def _roles(tables: Mapping[str, Table], kind: str) -> dict[str, str]:
     """Role -> column, of columns that are called as roles of the kind are, or their inputs."""
     own, found = kinds.get(kind), {}
-    names = [list(table.columns) for table in tables.values()]
+    names = [list(table.frame.columns) for table in tables.values()]
     for role in (*own.needed, *own.optional):
         called = next((name for name in (role, _INPUTS.get(role)) if name in names[0]), None)
         everywhere = all(called in columns for columns in names)
@@ -267,74 +231,14 @@ def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
     return found
 
 
-def json_lines(split: str, table: pd.DataFrame, roles: Mapping[str, Any], kind: str) -> bytes:
-    """The rows of a table as JSON lines, of the columns that have a role.
-
-    Raises:
-        InputError: a column is missing, or there twice; a value is missing, or of a type that JSON
-            does not have. Names `split`.
-    """
-    own = kinds.get(kind)
-    may_be_missing: dict[str, bool] = {}  # by column
-    for role, column in roles.items():
-        hidden = split == "test" and role == own.target
-        columns = column if isinstance(column, (list, tuple)) else [column]
-        may_be_missing |= dict.fromkeys(columns, hidden)
-    for column, hidden in may_be_missing.items():
-        count = list(table.columns).count(column)
-        if not isinstance(column, str) or count > 1 or not (count or hidden):
-            there = "twice" if count > 1 else "not" if isinstance(column, str) else "no text"
-            raise InputError(
-                f"`{split}` should have the column {column!r} once, called by a text; it is"
-                f" {there} there. Received: {', '.join(map(repr, table.columns))}"
-            )
-    wanted = [column for column in may_be_missing if column in table.columns]
-    label = roles.get(own.target) if own.has_labels else None
-    lines = []
-    for number, row in enumerate(zip(*(table[column] for column in wanted), strict=True)):
-        values = {}
-        for column, value in zip(wanted, row, strict=True):
-            where = f"`{split}`, row {number}: `{column}`"
-            value = _plain(where, value, may_be_missing[column])
-            values[column] = _label(value) if column == label else value
-        lines.append(json.dumps(values, ensure_ascii=False))
-    return "\n".join([*lines, ""]).encode()
-
-
-def _label(value: Any) -> Any:
-    """A label, or a list of them, as text."""
-    if isinstance(value, list):
-        return [_label(item) for item in value]
-    return str(value) if isinstance(value, (int, bool)) else value
-
-
-def _plain(where: str, value: Any, may_be_missing: bool) -> Any:
-    """A cell as JSON has it; None where it may be missing and is."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(where, item, False) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
-        if may_be_missing:
-            return None
-        raise InputError(f"{where} is missing")
-    if isinstance(value, float) and math.isinf(value):
-        raise InputError(f"{where} should be finite. Received: {value}")
-    if not isinstance(value, (str, int, float, bool)) or not is_unicode(value):
-        raise InputError(f"{where} should be a text or a number. Received: {value!r:.60}")
-    return value
-
-
-def _label_range(tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> list[float]:
+def _label_range(tables: Mapping[str, Table], roles: Mapping[str, Any]) -> list[float]:
     """The lowest and the highest label of training and development."""
     label = roles.get("label")
+    given = (tables[split].frame for split in ("train", "dev") if split in tables)
     try:
-        given = [tables[split][label] for split in ("train", "dev") if split in tables]
-        values = pd.concat(given).astype(float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"`{label}` should be numbers ({error})") from error
-    if values.nunique() < 2:
-        raise InputError(f"`{label}` should have at least two values. Received: {values.nunique()}")
+        values = pd.concat([frame[label] for frame in given]).astype(float)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"`{label}` should be a column of numbers ({error})") from error
     return [float(values.min()), float(values.max())]
 
 
@@ -342,6 +246,7 @@ def _settings(
     model_dir: str,
     output_dir: str,
     task: Task,
+    tables: Mapping[str, Table],
     given: Mapping[str, Any],
     flags: Mapping[str, Any],
     recipe: str | os.PathLike,
@@ -361,7 +266,7 @@ def _settings(
         of_run["num_trials"] = flags["num_trials"]
     return Settings(
         model_dir=model_dir,
-        data_dir="",
+        data_dir=tables,
         output_dir=output_dir,
         tasks=[task],
         run=replace_checked(RunSettings(), of_run),

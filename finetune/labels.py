@@ -1,16 +1,17 @@
-"""Whether a task's labels are what they seem: spelled alike, often enough, no header among them."""
+"""Labels as they are written in files, and checks that they are what they seem."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
-from settings import did_you_mean
 
 if TYPE_CHECKING:
     from finetune.task import Task
+    from finetune.task_files import Source
 
 LABELS_SHOWN = 40  # in messages
 # From so many labels seen once, if they are at least half of all labels, the column seems wrong.
@@ -34,70 +35,76 @@ def reject_header(columns: dict[str, str | int], where: str, row: dict[str, Any]
         )
 
 
-def check_counts(task: Task, place: str, counts: collections.Counter[str]) -> None:
+def check_counts(task: Task, place: str, counts: collections.Counter[str], least: int = 2) -> None:
     """Rejects, or warns of, labels from which a task cannot be what was meant.
 
     Args:
         task: with its labels.
         place: the file of the training split.
         counts: how often each label occurs there.
+        least: how many labels have to occur.
 
     Raises:
-        InputError: only one label occurs, or two differ by whitespace only; begins with `place`.
+        InputError: fewer labels occur, or two differ by whitespace only; begins with `place`.
     """
-    if len(counts) < 2:
+    if len(counts) < least:
         raise InputError(
-            f"{place}: the training split of task {task.name} should have at least two labels. "
-            f"Received: {', '.join(map(repr, counts)) or 'none'}"
+            f"{place}: the training split of task {task.name} should have at least {least} labels. "
+            f"Received: {shown(counts)}"
         )
     for names in _alike(counts, lambda name: " ".join(name.split())):
-        raise InputError(
-            f"{place}: labels should differ by more than whitespace. "
-            f"Received: {_counted(names, counts)}"
-        )
+        raise InputError(f"{place}: labels differ by whitespace only: {shown(names)}")
     for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
-        warn(f"{place}: labels that differ by case only: {_counted(names, counts)}")
+        warn(f"{place}: labels that differ by case only: {shown(names)}")
 
 
-def label_name(value: Any) -> str | None:
-    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true"; None: it is none."""
+def label_name(where: str, value: Any) -> str:
+    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true".
+
+    Raises:
+        InputError: it is empty, or neither a text nor a number; begins with `where`.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value) if isinstance(value, (str, int, float)) and value != "" else None
+    if not isinstance(value, (str, int, float)) or value == "":
+        raise InputError(
+            f"{where}: the label should be a text that is not empty, or a number. Received:"
+            f" {value!r:.60}"
+        )
+    return str(value)
 
 
-def label_index(task: Task, split: str, where: str, value: Any) -> int:
+def label_index(source: Source, where: str, value: Any) -> int:
     """The place in `task.labels` of a value in a file.
 
+    A label that the task does not have is noted in `source.unseen`, so that the error of
+    `read_split` names all of them.
+
     Raises:
-        InputError: it is no label of the task; begins with `where`.
+        InputError: see `label_name`.
     """
-    name = label_name(value)
-    if name not in task.labels:
-        names = ", ".join(task.labels[:LABELS_SHOWN])
-        if len(task.labels) > LABELS_SHOWN:
-            names += f" and {len(task.labels) - LABELS_SHOWN:,} others"
-        source = "" if split == task.train else ", as declared or in the training split"
-        raise InputError(
-            f"{where}: the label should be one of {names}{source}. Received: {value!r:.60}."
-            f"{did_you_mean(str(name), task.labels)}"
-        )
-    return task.labels.index(name)
+    name = label_name(where, value)
+    if name in source.task.labels:
+        return source.task.labels.index(name)
+    source.unseen.setdefault(name, []).append(where)
+    return -1
 
 
-def _alike(names: Iterable[str], spelling: Callable[[str], str]) -> list[list[str]]:
-    """The names that share a spelling, where there are several."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(spelling(name), []).append(name)
+def _alike(counts: Mapping[str, int], spelling: Callable[[str], str]) -> Iterable[dict[str, int]]:
+    """The labels that share a spelling, where there are several."""
+    groups: dict[str, dict[str, int]] = {}
+    for name, count in counts.items():
+        groups.setdefault(spelling(name), {})[name] = count
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _counted(names: Sequence[str], counts: collections.Counter[str]) -> str:
-    said = [(name, counts[name], "time" if counts[name] == 1 else "times") for name in names]
-    return " and ".join(f"{name!r} ({count:,} {times})" for name, count, times in said)
+def shown(counts: Mapping[str, int]) -> str:
+    """Labels with their numbers, the first of many."""
+    said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), LABELS_SHOWN)]
+    more = len(counts) - len(said)
+    return ", ".join([*said, *([f"... and {more:,} more"] if more else [])]) or "none"
 
 
 def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:

@@ -16,6 +16,7 @@ from finetune import kinds
 from finetune.grid import grid_points
 from finetune.hparams import FinetuningHParams, RunSettings, resolve_hparams
 from finetune.task import Task
+from finetune.task_files import Data
 from model import BackboneConfig, load_config
 from pretrain.saved_settings import load_vocabulary
 from settings import field_names, reject_unknown, typed
@@ -40,7 +41,7 @@ class Settings:
     """What recipe, --hparams and flags say, each before the one it overrules."""
 
     model_dir: str
-    data_dir: str  # of the tasks' files; "" where they lie beside their declarations
+    data_dir: Data  # of the tasks' files, see `source_of`
     output_dir: str  # where runs are kept
     tasks: list[Task]
     run: RunSettings

@@ -43,6 +43,8 @@ class Task:
         delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
         labels: the label names, in the order of the network's outputs; () where `resolve_labels`
             is to collect them from the training split.
+        unseen_labels: whether labels that only development splits have are labels, too: they are
+            never trained, and so count as wrong.
         metrics: names among the metrics of the kind; the first is the main one.
         symmetric: whether training shows both orders of the two texts (ELECTRA's
             `double_unordered`); only for tasks with a text_b.
@@ -76,6 +78,7 @@ class Task:
     lenient: bool = False
     folders: tuple[str, ...] = ()
     delimiter: str | None = None
+    unseen_labels: bool = False
 
     def __post_init__(self) -> None:
         _check(self)
@@ -107,10 +110,7 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, from which `declaration.parse` makes an equal task."""
-        values = _lists(dataclasses.asdict(self))
-        if self.delimiter is None:  # runs are compared by this, also those from before the field
-            del values["delimiter"]
-        return values
+        return _lists(dataclasses.asdict(self))
 
 
 def _lists(value: Any) -> Any:
@@ -150,7 +150,12 @@ def _check(task: Task) -> None:
             "delimiter",
             "one character that is neither a quotation mark nor a line break",
         ),
-        (len(set(task.labels)) == len(task.labels), "labels", "distinct"),
+        (len(set(task.labels)) == len(task.labels) != 1, "labels", "distinct, and at least two"),
+        (
+            task.plugin.has_labels or not task.labels,
+            "labels",
+            f"left out of a {task.plugin.name} task",
+        ),
         (low < high, "label_range", "[low, high]"),
     ):
         check_setting(task, bool(condition), name, expectation)

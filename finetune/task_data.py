@@ -17,7 +17,7 @@ from finetune.encoded import Encoded
 from finetune.glue import TASKS
 from finetune.hparams import FinetuningHParams
 from finetune.task import Task
-from finetune.task_files import has_split, read_split, resolve_labels, source_of
+from finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TaskData:
 
 def load_task_data(
     task: Task,
-    data_dir: str,
+    data_dir: Data,
     vocabulary: Vocabulary,
     hparams: FinetuningHParams,
     *,
@@ -61,23 +61,23 @@ def load_task_data(
     kind = task.plugin
     kind.check_metrics(task)
 
-    def load(split: str) -> Split:
-        examples = read_split(task, data_dir, split)
-        if split == task.train:
-            kind.check_training(task, source_of(task, data_dir, split).path, examples)
-            examples = _drawn(examples, hparams.max_train_examples)
-            examples = kind.training_examples(task, examples, hparams)
-        return _encoded(task, split, examples, vocabulary, hparams, cache_dir)
-
-    trained = {task.train: load(task.train)} if train else {}
-    splits = {split: load(split) for split in _wanted(task, data_dir, test)}
+    wanted = [*([task.train] if train else []), *_wanted(task, data_dir, test)]
+    examples = {split: read_split(task, data_dir, split) for split in wanted}
     if train:
+        own = examples[task.train]
+        kind.check_training(task, source_of(task, data_dir, task.train).path, own)
+        own = _drawn(own, hparams.max_train_examples)
+        examples[task.train] = kind.training_examples(task, own, hparams)
         for name in task.dev:
-            if name in splits:
-                _warn_of_shared(task, trained[task.train].examples, name, splits[name].examples)
-    known = {name: split for name, split in splits.items() if name not in task.test} | trained
-    digests = {name: split.digest for name, split in known.items()}
-    return TaskData(task, trained[task.train].encoded if train else None, splits, digests)
+            if name in examples:
+                _warn_of_shared(task, examples[task.train], name, examples[name])
+    splits = {
+        split: _encoded(task, split, own, vocabulary, hparams, cache_dir)
+        for split, own in examples.items()
+    }
+    digests = {name: split.digest for name, split in splits.items() if name not in task.test}
+    trained = splits.pop(task.train).encoded if train else None
+    return TaskData(task, trained, splits, digests)
 
 
 def _warn_of_shared(task: Task, train: list, split: str, examples: list) -> None:
@@ -141,7 +141,7 @@ def _encoded(
     return Split(examples, encoded, digest.hexdigest())
 
 
-def _wanted(task: Task, data_dir: str, test: bool) -> list[str]:
+def _wanted(task: Task, data_dir: Data, test: bool) -> list[str]:
     """The splits to predict: of a user's own task all, of a built-in one those that are there."""
     wanted = [task.dev[0]]  # the headline; reading says which file is missing
     for split in [*task.dev[1:], *(task.test if test else ())]:

@@ -1,4 +1,4 @@
-"""Where the files of a task are, and their rows, examples and labels."""
+"""Where the rows of a task are, in files or tables in memory, and its examples and labels."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import storage
 from data.readers.tfds_text import open_dataset
-from errors import InputError
+from errors import InputError, located
 from finetune.glue import TASKS
-from finetune.labels import LABELS_SHOWN, label_name
+from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import tables
-from finetune.readers.tables import Row
+from finetune.readers.tables import Row, Table
 from finetune.task import Columns, Task
 from plugins import lazily
 from settings import did_you_mean
 
+Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 _read_dataset = lazily("finetune.readers.tfds_rows:read_dataset")
 
 _DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
@@ -44,14 +45,18 @@ class Source:
     Attributes:
         task: the declaration, as it is laid out there.
         split: one of `task.splits`.
-        path: the file, or "tfds:FOLDER@SPLIT" of a prepared dataset.
+        path: the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table.
         folder: of tensorflow-datasets; None as the library has it.
+        table: the rows, where they are not in a file.
+        unseen: labels that the task does not have, with the places where `label_index` met them.
     """
 
     task: Task
     split: str
     path: str
     folder: str | None = None
+    table: Table | None = None
+    unseen: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Columns]:
@@ -82,6 +87,8 @@ class Source:
         target = task.plugin.target
         of_target = [role for role in columns if role.partition("[")[0] == target]
         optional = of_target if self.is_test else []
+        if self.table is not None:
+            return tables.read_frame(self.table, columns, optional=optional)
         if task.format == _DATASETS:
             builder, part = _open(task, self.folder, self.split)
             return _read_dataset(builder, part, columns, task.labels)
@@ -103,10 +110,11 @@ class Source:
         """Yields (id, file and line, role -> value); without an id it is the number, from 0.
 
         Raises:
-            InputError: as of `rows`; or two rows have one id.
+            InputError: as of `rows`; two rows have one id, or one repeats the columns' names.
         """
         seen: dict[str, str] = {}
         for index, (where, row) in enumerate(self.rows()):
+            reject_header(self.columns, where, row)
             identity = str(row.get("id", index))
             if identity in seen:
                 raise InputError(
@@ -117,20 +125,22 @@ class Source:
             yield identity, where, row
 
 
-def source_of(task: Task, data_dir: str, split: str) -> Source:
+def source_of(task: Task, data_dir: Data, split: str) -> Source:
     """Finds one of `task.splits`.
 
     Args:
         task: the declaration.
         data_dir: the folder of the task's files or of all tasks' folders; "tfds" or "tfds:FOLDER"
             for the dataset of the same name from tensorflow-datasets; "" where a declared task's
-            files lie beside its declaration.
+            files lie beside its declaration. Or tables by split.
         split: its name.
 
     Raises:
         InputError: there is no such file or more than one.
     """
     _check_split(task, split)
+    if not isinstance(data_dir, str):
+        return Source(task, split, data_dir[split].name, table=data_dir[split])
     task, folder = _from_datasets(task, data_dir)
     if task.format == _DATASETS:
         builder, part = _open(task, folder, split)
@@ -139,17 +149,19 @@ def source_of(task: Task, data_dir: str, split: str) -> Source:
     if found:
         return Source(task, split, found)
     names = task.files[split]
-    names = (names,) if isinstance(names, str) else names
-    places = _places(task, data_dir)
+    places = " or ".join(dict.fromkeys(_places(task, data_dir)))
     raise InputError(
-        f"{' or '.join(names)}: the {split} split of task {task.name} should be in "
-        f"{' or '.join(dict.fromkeys(places))}. Received: {_listing(places, names)}"
+        f"{names if isinstance(names, str) else ' or '.join(names)}: there is no such "
+        f"{'folder' if task.format in task.plugin.folder_formats else 'file'} in {places}, for the"
+        f" {split} split of task {task.name}"
     )
 
 
-def has_split(task: Task, data_dir: str, split: str) -> bool:
-    """Whether the file (or the split of the dataset) of one of `task.splits` is there."""
+def has_split(task: Task, data_dir: Data, split: str) -> bool:
+    """Returns True if the file, table or split of the dataset of one of `task.splits` is there."""
     _check_split(task, split)
+    if not isinstance(data_dir, str):
+        return split in data_dir
     task, folder = _from_datasets(task, data_dir)
     if task.format == _DATASETS:
         builder, part = _open(task, folder, split)
@@ -157,36 +169,33 @@ def has_split(task: Task, data_dir: str, split: str) -> bool:
     return _find(task, data_dir, split) is not None
 
 
-def check_files(task: Task, data_dir: str, *, train: bool = True, test: bool = True) -> None:
-    """Looks for a task's files and at the first row of each table, before anything slow begins.
-
-    Training and test splits only where they are wanted; see `source_of` for the arguments.
-
-    Raises:
-        InputError: a file is missing, or its columns are not those of the declaration.
-    """
-    laid_out, _ = _from_datasets(task, data_dir)
-    if laid_out.format == _DATASETS:  # which only TensorFlow reads
-        return
+def check_files(task: Task, data_dir: Data, *, train: bool = True, test: bool = True) -> None:
+    """Raises InputError for a missing file, of the training and test splits where wanted."""
+    if isinstance(data_dir, str) and _from_datasets(task, data_dir)[0].format == _DATASETS:
+        return  # which only TensorFlow finds
     needed = [*([task.train] if train else []), task.dev[0]]
-    for split in [*needed, *task.dev[1:], *(task.test if test else ())]:
-        if split in needed or task.name not in TASKS or has_split(task, data_dir, split):
-            task.plugin.check_beginning(source_of(task, data_dir, split))
+    others = [*task.dev[1:], *(task.test if test else ())] if task.name not in TASKS else []
+    for split in [*needed, *others]:
+        source_of(task, data_dir, split)
 
 
-def read_split(task: Task, data_dir: str, split: str) -> list:
+def read_split(task: Task, data_dir: Data, split: str) -> list:
     """Reads one split whole, of a task whose `labels` are known (see `resolve_labels`).
 
     Raises:
-        InputError: a file that is missing, empty or not as declared; names file and line.
+        InputError: a file that is missing, empty or not as declared, or labels that the task does
+            not have; names file and line.
     """
-    if task.plugin.has_labels and not task.labels:
-        raise InputError(
-            f"Task {task.name} should know its labels before examples are read: declare `labels` "
-            f"or collect them with resolve_labels. Received: none"
-        )
     source = source_of(task, data_dir, split)
     examples = task.plugin.read(source)
+    if source.unseen:
+        first = next(iter(source.unseen.values()))[0]
+        counts = {name: len(places) for name, places in source.unseen.items()}
+        raise InputError(
+            f"{first}: labels should be among {', '.join(task.labels[:LABELS_SHOWN])}, those of the"
+            f' training split or of `labels`; "unseen_labels": true counts others as wrong.'
+            f" Received: {shown(counts)}.{did_you_mean(next(iter(counts)), task.labels)}"
+        )
     if not examples:
         raise _no_examples(source)
     return examples
@@ -241,18 +250,6 @@ def _match(path: str, is_split: Callable[[str], bool]) -> str | None:
     return found[0] if found else None
 
 
-def _listing(folders: list[str], names: tuple[str, ...]) -> str:
-    """What stands in the first of `folders` that exists, for an error message."""
-    for path in (os.path.join(folder, name) for folder in folders for name in names):
-        if storage.isdir(path):
-            return f"{path}, which is a folder"
-    for folder in filter(storage.isdir, folders):
-        names = sorted(storage.listdir(folder))
-        names = ", ".join([*names[:8], *(["..."] if len(names) > 8 else [])])
-        return f"{folder} with {names or 'no files'}"
-    return "no such folder"
-
-
 def _check_split(task: Task, split: str) -> None:
     if split not in task.splits:
         raise InputError(
@@ -296,55 +293,46 @@ def _as_in_tfds(task: Task) -> Task:
 
 
 def _no_examples(source: Source) -> InputError:
-    task, split, reason = source.task, source.split, ""
-    if storage.isfile(source.path):
-        with storage.open(source.path, "rb") as file:
-            beginning = file.read(4096).removeprefix(b"\xef\xbb\xbf").strip()
-        if not beginning:
-            reason = " (the file is empty)"
-        elif task.format in ("tsv", "csv") and task.has_header(split) and not task.lenient:
-            reason = " (nothing follows the line of column names)"
-    return InputError(
-        f"{source.path}: the {split} split should hold examples. Received: none{reason}"
-    )
+    return InputError(f"{source.path}: the {source.split} split should hold examples")
 
 
-def resolve_labels(task: Task, data_dir: str) -> Task:
+def resolve_labels(task: Task, data_dir: Data) -> Task:
     """The task with its labels, collected (sorted) from the training split if not declared.
+
+    With `unseen_labels`, also those that only development splits have.
 
     Raises:
         InputError: a file that is missing, or rows without a label; names file and line.
     """
-    if task.labels or not task.plugin.has_labels:
+    if not task.plugin.has_labels or (task.labels and not task.unseen_labels):
         return task
-    if names := task.plugin.label_names(task):
-        return dataclasses.replace(task, labels=names)
+    named = task.labels or task.plugin.label_names(task)
     source = source_of(task, data_dir, task.train)
+    found = dict.fromkeys(named, 0) or _collected(source)
+    for split in task.dev if task.unseen_labels else ():
+        for name in _collected(source_of(task, data_dir, split)):
+            found.setdefault(name, 0)
+    if not named:
+        # "10" comes after "9".
+        ordered = sorted(found, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
+        found = {name: found[name] for name in ordered}
+        print(f"{task.name} labels, collected from {task.train}: {shown(found)}", file=sys.stderr)
+    with located(source.path):
+        return dataclasses.replace(task, labels=tuple(found))
+
+
+def _collected(source: Source) -> collections.Counter[str]:
+    """How often each label occurs."""
     found: collections.Counter[str] = collections.Counter()
     for where, row in source.rows():
-        values = task.plugin.label_values(row)
+        values = source.task.plugin.label_values(row)
         if not isinstance(values, list):
             raise InputError(
-                f"{where}: `{task.plugin.target}` should be a list. Received: {values!r:.60}"
+                f"{where}: `{source.task.plugin.target}` should be a list. Received: {values!r:.60}"
             )
-        names = [label_name(value) for value in values]
-        if None in names:
-            number = names.index(None)
-            where, value = row.get("tag_places", {number: where})[number], values[number]
-            wanted = "not be empty" if value in ("", None) else "be a text or a number"
-            raise InputError(f"{where}: the label should {wanted}. Received: {value!r:.60}")
-        found.update(names)
+        for number, value in enumerate(values):
+            place = row["tag_places"][number] if "tag_places" in row else where
+            found[label_name(place, value)] += 1
     if not found:
         raise _no_examples(source)
-    if len(found) < 2:
-        raise InputError(
-            f"{source.path}: the training split of task {task.name} should have at least two "
-            f"labels. Received: {', '.join(found)}"
-        )
-    # "10" comes after "9".
-    ordered = sorted(found, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
-    counted = ", ".join(f"{name} {found[name]:,}" for name in ordered[:LABELS_SHOWN])
-    if len(ordered) > LABELS_SHOWN:
-        counted += f", ... and {len(ordered) - LABELS_SHOWN:,} more"
-    print(f"{task.name} labels, collected from {task.train}: {counted}", file=sys.stderr)
-    return dataclasses.replace(task, labels=tuple(ordered))
+    return found

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+import storage
 from errors import InputError
 from model.config import (
     CONFIG_FILE,
@@ -68,6 +69,11 @@ def load_config(folder: str) -> BackboneConfig:
     Raises:
         InputError: it is missing, does not fit, or names an architecture that is not registered.
     """
+    if not storage.isdir(folder):
+        raise InputError(
+            f"{folder}: there is no such model directory; checkpoints.convert makes one of the"
+            " files of a Hugging Face or TensorFlow 1 model"
+        )
     path = os.path.join(folder, CONFIG_FILE)
     name = read_fields(path).get("architecture", DEFAULT_ARCHITECTURE)
     try:

@@ -236,6 +236,15 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     return hparams
 
 
+def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]:
+    """`values` with the `max_seq_length` that the data was built for, where none is given."""
+    built = ((read_manifest(data_dir) or {}).get("settings") or {}).get("max_seq_length")
+    if built is None or values.get("max_seq_length") is not None:
+        return values
+    reuses = values.get("reuse_length")  # sequences that overlap are of two records
+    return {**values, "max_seq_length": 2 * built if reuses else built}
+
+
 def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
     """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
     manifest, length = read_manifest(data_dir) or {}, hparams.max_seq_length

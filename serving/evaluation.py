@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,12 @@ import pandas as pd
 
 import storage
 from errors import InputError
-from files import as_path, write_bytes
+from files import as_path
 from finetune import declaration
 from finetune.baselines import INTERVAL, draws
-from finetune.frames import in_rows, json_lines
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
+from finetune.readers.tables import Table
 from finetune.task import Task
 from finetune.task_files import read_split
 from serving.load import PRETRAINING
@@ -121,13 +120,8 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         )
     if columns.get("id") not in data.columns:
         columns.pop("id", None)
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "table.jsonl")
-        write_bytes(path, json_lines("table", data, columns, task.plugin.name))
-        try:
-            return task, _read(task, path)
-        except InputError as error:
-            raise InputError(in_rows(str(error), folder)) from error
+    own = _with_split(task, format="jsonl", columns=columns, per_split={}, delimiter=None)
+    return task, read_split(own, {_SPLIT: Table("`table`", data.reset_index(drop=True))}, _SPLIT)
 
 
 def _read(task: Task, path: str) -> list:
@@ -142,17 +136,21 @@ def _read(task: Task, path: str) -> list:
         raise InputError(
             f"{path}: the task's files are of the format {task.format}; give such a file"
         )
-    own = dataclasses.replace(
+    own = _with_split(
         task,
+        name,
         format=file_format,
-        files={task.train: task.files[task.train], _SPLIT: name},
         folders=(folder,),
-        dev=(_SPLIT,),
-        test=(),
         delimiter=None if another else task.delimiter,
         per_split={_SPLIT: task.per_split[dev]} if dev in task.per_split else {},
     )
     return read_split(own, "", _SPLIT)
+
+
+def _with_split(task: Task, file: str = "", **changes: Any) -> Task:
+    """The task with the labelled examples as its development split."""
+    files = {task.train: task.files[task.train], _SPLIT: file}
+    return dataclasses.replace(task, files=files, dev=(_SPLIT,), test=(), **changes)
 
 
 def _columns(task: Task) -> dict[str, Any] | None:
@@ -161,7 +159,7 @@ def _columns(task: Task) -> dict[str, Any] | None:
     names = [n for c in columns.values() for n in (c if isinstance(c, tuple) else (c,))]
     if task.format not in _TABLES or not all(isinstance(name, str) for name in names):
         return None
-    return {role: list(c) if isinstance(c, tuple) else c for role, c in columns.items()}
+    return dict(columns)
 
 
 def _hparams(model: Model, task: Task) -> FinetuningHParams:

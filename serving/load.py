@@ -142,7 +142,10 @@ def load(
             that are not finite, a length or a scoring method that the model cannot have.
     """
     if not storage.isdir(model_dir):
-        raise InputError(f"{model_dir}: there is no such folder")
+        raise InputError(
+            f"{model_dir}: there is no such folder; checkpoints.convert makes a model directory of"
+            " the files of other models"
+        )
     if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):
         run = choose_run(model_dir)
         model_dir = run["folder"]

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import stopping
-from errors import CommandError, InputError, reason
+import storage
+from errors import CommandError, InputError, reason, warn
 from locks import locked
 from training.strategies import MULTI_WORKER, parse_strategy
 
@@ -206,7 +207,15 @@ def at_work(strategy: str, folder: str, timeout: float = TIMEOUT) -> Iterator[No
         if parse_strategy(strategy)[0] == MULTI_WORKER:
             join(timeout)
             stack.enter_context(lost_workers())
-        if is_chief():
+        if is_chief() and _may_be_written(folder):
             stack.enter_context(locked(folder))
         yield
         barrier()
+
+
+def _may_be_written(folder: str) -> bool:
+    """False of a folder that is there and read-only: what is finished can still be read."""
+    if storage.is_url(folder) or not storage.isdir(folder) or os.access(folder, os.W_OK):
+        return True
+    warn(f"{folder} cannot be written; only what is finished can be read")
+    return False

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
     from finetune.encoded import Encoded
     from finetune.readers.tables import Row
-    from finetune.task import Task
+    from finetune.task import Columns, Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -101,23 +101,19 @@ class Kind:
     def check_columns(self, task: Task, split: str) -> None:
         """Raises InputError for columns that are missing, unknown, or both question and answer."""
         needed, columns = self.needed_columns(task.format), task.columns_of(split)
-        for role in columns:
-            if role not in needed + self.optional:
+        roles = needed + self.optional
+        for role, column in columns.items():
+            if role not in roles or (isinstance(column, tuple) and role not in self.list_roles):
                 raise InputError(
-                    f"`columns` of a {self.name} task may hold "
-                    f"{', '.join(needed + self.optional)}. Received: {role!r}"
+                    f"`columns` of a {self.name} task (split {split!r}) should name one column for"
+                    f" each of {', '.join(roles)}, or several for {', '.join(self.list_roles)}."
+                    f" Received: `{role}`: {column!r}"
                 )
-            if isinstance(columns[role], tuple) and role not in self.list_roles:
-                raise InputError(
-                    f"`columns` of a {self.name} task should name one column for `{role}` (split "
-                    f"{split!r}). Received: {list(columns[role])}"
-                )
-        for role in needed + self.optional:
-            compared = role in columns and role not in (self.target, "id")
-            if compared and columns[role] == columns.get(self.target):
+            others = {*_several(columns.get(self.target))}
+            if role not in (self.target, "id") and not others.isdisjoint(_several(column)):
                 raise InputError(
                     f"`columns` should name different columns for `{role}` and `{self.target}` "
-                    f"(split {split!r}). Received: {columns[role]!r} for both"
+                    f"(split {split!r}). Received: {column!r}"
                 )
         for role in needed:
             if role not in columns and not (role == self.target and split in task.test):
@@ -144,7 +140,7 @@ class Kind:
                 )
         if task.metrics[0] in self.lower_is_better:
             raise InputError(
-                f"{task.name}: `metrics` should begin with one of which more is better. Received:"
+                f"{task.name}: `metrics` should begin with one where higher is better. Received:"
                 f" {task.metrics[0]!r}"
             )
 
@@ -171,10 +167,6 @@ class Kind:
     def located(self, file_format: str, path: str) -> str | None:
         """`path` where it is a split that is there without being a file's name; None where not."""
         return None
-
-    def check_beginning(self, source: Source) -> None:
-        """Reads the first row, before anything slow begins; InputErrors name file and line."""
-        next(source.rows(), None)
 
     def label_names(self, task: Task) -> tuple[str, ...]:
         """The labels that the declaration says without naming them; none: they are in the rows."""
@@ -377,3 +369,7 @@ class Kind:
         `values` are the outputs of `serving_default` for this text, `labels` those of the task.
         """
         return values
+
+
+def _several(column: Columns | None) -> Sequence:
+    return column if isinstance(column, tuple) else (column,)

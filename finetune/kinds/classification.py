@@ -67,12 +67,6 @@ class Classification(TextKind):
     hparams = ClassificationHParams
     signatures = staticmethod(lazily("signatures.classification:signatures"))
 
-    def check(self, task: Task) -> None:
-        """See Kind.check: one label is none."""
-        super().check(task)
-        if len(task.labels) == 1:
-            raise InputError(f"`labels` should be at least two. Received: {task.labels[0]!r}")
-
     def check_metrics(self, task: Task) -> None:
         """See Kind.check_metrics: f1 is of two labels."""
         super().check_metrics(task)
@@ -93,7 +87,7 @@ class Classification(TextKind):
 
     def label(self, source: Source, where: str, value: Any) -> int:
         """See TextKind.label."""
-        return label_index(source.task, source.split, where, value)
+        return label_index(source, where, value)
 
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
         """See Kind.check_training."""

@@ -51,22 +51,15 @@ class MultiLabel(TextKind):
     def check_columns(self, task: Task, split: str) -> None:
         """See Kind.check_columns: columns of labels are those of the labels, in their order."""
         super().check_columns(task, split)
-        roles = task.columns_of(split)
-        columns = roles.get("label")
+        columns = task.columns_of(split).get("label")
         if not isinstance(columns, tuple):
             return
-        others = {column for role, column in roles.items() if role != "label"}
-        if len({*columns} - others) < max(2, len(columns)):
-            raise InputError(
-                f"`label` in `columns` should name two columns or more, each once (split"
-                f" {split!r}) and for nothing else. Received: {roles}"
-            )
         named = task.labels or self.label_names(task)
-        moved = {*named} & {own for own, name in zip(columns, named) if own != name}
-        if len(named) != len(columns) or moved:
+        moved = [own for own, name in zip(columns, named) if own != name and own in named]
+        if len({*columns}) < max(2, len(columns)) or len(named) != len(columns) or moved:
             raise InputError(
-                f"the columns of `label` in split {split!r} should be the labels, in their order."
-                f" Received: {list(columns)} for the labels {list(named)}"
+                f"`label` in `columns` (split {split!r}) should name two columns or more, each"
+                f" once, in the order of the labels {', '.join(named)}. Received: {list(columns)}"
             )
 
     def label_names(self, task: Task) -> tuple[str, ...]:
@@ -90,7 +83,7 @@ class MultiLabel(TextKind):
                 f"{where}: `label` should be a list of labels, or labels with {SEPARATOR!r} between"
                 f" them. Received: {value!r:.60}"
             )
-        places = [label_index(source.task, source.split, where, name) for name in names]
+        places = [label_index(source, where, name) for name in names]
         if len({*places}) < len(places):
             raise InputError(f"{where}: a label should be named once. Received: {value!r:.60}")
         return tuple(place in places for place in range(len(source.task.labels)))
@@ -99,7 +92,7 @@ class MultiLabel(TextKind):
         """See Kind.check_training."""
         named = (names_of(task, example.label) for example in examples)
         counts = collections.Counter(itertools.chain.from_iterable(named))
-        check_counts(task, place, counts)
+        check_counts(task, place, counts, least=0)  # a column may be constant
         for said, count in (("none", 0), ("all", len(examples))):
             if names := [name for name in task.labels if counts[name] == count]:
                 warn(f"{place}: {said} of the {len(examples):,} examples have {', '.join(names)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from errors import InputError, located
 from finetune import metrics, overlap
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Error, Kind
@@ -23,10 +23,10 @@ from finetune.kinds.predicted import (
     first_most_frequent,
     quoted,
 )
-from finetune.labels import check_counts, label_index, reject_header
+from finetune.labels import check_counts, label_index
 from finetune.readers.race import read_race
 from plugins import lazily
-from settings import at_least
+from settings import at_least, typed
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -98,17 +98,6 @@ class MultipleChoice(Kind):
                 f"`options` in `columns` should be the list of their columns in a {task.format} "
                 f"file (split {split!r}). Received: {options!r}"
             )
-        if isinstance(options, tuple) and columns.get("label") in options:
-            raise InputError(
-                f"`columns` should name different columns for `options` and `label` (split "
-                f"{split!r}). Received: {columns['label']!r} for both"
-            )
-
-    def check(self, task: Task) -> None:
-        """See Kind.check: one label is none."""
-        super().check(task)
-        if len(task.labels) == 1:
-            raise InputError(f"`labels` should be at least two. Received: {task.labels[0]!r}")
 
     def rows(self, source: Source) -> Iterator[Row]:
         """See Kind.rows."""
@@ -127,35 +116,27 @@ class MultipleChoice(Kind):
     def example(self, source: Source, identity: str, where: str, row: dict) -> ChoiceExample:
         """See Kind.example."""
         task = source.task
-        reject_header(task.columns_of(source.split), where, row)
-        for role in ("context", "question", "level"):
-            text = row.get(role, "")
-            if not isinstance(text, str) or (role == "context" and not text.strip()):
-                wanted = "a text that is not empty" if role == "context" else "a text"
-                raise InputError(f"{where}: `{role}` should be {wanted}. Received: {text!r:.60}")
-        options = row["options"]
-        texts = options if isinstance(options, list) else ()
-        if not all(isinstance(text, str) and text.strip() for text in texts) or len(texts) < 2:
-            raise InputError(
-                f"{where}: `options` should be at least two texts that are not empty. Received: "
-                f"{options!r:.60}"
+        with located(where):
+            context, question, level = (
+                typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
             )
-        if len(texts) > len(task.labels):
-            raise InputError(
-                f"{where}: `options` should be at most as many as the labels of the task, "
-                f"{', '.join(task.labels)}, which may be declared. Received: {len(texts)}"
-            )
+            texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
+            if not context.strip():
+                raise InputError(f"`context` should not be empty. Received: {context!r}")
+            if not 2 <= len(texts) <= count or not all(text.strip() for text in texts):
+                raise InputError(
+                    f"`options` should be from 2 to {count} texts that are not empty, as the labels"
+                    f" are {', '.join(task.labels)}. Received: {texts!r:.200}"
+                )
         value, label = row.get("label"), None
         if not (source.is_test and (value is None or value == "")):
-            label = label_index(task, source.split, where, value)
+            label = label_index(source, where, value)
             if label >= len(texts):
-                names = ", ".join(task.labels[: len(texts)])
                 raise InputError(
-                    f"{where}: the label should be one of {names}, as there are {len(texts)} "
-                    f"options. Received: {value!r}"
+                    f"{where}: the label should be one of {', '.join(task.labels[: len(texts)])},"
+                    f" of {len(texts)} options. Received: {value!r}"
                 )
-        question, level = row.get("question", ""), row.get("level", "")
-        return ChoiceExample(identity, row["context"], question, tuple(texts), label, level)
+        return ChoiceExample(identity, context, question, texts, label, level)
 
     def check_training(self, task: Task, place: str, examples: Sequence[ChoiceExample]) -> None:
         """See Kind.check_training."""

@@ -89,9 +89,6 @@ class Span(Kind):
                 )
         return examples
 
-    def check_beginning(self, source: Source) -> None:
-        """A file is one JSON object, which is read whole or not at all."""
-
     def defaults(self, task: Task) -> dict[str, Any]:
         """See Kind.defaults."""
         return {"num_train_epochs": 2.0, "max_seq_length": 512}

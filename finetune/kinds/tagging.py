@@ -117,21 +117,18 @@ class Tagging(Kind):
 
     def example(self, source: Source, identity: str, where: str, row: dict) -> TaggedExample:
         """See Kind.example."""
-        task = source.task
-        words, tags = row["words"], row.get("tags")
-        places = row.get("tag_places")
+        task, tags, places = source.task, row.get("tags"), row.get("tag_places")
+        words = row["words"]
         if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
             raise InputError(f"{where}: `words` should be a list of words. Received: {words!r:.60}")
-        blank = isinstance(tags, list) and tags and all(tag == "_" for tag in tags)
-        if source.is_test and (tags is None or (blank and "_" not in task.labels)):
+        listed = isinstance(tags, list)
+        blank = tags is None or (listed and tags and all(tag == "_" for tag in tags))
+        if source.is_test and blank and "_" not in task.labels:
             return TaggedExample(identity, tuple(words), None)  # "_": not annotated, in CoNLL-U
-        if not isinstance(tags, list) or len(tags) != len(words):
-            count = f" ({len(tags)} tags)" if isinstance(tags, list) else ""
-            raise InputError(
-                f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}{count}"
-            )
+        if not listed or len(tags) != len(words):
+            raise InputError(f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}")
         indices = (
-            label_index(task, source.split, places[place] if places else where, tag)
+            label_index(source, places[place] if places else where, tag)
             for place, tag in enumerate(tags)
         )
         return TaggedExample(identity, tuple(words), tuple(indices))

@@ -12,7 +12,6 @@ import numpy as np
 from errors import InputError
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
-from finetune.labels import reject_header
 from plugins import lazily
 from settings import check_setting, one_of
 
@@ -77,12 +76,12 @@ class TextKind(Kind):
     def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
         """See Kind.example."""
         task = source.task
-        reject_header(task.columns_of(source.split), where, row)
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
             if not isinstance(text, str) or not (text.strip() or task.lenient):
-                wanted = "a text that is not empty" if isinstance(text, str) else "a text"
-                raise InputError(f"{where}: `{role}` should be {wanted}. Received: {text!r:.60}")
+                raise InputError(
+                    f"{where}: `{role}` should be a text that is not empty. Received: {text!r:.60}"
+                )
         value = row.get("label")
         hidden = source.split in task.test and (value is None or value == "")
         label = None if hidden else self.label(source, where, value)

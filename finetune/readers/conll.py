@@ -45,12 +45,6 @@ def read_conll(
         InputError: a column that is not a number, a line with too few or too many columns, words
             and tags in one column.
     """
-    for role, column in columns.items():
-        if not isinstance(column, int):
-            raise InputError(
-                f"{path}: the columns of a conll file have numbers, counted from 0; that of "
-                f"`{role}` should be one. Received: {column!r}"
-            )
     found, width = _Sentence(), 0
     for number, line in itertools.chain(read_lines(path, source=source), [(0, "")]):
         fields = _split(line)
@@ -65,8 +59,7 @@ def read_conll(
             columns = _within(where, columns, width, tagged)
         if len(fields) != width:
             raise InputError(
-                f"{where}: should have {width} columns, as the lines before. "
-                f"Received: {len(fields)}, {line[:60]!r}"
+                f"{where}: should have {width} columns, as the lines before. Received: {line!r:.60}"
             )
         found.add(where, fields, columns)
 
@@ -97,21 +90,16 @@ def _within(
     where: str, columns: dict[str, str | int], width: int, tagged: bool
 ) -> dict[str, str | int]:
     """The columns, counted from 0, of a file of so many; without tags where it has none."""
-    within = {}
+    within: dict[str, int] = {}
     for role, column in columns.items():
-        if -width <= column < width:
+        fits = isinstance(column, int) and -width <= column < width
+        if fits and column % width not in within.values():
             within[role] = column % width
         elif tagged or role != "tags":
             raise InputError(
-                f"{where}: should have a column {column} for `{role}`. Received: {width} columns"
+                f"{where}: `{role}` should have a column of its own among {width}, by its number"
+                f" from 0. Received: {column!r}"
             )
-    if within.get("tags") == within["words"]:
-        if tagged:
-            raise InputError(
-                f"{where}: `words` and `tags` should be different columns. Received: column "
-                f"{within['words']} of {width} for both"
-            )
-        del within["tags"]
     return within
 
 

@@ -6,15 +6,15 @@ arXiv 1704.04683; the layout of its official archive.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import storage
-from errors import InputError, warn
+from errors import InputError, located, warn
 from finetune.readers.lines import read_object
 from finetune.readers.tables import Row
+from settings import typed
 
 _EXTENSION = ".txt"
 _TEXTS = ("article", "id")
@@ -37,7 +37,7 @@ def read_race(path: str) -> Iterator[Row]:
         folders = [os.path.join(path, name) for name in sorted(names)]
         folders = [folder for folder in folders if storage.isdir(folder)]
         if len(folders) == 1:
-            _say_once(folders[0])
+            warn(f"{path}: only one level is there, {os.path.basename(folders[0])}")
     for folder in folders:
         level = os.path.basename(os.path.normpath(folder))
         found = [name for name in storage.listdir(folder) if name.endswith(_EXTENSION)]
@@ -45,27 +45,17 @@ def read_race(path: str) -> Iterator[Row]:
             yield from _questions(os.path.join(folder, name), level)
 
 
-@functools.cache
-def _say_once(folder: str) -> None:
-    """A split is looked at before it is read."""
-    warn(f"{os.path.dirname(folder)}: only one level is there, {os.path.basename(folder)}")
-
-
 def _questions(path: str, level: str) -> Iterator[Row]:
     article = read_object(path)
-    for key, kind in (*dict.fromkeys(_TEXTS, str).items(), *dict.fromkeys(_LISTS, list).items()):
-        if not isinstance(article.get(key), kind):
-            wanted = "a text" if kind is str else "a list"
-            received = f"{article[key]!r:.60}" if key in article else ", ".join(article)
-            raise InputError(f"{path}: `{key}` should be {wanted}. Received: {received}")
-    columns: dict[str, list[Any]] = {name: article[name] for name in _LISTS}
-    if "answers" in article:
-        columns["answers"] = article["answers"]
-    counts = {name: len(x) if isinstance(x, list) else None for name, x in columns.items()}
-    if len({*counts.values()}) > 1:
-        told = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise InputError(f"{path}: lists should be of one length. Received: {told}")
-    for number, values in enumerate(zip(*columns.values())):
+    with located(path):
+        texts = {key: typed(key, article.get(key), str) for key in _TEXTS}
+        lists = {key: typed(key, article.get(key), tuple[Any, ...]) for key in _LISTS}
+        if "answers" in article:
+            lists["answers"] = typed("answers", article["answers"], tuple[Any, ...])
+        if len({*map(len, lists.values())}) > 1:
+            counts = ", ".join(f"{len(own)} {name}" for name, own in lists.items())
+            raise InputError(f"lists should be of one length. Received: {counts}")
+    for number, values in enumerate(zip(*lists.values())):
         row = dict(zip(("question", "options", "label"), values))
-        row |= {"context": article["article"], "level": level}
-        yield f"{path}, questions[{number}]", {"id": f"{article['id']}-{number}", **row}
+        row |= {"context": texts["article"], "level": level}
+        yield f"{path}, questions[{number}]", {"id": f"{texts['id']}-{number}", **row}

@@ -1,29 +1,34 @@
-"""Rows of TSV, CSV and JSON-lines files, as {role: value} of the columns that a task names."""
+"""Rows of TSV, CSV and JSON-lines files and of DataFrames: {role: value} of a task's columns."""
 
 from __future__ import annotations
 
 import csv
-import functools
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from absl import logging
 
-from errors import InputError, warn
+from errors import InputError
+from files import is_unicode
 from finetune.readers.lines import read_lines
 from settings import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("path, line 3"), and its values by role
 # A column's name, its number from 0, or names of which the first that is there counts.
 Column = str | int | tuple[str, ...]
-_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
-# The messages of the module csv that speak of its own interface.
-_QUOTING = {
-    "unexpected end of data": "a quotation mark that is never closed",
-    "new-line character seen in unquoted field": "a carriage return outside of quotation marks",
-}
+
+
+class Table(NamedTuple):
+    """A DataFrame as a source of rows; `name` and the index say in errors where a row is."""
+
+    name: str
+    frame: pd.DataFrame
 
 
 def spread(columns: Mapping[str, Any]) -> dict[str, Column]:
@@ -33,10 +38,8 @@ def spread(columns: Mapping[str, Any]) -> dict[str, Column]:
     """
     found: dict[str, Column] = {}
     for role, column in columns.items():
-        is_list = isinstance(column, list)
-        found |= (
-            {f"{role}[{i}]": own for i, own in enumerate(column)} if is_list else {role: column}
-        )
+        items = enumerate(column) if isinstance(column, list) else ()
+        found |= {f"{role}[{i}]": own for i, own in items} or {role: column}
     return found
 
 
@@ -87,131 +90,56 @@ def read_table(
         source: see `read_lines`.
         reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
-        delimiter: the character between columns. None: a tab, or a comma with `quoted`; see
-            `_detect`.
+        delimiter: the character between columns. None: a tab, or a comma with `quoted`.
 
     Raises:
         InputError: a missing column, a wrong number of fields, broken quoting.
     """
-    lines = read_lines(path, keep_ends=quoted, source=source)
-    if quoted and header and not delimiter:
-        delimiter, lines = _detect(path, lines, columns, optional)
     delimiter = delimiter or ("," if quoted else "\t")
-    records = (_csv_records if quoted else _tsv_records)(path, lines, delimiter)
+    lines = read_lines(path, keep_ends=quoted, source=source)
+    records = _quoted(path, lines, delimiter) if quoted else _plain(lines, delimiter)
     first = next(records, None)
     if first is None:
         return
-    places = _places(f"{path}, line {first[0]}", columns, first[2], header, optional, delimiter)
-    width, skipped = len(first[2]), []
-    for number, last, fields in records if header else itertools.chain([first], records):
+    (line, fields), skipped = first, []
+    places = _places(f"{path}, line {line}", columns, fields, header, optional, delimiter)
+    for number, values in records if header else itertools.chain([first], records):
         where = f"{path}, line {number}"
-        if len(fields) == width:
-            yield where, {role: fields[place] for role, place in places.items()}
+        if len(values) == len(fields):
+            yield where, {role: values[place] for role, place in places.items()}
         elif lenient:
             skipped.append(number)
         else:
-            reject(
-                InputError(
-                    f"{where}: should have {width} fields, as the first line has. "
-                    f"Received: {len(fields)}{_hint(fields, delimiter, number, last)}"
-                )
-            )
+            expected = f"{len(fields)} fields with {delimiter!r} between them, as the first line"
+            reject(InputError(f"{where}: should have {expected}. Received: {len(values)}"))
     if skipped:
         logging.warning(
             "%s: %d rows without the %d fields of the first line were skipped (the first: line %d)",
-            path, len(skipped), width, skipped[0],
+            path, len(skipped), len(fields), skipped[0],
         )  # fmt: skip
 
 
-# Yield (number of the first line, of the last line, fields).
-_Records = Iterator[tuple[int, int, list[str]]]
+_Records = Iterator[tuple[int, list[str]]]  # number of the first line, fields
 
 
-def _tsv_records(path: str, lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
+def _plain(lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
+    # Not by the module csv, for which a carriage return within a text ends a row.
     for number, line in lines:
         if line:
-            yield number, number, line.split(delimiter)
+            yield number, line.split(delimiter)
 
 
-def _csv_records(path: str, lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
+def _quoted(path: str, lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
     csv.field_size_limit(2**31 - 1)  # a document may be longer than the default of 131,072
     reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
     number = 1  # where the record begins: one with line breaks inside of quotes ends later
     try:
         for fields in reader:
             if fields:
-                yield number, reader.line_num, fields
+                yield number, fields
             number = reader.line_num + 1
     except csv.Error as error:
-        reason = str(error)
-        reason = next((ours for csvs, ours in _QUOTING.items() if reason.startswith(csvs)), reason)
-        raise InputError(
-            f"{path}, line {number}: the row that begins here should be separated by "
-            f"{_called(delimiter)}, with fields that hold one, a line break or a quotation mark in "
-            f'"..." and such a mark doubled. Received: {reason}'
-        ) from error
-
-
-def _called(delimiter: str) -> str:
-    return _SEPARATORS.get(delimiter, repr(delimiter))
-
-
-def _detect(
-    path: str,
-    lines: Iterator[tuple[int, str]],
-    columns: Mapping[str, Column],
-    optional: Collection[str],
-) -> tuple[str, Iterator[tuple[int, str]]]:
-    """What separates the columns of a quoted table, and all its lines.
-
-    A comma; but semicolons or tabs, with a warning, where the first line that is not blank has the
-    names only between those.
-    """
-    head = list(itertools.islice(lines, 1))
-    while head and not head[-1][1].strip():
-        following = next(lines, None)
-        if following is None:
-            break
-        head.append(following)
-    line = head[-1][1] if head else ""
-    roles = [role for role, column in columns.items() if not isinstance(column, int)]
-    roles = [role for role in roles if role not in optional] or roles
-    for delimiter in _SEPARATORS if roles else ():
-        names = _header_names(line, delimiter)
-        if all(any(name in names for name in _names(columns[role])) for role in roles):
-            if delimiter != ",":
-                _say_once(path, delimiter)
-            return delimiter, itertools.chain(head, lines)
-    return ",", itertools.chain(head, lines)
-
-
-@functools.cache
-def _say_once(path: str, delimiter: str) -> None:
-    """A training split is read twice where its labels are collected."""
-    warn(
-        f"{path}: read as separated by {_called(delimiter)}, as its first line is; "
-        f'"delimiter": {json.dumps(delimiter)} in a task\'s declaration says so'
-    )
-
-
-def _header_names(line: str, delimiter: str) -> list[str]:
-    try:
-        rows = list(csv.reader([line], delimiter=delimiter, strict=True))
-    except csv.Error:
-        return []
-    return [name.strip() for name in rows[0]] if rows else []
-
-
-def _names(column: Column) -> tuple[str | int, ...]:
-    return column if isinstance(column, tuple) else (column,)
-
-
-def _hint(fields: list[str], delimiter: str, first: int, last: int) -> str:
-    if len(fields) == 1:
-        return f" (is the file separated by {_called(delimiter)}?)"
-    if last > first:
-        return f" (the row extends to line {last}: is a quotation mark not closed?)"
-    return ""
+        raise InputError(f"{path}, line {number}: not a row of quoted fields ({error})") from error
 
 
 def _places(
@@ -223,78 +151,41 @@ def _places(
     delimiter: str,
 ) -> dict[str, int]:
     """Role -> position in a row, from the first row of the table."""
-    names = [field.strip() for field in fields]
+    names = [field.strip() for field in fields] if header else [None] * len(fields)
     places: dict[str, int] = {}
     for role, column in columns.items():
-        found: list[int] = []
         if isinstance(column, int):
             found = [column % len(fields)] if -len(fields) <= column < len(fields) else []
-        elif not header:
-            raise InputError(
-                f"{where}: a table without a header needs the number of the column of `{role}`, "
-                f"counted from 0. Received: {_either(column)}"
-            )
-        for own in () if isinstance(column, int) else _names(column):
-            found = found or [place for place, name in enumerate(names) if name == own]
+        else:
+            own = next((name for name in _names(column) if name in names), None)
+            found = [place for place, name in enumerate(names) if name == own and header]
         if len(found) == 1:
             places[role] = found[0]
         elif found or role not in optional:
-            hint = f" ({len(found)} of that name)" if found else _separator_hint(fields, delimiter)
-            if header and len(names) > 1 and not found:
-                hint = f".{_nearest(column, names)}"
             raise InputError(
-                f"{where}: there should be one column {_either(column)} for `{role}`. "
-                f"Received: {_listed(names) if header else f'{len(fields)} columns'}{hint}"
+                f"{where}: there should be one column {_either(column)} for `{role}`, with"
+                f" {delimiter!r} (`delimiter`) between columns. Received: {fields!r:.300}"
             )
-    own = [place for role, place in places.items() if role.partition("[")[0] == "label"]
-    shared = [place for place in own if [*places.values()].count(place) > 1]
-    if shared:
-        raise InputError(
-            f"{where}: the label should have a column of its own. Received: column {shared[0]} for"
-            f" {' and '.join(role for role, place in places.items() if place == shared[0])}"
-        )
     return places
+
+
+def _names(column: Column) -> tuple[str | int, ...]:
+    return column if isinstance(column, tuple) else (column,)
 
 
 def _either(column: Column) -> str:
     return " or ".join(map(repr, _names(column)))
 
 
-def _listed(names: Collection[str]) -> str:
-    """Names for an error message, which is one line and not too long."""
-    text = ", ".join(names)
-    text = text if text.isprintable() else ", ".join(map(repr, names))
-    return text if len(text) <= 300 else f"{text[:300]} ..."
-
-
-def _separator_hint(fields: list[str], delimiter: str) -> str:
-    """What may separate the columns, where one column is all there is."""
-    if len(fields) > 1:
-        return ""
-    others = [called for mark, called in _SEPARATORS.items() if mark in fields[0]]
-    if others:
-        return f" (is it separated by {others[0]}? say so with `delimiter`)"
-    return f" (if the file is not separated by {_called(delimiter)}, say so with `delimiter`)"
-
-
-def _nearest(column: Column, names: Collection[str]) -> str:
-    hints = (did_you_mean(str(own), names) for own in _names(column))
-    return next(filter(None, hints), "")
-
-
 def read_jsonl(
-    path: str,
-    columns: Mapping[str, Column],
-    *,
-    optional: Collection[str] = (),
-    source: Iterable[bytes] | None = None,
+    path: str, columns: Mapping[str, Column], *, optional: Collection[str] = ()
 ) -> Iterator[Row]:
     """Yields the rows of a file with one JSON object per line; arguments as `read_table`'s.
 
     Raises:
-        InputError: a line that is not a JSON object, a missing key, half a surrogate pair.
+        InputError: a line that is not a JSON object, a missing key, an unpaired surrogate.
     """
-    for number, line in read_lines(path, source=source):
+    for number, line in read_lines(path):
         if line.strip():
             where = f"{path}, line {number}"
             yield where, parse_json_row(where, line, columns, optional)
@@ -306,22 +197,19 @@ def parse_json_row(
     """The values, by role, of a line that is a JSON object; arguments as `read_jsonl`'s.
 
     Raises:
-        InputError: it is none, lacks a key, or holds half a surrogate pair; begins with `where`.
+        InputError: the line is not an object, lacks a key, or holds an unpaired surrogate; begins
+            with `where`.
     """
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:  # no JSON; a huge number; too many brackets
-        reason = str(error)
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg} at character {error.pos + 1}"
         raise InputError(
-            f"{where}: should be one JSON object. Received: {line[:60]!r} ({reason}"
-            f"{_json_hint(line)})"
+            f"{where}: should be one JSON object. Received: {line[:60]!r} ({error})"
         ) from error
     if not isinstance(record, dict):
-        raise InputError(
-            f"{where}: should be one JSON object. Received: {line[:60]!r}{_json_hint(line)}"
-        )
+        raise InputError(f"{where}: should be one JSON object. Received: {line[:60]!r}")
+    if "\\u" in line and not is_unicode(json.dumps(record, ensure_ascii=False)):
+        raise InputError(f"{where}: the text contains an unpaired surrogate (invalid Unicode)")
     row = {}
     for role, key in columns.items():
         own = next((name for name in _names(key) if name in record), None)
@@ -329,27 +217,40 @@ def parse_json_row(
             row[role] = record[own]
         elif role not in optional:
             raise InputError(
-                f"{where}: there should be the key {_either(key)} for `{role}`. "
-                f"Received: {_listed(record) or 'no keys'}.{_nearest(key, record)}"
+                f"{where}: there should be the key {_either(key)} for `{role}`. Received:"
+                f" {list(record)!r:.300}.{did_you_mean(str(key), record)}"
             )
-    if "\\u" in line:
-        _check_surrogates(where, row)
     return row
 
 
-def _json_hint(line: str) -> str:
-    if line.strip() == "{":
-        return "; each object should be on one line"
-    return "; objects should not be in an array" if line.lstrip().startswith("[") else ""
+def read_frame(
+    table: Table, columns: Mapping[str, str], *, optional: Collection[str] = ()
+) -> Iterator[Row]:
+    """Yields the rows of a DataFrame; what is missing (None, NaN) is None. See `read_table`.
 
-
-def _check_surrogates(where: str, row: dict[str, Any]) -> None:
-    """Rejects half of a surrogate pair: JSON can spell it, but it is no character."""
-    for role, value in row.items():
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            half = error.object[error.start]
+    Raises:
+        InputError: a column is missing, or there twice; an unpaired surrogate.
+    """
+    names = list(table.frame.columns)
+    found = {role: name for role, name in columns.items() if name in names or role not in optional}
+    for role, name in found.items():
+        if not isinstance(name, str) or names.count(name) != 1:
             raise InputError(
-                f"{where}: `{role}` should not hold half a surrogate pair. Received: {half!r}"
-            ) from error
+                f"{table.name} should have one column {name!r}, called by a text, for `{role}`."
+                f" Received: {names!r:.300}"
+            )
+    columns = (table.frame[name] for name in found.values())
+    for number, *values in zip(table.frame.index, *columns, strict=True):
+        where = f"{table.name}, row {number}"
+        yield where, {role: _value(where, value) for role, value in zip(found, values)}
+
+
+def _value(where: str, value: Any) -> Any:
+    """A cell as JSON would have it."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_value(where, item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not is_unicode(value):
+        raise InputError(f"{where}: the text contains an unpaired surrogate. Received: {value!a}")
+    return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from errors import InputError
+from errors import InputError, located
 from finetune.readers.lines import read_object
-
-_KINDS = {str: "a text", int: "a whole number", list: "a list"}
+from settings import typed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,39 +35,31 @@ def read_squad(path: str, *, training: bool) -> list[QuestionExample]:
 
     Raises:
         InputError: not JSON, a missing key, an answer that is not where it should be, an id that
-            occurs twice, no question at all. Names the question, by its place ("data[0]") where it
-            has no id.
+            occurs twice. Names the question, by its place ("data[0]") where it has no id.
     """
     examples: dict[str, QuestionExample] = {}
-    for article, at_article in _members(read_object(path), "data", path, f"{path}, "):
-        for paragraph, place in _members(article, "paragraphs", at_article, f"{at_article}."):
-            context = _text(paragraph, "context", place)
-            for question, at_question in _members(paragraph, "qas", place, f"{place}."):
-                example = _example(question, context, path, at_question, training)
+    for at_article, article in _items(path, read_object(path), "data"):
+        for place, paragraph in _items(at_article, article, "paragraphs"):
+            context = _get(place, paragraph, "context", str)
+            for at_question, question in _items(place, paragraph, "qas"):
+                where = f"{path}, question {_get(at_question, question, 'id', str)}"
+                example = _example(where, question, context, training)
                 if example.id in examples:
-                    raise InputError(f"{path}, question {example.id}: the id occurs twice")
+                    raise InputError(f"{where}: the id occurs twice")
                 examples[example.id] = example
-    if not examples:
-        raise InputError(f"{path}: there is no question in it")
     return list(examples.values())
 
 
 def check_answer_start(text: str, start: int, context: str, where: str) -> None:
-    """Raises InputError where an answer does not stand at `start` in its context.
-
-    The error begins with `where`, and says what stands there and where the answer is nearest to it.
-    """
+    """Raises InputError, which begins with `where`, if an answer is not at `start` in `context`."""
     there = context[max(start, 0) : max(start, 0) + len(text)]
-    if start >= 0 and there == text:
-        return
-    before = context.rfind(text, 0, max(start, 0) + len(text))
-    found = [place for place in (before, context.find(text, max(start, 0))) if place >= 0]
-    nearest = min(found, key=lambda place: abs(place - start), default=None)
-    hint = "it occurs nowhere there" if nearest is None else f"it stands at {nearest}"
-    raise InputError(
-        f"{where}: the answer {text!r} should stand at character {start} of its context, counted "
-        f"from 0 ({hint}). Received: {there!r}"
-    )
+    if start < 0 or there != text:
+        found = context.find(text)
+        hint = "occurs nowhere there" if found < 0 else f"stands at {found}"
+        raise InputError(
+            f"{where}: the answer {text!r} should stand at character {start} of its context,"
+            f" counted from 0 (it {hint}). Received: {there!r}"
+        )
 
 
 def question_of_row(row: dict[str, Any], where: str) -> QuestionExample:
@@ -93,56 +84,30 @@ def question_of_row(row: dict[str, Any], where: str) -> QuestionExample:
     )
 
 
-def _example(question: Any, context: str, path: str, place: str, training: bool) -> QuestionExample:
-    identifier = _text(question, "id", place)
-    where = f"{path}, question {identifier}"
-    text = _text(question, "question", where)
-    is_impossible = question.get("is_impossible", False)
-    if not isinstance(is_impossible, bool):
-        raise InputError(
-            f"{where}: `is_impossible` should be true or false. Received: {is_impossible!r:.60}"
-        )
-    answers, answer_start = (), None
-    if not is_impossible:
-        given = _member(question, "answers", list, where, default=None if training else [])
-        places = [_answer_start(answer, context, where, training) for answer in given]
-        answers, answer_start = tuple(answer["text"] for answer in given), next(iter(places), None)
-    return QuestionExample(identifier, text, context, answers, answer_start, is_impossible)
+def _example(where: str, question: dict[str, Any], context: str, training: bool) -> QuestionExample:
+    text = _get(where, question, "question", str)
+    impossible = _get(where, {"is_impossible": False, **question}, "is_impossible", bool)
+    answers, starts = [], []
+    if not impossible:
+        optional = {} if training else {"answers": []}
+        for place, answer in _items(where, {**optional, **question}, "answers"):
+            answers.append(_get(place, answer, "text", str))
+            if not answers[-1].strip():
+                raise InputError(f"{place}: `text` should be more than whitespace")
+            if training or answer.get("answer_start") is not None:
+                start = _get(place, answer, "answer_start", int)
+                check_answer_start(answers[-1], start, context, place)
+                starts.append(start)
+    start = next(iter(starts), None)
+    return QuestionExample(question["id"], text, context, tuple(answers), start, impossible)
 
 
-def _answer_start(answer: Any, context: str, where: str, training: bool) -> int | None:
-    """The place of one answer, which is checked."""
-    text = _text(answer, "text", where)
-    if not text.strip():
-        raise InputError(f"{where}: an answer should be more than whitespace. Received: {text!r}")
-    if not training and answer.get("answer_start") is None:
-        return None
-    start = _member(answer, "answer_start", int, where)
-    check_answer_start(text, start, context, where)
-    return start
+def _items(where: str, item: dict[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of the list `item[key]`, each with its place."""
+    found = _get(where, item, key, tuple[dict[str, Any], ...])
+    return [(f"{where}, {key}[{index}]", each) for index, each in enumerate(found)]
 
 
-def _members(item: Any, key: str, where: str, begin: str) -> list[tuple[Any, str]]:
-    """The members of the list `item[key]`, each with its place: `begin` and "data[0]"."""
-    members = _member(item, key, list, where)
-    return [(member, f"{begin}{key}[{index}]") for index, member in enumerate(members)]
-
-
-def _member(item: Any, key: str, kind: type, where: str, default: Any = None) -> Any:
-    """`item[key]`, which should be there and of a kind."""
-    if not isinstance(item, dict):
-        raise InputError(f"{where}: `{key}` should be in a JSON object. Received: {item!r:.60}")
-    value = item.get(key, default)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        received = f"{value!r:.60}" if key in item else f"only {', '.join(item) or 'nothing'}"
-        raise InputError(f"{where}: `{key}` should be {_KINDS[kind]}. Received: {received}")
-    return value
-
-
-def _text(item: Any, key: str, where: str) -> str:
-    value = _member(item, key, str, where)
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: `{key}` holds half a surrogate pair: {error}") from error
-    return value
+def _get(where: str, item: dict[str, Any], key: str, annotation: Any) -> Any:
+    with located(where):
+        return typed(key, item.get(key), annotation)

@@ -59,7 +59,7 @@ class Choice(Kind):
     def example(self, source, identity, where, row):
         """See Kind.example."""
         label = row.get("label")
-        label = None if label is None else label_index(source.task, source.split, where, label)
+        label = None if label is None else label_index(source, where, label)
         return ChoiceExample(identity, row["context"], tuple(row["choices"]), label)
 
     def group_size(self, task):

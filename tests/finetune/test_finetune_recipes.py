@@ -125,22 +125,23 @@ def test_the_longest_input_is_the_models():
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "named"),
     [
-        ({"learning_rate": "fast"}, "`learning_rate` should be float"),
-        ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
-        ({"optimizer": "lamb"}, "`layerwise_lr_decay` should be 0 with"),
-        ({"init": "imagenet"}, "`init` should be pretrained or random"),
-        ({"warmup_proportion": 2}, "`warmup_proportion` should be in"),
-        ({"num_train_epochs": 0}, "`num_train_epochs` should be greater than 0"),
-        ({"doc_stride": 500}, "`doc_stride` should be at most 445"),
-        ({"beam_size": 0}, "`beam_size` should be"),
+        ({"learning_rate": "fast"}, "`learning_rate`"),
+        ({"learning_rate": float("inf")}, "`learning_rate`"),
+        ({"optimizer": "sgd"}, "`optimizer`"),
+        ({"optimizer": "lamb"}, "`layerwise_lr_decay`"),
+        ({"init": "imagenet"}, "`init`"),
+        ({"warmup_proportion": 2}, "`warmup_proportion`"),
+        ({"num_train_epochs": 0}, "`num_train_epochs`"),
+        ({"doc_stride": 500}, "`doc_stride`"),
+        ({"beam_size": 0}, "`beam_size`"),
         ({"double_unordered": False}, "`double_unordered`"),  # of another kind
-        ({"max_query_length": 509}, "`max_query_length` should be below 509"),
+        ({"max_query_length": 509}, "`max_query_length`"),
     ],
 )
-def test_values_that_do_not_exist(values, message):
-    with pytest.raises(InputError, match=message):
+def test_values_that_do_not_exist(values, named):
+    with pytest.raises(InputError, match=named):
         resolve_hparams(values, TASKS["squad"], SMALL)
 
 

@@ -1,5 +1,6 @@
 """`convbert.fine_tune`: tables in memory are fine-tuned on as files are."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,8 +10,10 @@ import pandas as pd
 import pytest
 
 import convbert
+import files
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
+from finetune import frames
 from tests import command_support
 from tests.finetune.kinds_support import model_directory
 
@@ -39,7 +42,7 @@ def reviews(count, seed=0):
     return pd.DataFrame(rows, columns=["review", "verdict", "stars", "words", "tags"])
 
 
-def files(folder):
+def files_in(folder):
     return [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
 
 
@@ -86,6 +89,42 @@ def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
     assert set(run.scores) == {"dev"}  # a tenth of the table
 
 
+@pytest.mark.parametrize("count", [2, 20])
+def test_whole_numbers_in_floats_may_be_labels(count):
+    """pandas makes floats of integers where one is missing."""
+    table = pd.DataFrame({"text": ["a"] * 40, "label": np.arange(40.0) % count})
+    with pytest.raises(InputError, match="kind="):
+        frames._kind(table, None)
+    assert frames._kind(table.assign(label=table["label"] + 0.5), None) == "regression"
+    assert frames._kind(table.assign(label=table["label"].astype(int)), None) == "classification"
+
+
+def test_a_name_of_a_hub_in_place_of_a_model_directory(tmp_path):
+    with pytest.raises(InputError, match=r"checkpoints\.convert"):
+        convbert.fine_tune("google/electra-small-discriminator", reviews(40), output_dir=tmp_path,
+                           columns={"text_a": "review", "label": "verdict"})  # fmt: skip
+
+
+def test_a_finished_run_in_a_folder_that_cannot_be_written(model_dir, tmp_path, monkeypatch):
+    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    given["hparams"] = {**HPARAMS, "max_steps": 1}
+    run = convbert.fine_tune(model_dir, reviews(40), **given)
+
+    @contextlib.contextmanager
+    def read_only(path):
+        raise InputError(f"{path}: cannot be written")
+        yield
+
+    monkeypatch.setattr(files, "replacing", read_only)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert convbert.fine_tune(model_dir, reviews(40), **given) == run
+    with pytest.raises(InputError, match="trial_0"):
+        convbert.fine_tune(model_dir, reviews(40), seed=1, **given)
+    given["hparams"] = {**HPARAMS, "max_steps": 2}
+    with pytest.raises(InputError):
+        convbert.fine_tune(model_dir, reviews(40), **given)
+
+
 def test_a_call_returns_its_own_run(model_dir, tmp_path):
     given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
     first = convbert.fine_tune(model_dir, reviews(240), hparams=HPARAMS, **given)
@@ -102,6 +141,9 @@ def test_an_error_names_the_row(model_dir, tmp_path):
     given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
     with pytest.raises(InputError, match="`dev`, row 4"):
         convbert.fine_tune(model_dir, reviews(40), dev, **given)
+    given["hparams"] = {**HPARAMS, "max_steps": 1}
+    run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
+    assert convbert.load(run.folder).labels == ["maybe", "no", "yes"]
 
 
 @pytest.mark.parametrize("row", range(0, 40, 3))
@@ -142,6 +184,7 @@ def test_hyper_parameters_may_say_what_arguments_do(model_dir, tmp_path):
         lambda table: {"train": table.assign(label="yes"), "kind": "regression"},
         lambda table: {"train": table.assign(label=1.5)},
         lambda table: {"train": table.assign(label=[np.inf, *np.arange(19.0)])},
+        lambda table: {"train": table.assign(label=[0.0, 1.0] * 10)},  # a kind, or labels
         lambda table: {"train": table, "output_dir": __file__},
         lambda table: {"train": table, "kind": "regression", "columns": {"label": table.columns}},
         lambda table: {"train": table, "hparams": {"learning_rat": 1e-3}},
@@ -166,5 +209,5 @@ def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
     given = {"model_dir": model_dir, "output_dir": tmp_path, **change(table)}
     with pytest.raises(InputError):
         convbert.fine_tune(**given)
-    assert files(tmp_path) == []
+    assert files_in(tmp_path) == []
     assert not (tmp_path / "data").exists()

@@ -100,9 +100,9 @@ def test_tags_of_json_lines(tmp_path):
     assert read(tmp_path, task, '{"tokens": ["a", "b"], "ner": [1, 0]}') == [
         TaggedExample("0", ("a", "b"), (1, 0))
     ]
-    with pytest.raises(InputError, match=r"line 1: `tags` should be 2 tags. Received: \[1\]"):
+    with pytest.raises(InputError, match=r"line 1.*`tags`"):
         read(tmp_path, task, '{"tokens": ["a", "b"], "ner": [1]}')
-    with pytest.raises(InputError, match="line 1: `words` should be a list of words"):
+    with pytest.raises(InputError, match=r"line 1.*`words`"):
         read(tmp_path, task, '{"tokens": "a b", "ner": [1]}')
 
 
@@ -112,17 +112,17 @@ def test_tags_that_are_no_list(tmp_path, tags):
     content = f'{{"tokens": ["a", "b"], "ner": {tags}}}'
     collecting = task_of("tagging", "jsonl", columns, labels=())
     (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(InputError, match=r"train.jsonl, line 1: `tags` should be a list"):
+    with pytest.raises(InputError, match=r"train.jsonl, line 1.*`tags`"):
         resolve_labels(collecting, str(tmp_path))
     known = task_of("tagging", "jsonl", columns, labels=("A", "B"))
     for split in ("train", "test")[: 1 if tags == "null" else 2]:  # in test splits null is hidden
-        with pytest.raises(InputError, match=rf"{split}.jsonl, line 1: `tags` should be 2 tags"):
+        with pytest.raises(InputError, match=f"{split}.jsonl, line 1.*`tags`"):
             read(tmp_path, known, content, split)
 
 
 def test_tags_that_are_no_labels(tmp_path):
     task = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"})
-    with pytest.raises(InputError, match=r"line 1: the label should be one of .*: \['_'\]"):
+    with pytest.raises(InputError, match="line 1"):
         read(tmp_path, task, '{"tokens": ["a"], "ner": [["_"]]}', "test")
 
 
@@ -137,27 +137,34 @@ def test_collected_tags(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("task", "content", "message"),
+    ("task", "content", "named"),
     [
-        (CSV, "stars,review\n", ": the train split should hold examples"),
-        (CSV, "stars,review\ngood, \n", ", line 2: `text_a` .*empty. Received: ' '"),
-        (CSV, "stars,review\ngod,a\n", ", line 2: .*bad, good.*: 'god'.*`good`"),
-        (CSV, "stars,review\n,a\n", ", line 2: the label .* bad, good. Received: ''"),
-        (NUMBERED, "text\n", ", line 1: the label should have a column of its own"),
-        (SCORED, "stars,review\nfive,a\n", ", line 2: .*from 1 to 5 .*own.*Received: 'five'"),
-        (SCORED, "stars,review\n0.5,a\n", ", line 2: .*from 1 to 5.*Received: '0.5'"),
-        (SCORED, "stars,review\nnan,a\n", ", line 2: .*from 1 to 5.*Received: 'nan'"),
-        (JSONL, '{"review": 3, "stars": "bad"}', ", line 1: `text_a` .*Received: 3"),
-        (JSONL, '{"review": "a", "stars": null}', ", line 1: the label .* Received: None"),
-        (CONLL, "a O\n\nb Y\n", ", line 3: the label .*B-X, I-X, O. Received: 'Y'"),
+        (CSV, "stars,review\n", ""),
+        (CSV, "stars,review\ngood, \n", "line 2.*`text_a`"),
+        (CSV, "stars,review\ngod,a\n", "line 2.*`good`"),
+        (CSV, "stars,review\n,a\n", "line 2"),
+        (SCORED, "stars,review\nfive,a\n", "line 2.*`label_range`"),
+        (SCORED, "stars,review\n0.5,a\n", "line 2.*`label_range`"),
+        (SCORED, "stars,review\nnan,a\n", "line 2.*`label_range`"),
+        (SCORED, 'stars,review\n"4,5",a\n', "line 2.*`label_range`"),
+        (JSONL, '{"review": 3, "stars": "bad"}', "line 1.*`text_a`"),
+        (JSONL, '{"review": "a", "stars": null}', "line 1"),
+        (JSONL, '{"review": "a", "stars": ["good"]}', "line 1"),
     ],
 )
-def test_mistakes_in_files(tmp_path, task, content, message):
-    with pytest.raises(InputError, match=f"^{tmp_path}/train.{task.format}{message}"):
+def test_mistakes_in_files(tmp_path, task, content, named):
+    with pytest.raises(InputError, match=f"^{tmp_path}/train.{task.format}.*{named}"):
         read(tmp_path, task, content)
 
 
 def test_ids_are_distinct(tmp_path):
     task = task_of("classification", "csv", {**COLUMNS, "id": "id"})
-    with pytest.raises(InputError, match=r"line 4: .*train.csv, line 2 has the same.*'1'"):
+    with pytest.raises(InputError, match=r"line 4.*line 2"):
         read(tmp_path, task, "id,stars,review\n1,good,a\n2,good,a\n1,bad,b\n")
+
+
+def test_unseen_tags_are_all_named(tmp_path):
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, CONLL, "a O\nb Y\nc Z\n\nd Y\ne W\n", "dev")
+    for named in ("dev.conll, line 2", "'Y'", "'Z'", "'W'"):
+        assert named in str(caught.value)

@@ -71,6 +71,13 @@ def test_a_label_without_weight_is_not_learned(model_dir, tmp_path):
     given = {"columns": COLUMNS, "hparams": {**HPARAMS, "class_weights": {"no": 0.0}}}
     run = convbert.fine_tune(model_dir, reviews(80), reviews(40, 1), output_dir=tmp_path, **given)
     assert set(convbert.load(run.folder).predict(reviews(40, 1)).label) == {"yes"}
+    numbered = {
+        split: reviews(80, seed).replace({"no": 0, "yes": 1})
+        for seed, split in enumerate(("train", "dev"))
+    }
+    given["hparams"] = {**HPARAMS, "class_weights": {0: 0.0}}
+    run = convbert.fine_tune(model_dir, **numbered, output_dir=tmp_path / "numbers", **given)
+    assert set(convbert.load(run.folder).predict(reviews(40, 1)).label) == {"1"}
     given["hparams"] = {**HPARAMS, "class_weights": {"maybe": 2.0}}
     with pytest.raises(InputError, match="class_weights"):
         convbert.fine_tune(model_dir, reviews(80), output_dir=tmp_path / "other", **given)
