@@ -96,7 +96,8 @@ def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.status)
         except OSError as error:  # a full disk, a folder that may not be written, ...
-            sys.exit(f"error: {error.filename or 'output'}: {error.strerror}")
+            print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+            sys.exit(1)
         except stopping.Stopped as stopped:
             print(f"{stopped}; run the same command again", file=sys.stderr)
             sys.exit(stopped.status)

@@ -41,7 +41,6 @@ flags.DEFINE_string("method", None, "Method of scoring. Default: the one that th
 flags.DEFINE_string("scores", None, "Sentences and scores of `python -m scoring`, not of --model.")
 flags.DEFINE_list("lambdas", [f"{n / 20:g}" for n in range(21)], "Weights to choose from.")
 flags.DEFINE_integer("resamples", 10_000, "Resamples of the bootstrap.", lower_bound=100)
-flags.DEFINE_integer("seed", 0, "Seed of the bootstrap.", lower_bound=0)
 flags.DEFINE_string("output", None, "JSON file for the report.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
@@ -107,7 +106,7 @@ class NBest:
         """Word error rate in percent: the sum of all errors over the sum of all words."""
         return float(100.0 * self.errors_of(choice).sum() / self.words.sum())
 
-    def improvement(self, choice: np.ndarray, resamples: int, seed: int) -> list[float]:
+    def improvement(self, choice: np.ndarray, resamples: int, seed: int = 0) -> list[float]:
         """The 95 % interval of the recogniser's rate minus that of a choice, in points.
 
         A paired bootstrap over utterances (percentiles): both rates are of the same draw.
@@ -223,7 +222,7 @@ def main(argv: list[str]) -> None:
             "oracle": test.rate(test.oracle()),
         },
         "better_by": test.rate(test.first_best()) - test.rate(chosen),
-        "interval": test.improvement(chosen, FLAGS.resamples, FLAGS.seed),
+        "interval": test.improvement(chosen, FLAGS.resamples),
     }
     if FLAGS.output:
         write_json(FLAGS.output, report)

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+import stopping
 from errors import InputError, main_with_clear_errors, reason
 
 
@@ -11,7 +12,7 @@ from errors import InputError, main_with_clear_errors, reason
     [
         (InputError("a.txt: should be UTF-8"), 1, "error: a.txt: should be UTF-8\n"),
         (OSError(28, "No space left", "b.txt"), 1, "error: b.txt: No space left\n"),
-        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (stopping.Stopped(), 130, "stopped by SIGINT; run the same command again\n"),
     ],
 )
 def test_a_sentence_and_a_status(raised, status, said, capsys):

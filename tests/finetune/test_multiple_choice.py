@@ -203,13 +203,11 @@ def test_sequences_of_an_example_share_a_batch_whatever_its_options():
 
 
 def test_a_workers_share_is_of_whole_examples(monkeypatch):
-    class Second:
-        index, count = 1, 2
-
     encoded, _ = encoded_of(own_task(), examples_of([2, 3] * 6))
     options = {"max_seq_length": 32, "group_size": 3}
     (whole,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
-    monkeypatch.setattr(workers, "_current", Second())
+    monkeypatch.setattr(workers, "index", 1)
+    monkeypatch.setattr(workers, "count", 2)
     (share,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
     np.testing.assert_array_equal(share["example"], whole["example"][6:])
     assert [len({*group}) for group in share["example"].numpy().reshape(2, 3)] == [1, 1]

@@ -140,7 +140,7 @@ def test_its_parameters_are_counted():
 def test_operations_that_nobody_says_are_not_counted(tmp_path):
     """A backbone's and an objective's."""
     silent = tmp_path / "silent.py"
-    silent.write_text(PLUGIN.read_text().replace("def operations", "def unused"))
+    silent.write_text(PLUGIN.read_text().replace("@count.forward.register", ""))
     hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
     assert counted(str(silent), **hparams)[-1].split() == ["not", "counted"] * 2
     outside = PLUGIN.parent / "outside" / "shuffled_token_detection.py"

@@ -126,8 +126,8 @@ def test_partial_prediction_is_a_part_of_the_whole(objective, streams):
     everywhere = tf.tile(tf.range(S)[None], [B, 1])
     every, same_contents = streams({**batch, "target_positions": everywhere})
     gathered = tf.gather(every, batch["target_positions"], batch_dims=1)
-    np.testing.assert_allclose(some, gathered, atol=2e-6)
-    np.testing.assert_allclose(contents, same_contents, atol=2e-6)
+    np.testing.assert_allclose(some, gathered, atol=5e-6)
+    np.testing.assert_allclose(contents, same_contents, atol=5e-6)
 
 
 def test_padding_changes_nothing(objective, streams):
@@ -141,7 +141,7 @@ def test_padding_changes_nothing(objective, streams):
     assert found[1] == pytest.approx(expected[1], rel=1e-5)
     _, contents = streams(more)
     np.testing.assert_allclose(contents[:, :S][batch["input_mask"] > 0],
-                               streams(batch)[1][batch["input_mask"] > 0], atol=2e-6)  # fmt: skip
+                               streams(batch)[1][batch["input_mask"] > 0], atol=5e-6)  # fmt: skip
 
 
 def test_the_loss_is_the_mean_of_the_tied_softmax(objective, streams):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from finetune.kinds.multiple_choice import ChoiceExample
 from serving.client import Client
 from serving.load import load
-from serving.records import Inputs, Record, read_records
+from serving.records import Inputs, Record, read_records, source
 from serving.signatures import signatures
 from tests.serving.support import evaluated, fine_tuned, task
 
@@ -93,7 +93,7 @@ def values(content, file_format, **declared):
     own = {**task("multiple_choice").to_json(), **declared}
     inputs = Inputs(["context", "question", "options"], own, ["options"])
     lines = content.encode().splitlines(keepends=True)
-    return [row.values for row in read_records("my.file", lines, inputs, file_format)]
+    return [row.values for row in read_records(source("my.file", lines, file_format), inputs)]
 
 
 def test_files_hold_lists_or_a_column_for_each_option():

@@ -23,20 +23,18 @@ from training import workers
 from training.distribution import own_rows
 
 
-class Worker(workers.Alone):
-    """One of several; the others' arrays are given."""
-
-    def __init__(self, index, count, others=()):
-        self.index, self.count, self.others = index, count, list(others)
-
-    def gather(self, what, arrays):
-        return [*self.others[: self.index], dict(arrays), *self.others[self.index :]]
-
-
 @pytest.fixture
 def as_worker(monkeypatch):
-    """Makes this process one of several workers."""
-    return lambda *given: monkeypatch.setattr(workers, "_current", Worker(*given))
+    """Makes this process one of several workers; the others' arrays are given."""
+
+    def become(index, count, others=()):
+        def gather(arrays):
+            return [*others[:index], dict(arrays), *others[index:]]
+
+        for name, value in {"index": index, "count": count, "gather": gather}.items():
+            monkeypatch.setattr(workers, name, value)
+
+    return become
 
 
 @pytest.mark.parametrize("start_step", [0, 7])
