@@ -75,7 +75,6 @@ class Segments(Layout):
         self._planner = ExamplePlanner(self.settings.max_seq_length, generator)
 
     def add(self, split: str, lines: list[str], ids: np.ndarray, line_ends: np.ndarray) -> None:
-        """See `Layout`."""
         self._plans[split].extend(
             (self._num_tokens + start, first, second)
             for start, first, second in self._planner.plan(line_ends.tolist())
@@ -85,7 +84,6 @@ class Segments(Layout):
         self.counts[split].update(tokens=len(ids))
 
     def arrays(self, split: str, order_key: list[int]) -> Iterator[Arrays]:
-        """See `Layout`."""
         tokens = np.concatenate([np.zeros([0], np.int32), *self._tokens])
         plans = np.array(self._plans[split], np.int64).reshape(-1, 3)  # [N, 3]
         plans = plans[permutation(len(plans), order_key)]
@@ -122,7 +120,6 @@ class Contiguous(Layout):
         self._streams: dict[str, list[np.ndarray]] = {split: [] for split in settings.splits}
 
     def add(self, split: str, lines: list[str], ids: np.ndarray, line_ends: np.ndarray) -> None:
-        """See `Layout`."""
         part = with_separators(ids, line_ends, self.vocabulary, self.settings.separated_lines)
         self._streams[split].append(part)
         separators = len(part) - len(ids)
@@ -130,7 +127,6 @@ class Contiguous(Layout):
         self.counts[split].update(tokens=len(part), words=words + separators)
 
     def arrays(self, split: str, order_key: list[int]) -> Iterator[Arrays]:
-        """See `Layout`."""
         begin = np.array([self.vocabulary.cls_id], np.int32)
         stream = np.concatenate([begin, *self._streams[split]])
         S, last = self.settings.max_seq_length, len(stream) - 1

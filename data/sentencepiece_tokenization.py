@@ -84,7 +84,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def marks(self) -> str:
-        """See `Tokenizer`."""
         return _marks()
 
     @property

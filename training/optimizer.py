@@ -142,7 +142,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         return self._m[index], self._v[index]
 
     def apply_gradients(self, *args, **kwargs):
-        """See Keras."""
         # The first variable of an update makes the scalars for all: hundreds of variables with
         # scalars of their own would be a tenth of the operations of a step.
         self._scalars = None

@@ -86,11 +86,9 @@ class Classification(TextKind):
         return metrics.roc_auc(gold, probabilities(predicted.outputs["logits"]))
 
     def label(self, source: Source, where: str, value: Any) -> int:
-        """See TextKind.label."""
         return label_index(source, where, value)
 
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
-        """See Kind.check_training."""
         counts = collections.Counter(task.labels[example.label] for example in examples)
         check_counts(task, place, counts)
         warn_of_rare(task, place, counts, task.labels[examples[0].label])
@@ -109,7 +107,6 @@ class Classification(TextKind):
         check_setting(hparams, fits, "class_weights", expectation)
 
     def head(self, task: Task, config: BackboneConfig, hparams: ClassificationHParams) -> Any:
-        """See Kind.head."""
         weights = None
         if hparams.class_weights:
             weights = [hparams.class_weights.get(label, 1.0) for label in task.labels]
@@ -130,16 +127,13 @@ class Classification(TextKind):
         return reasons
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """See Kind.collapsed."""
         return constant_label(predicted)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """See Kind.by_label."""
         gold = [example.label for example in predicted.examples]
         return metrics.by_label(gold, predicted.answers, predicted.task.labels)
 
     def constant(self, task: Task, examples: Sequence[TextExample]) -> tuple[str, str, list[int]]:
-        """See Kind.constant."""
         best = first_most_frequent(collections.Counter(example.label for example in examples))
         return "most frequent label", task.labels[best], [best] * len(examples)
 
@@ -169,15 +163,12 @@ class Classification(TextKind):
         return share, said + quoted(example.text_a, example.text_b)
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
-        """See Kind.answer_of."""
         return task.labels.index(values["label"])
 
     def outputs_of(self, task: Task, columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """See Kind.outputs_of."""
         return {"logits": columns["scores"]}
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row."""
         shares = dict(zip(labels, values["probabilities"]))
         return {"prediction": values["label"], "probabilities": shares}
 

@@ -69,7 +69,6 @@ class MultiLabel(TextKind):
         return names if all(isinstance(name, str) for name in names) else ()
 
     def label_values(self, row: dict[str, Any]) -> Any:
-        """See Kind.label_values."""
         return names_in(row[self.target])
 
     def label(self, source: Source, where: str, value: Any) -> Chosen | None:
@@ -89,7 +88,6 @@ class MultiLabel(TextKind):
         return tuple(place in places for place in range(len(source.task.labels)))
 
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
-        """See Kind.check_training."""
         named = (names_of(task, example.label) for example in examples)
         counts = collections.Counter(itertools.chain.from_iterable(named))
         check_counts(task, place, counts, least=0)  # a column may be constant
@@ -102,7 +100,6 @@ class MultiLabel(TextKind):
         return np.array(labels, np.float32).reshape(len(labels), len(task.labels))
 
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
-        """See Kind.head."""
         return _head(len(task.labels), config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
@@ -127,7 +124,6 @@ class MultiLabel(TextKind):
         return reasons
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """See Kind.collapsed."""
         answers = [tuple(answer) for answer in predicted.answers]
         gold = [tuple(example.label) for example in predicted.examples]
         return constant_answer(
@@ -135,7 +131,6 @@ class MultiLabel(TextKind):
         )
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """See Kind.by_label."""
         gold = np.array([example.label for example in predicted.examples])
         return metrics.by_label(gold, np.array(predicted.answers), predicted.task.labels)
 
@@ -172,15 +167,12 @@ class MultiLabel(TextKind):
         return float(wrong), f"Predicted **{said}**; right is **{right}**.{quotation}"
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> list[bool]:
-        """See Kind.answer_of."""
         return [bool(value) for value in values["chosen"]]
 
     def outputs_of(self, task: Task, columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """See Kind.outputs_of."""
         return {"logits": columns["scores"]}
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row."""
         named = [label for label, chosen in zip(labels, values["chosen"]) if chosen]
         return {"prediction": named, "probabilities": dict(zip(labels, values["probabilities"]))}
 

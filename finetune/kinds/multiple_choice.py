@@ -100,7 +100,6 @@ class MultipleChoice(Kind):
             )
 
     def rows(self, source: Source) -> Iterator[Row]:
-        """See Kind.rows."""
         return read_race(source.path)
 
     def label_values(self, row: dict[str, Any]) -> list[Any]:
@@ -114,7 +113,6 @@ class MultipleChoice(Kind):
         return [label, *range(len(options))] if label in (None, "") else [*range(len(options))]
 
     def example(self, source: Source, identity: str, where: str, row: dict) -> ChoiceExample:
-        """See Kind.example."""
         task = source.task
         with located(where):
             context, question, level = (
@@ -139,7 +137,6 @@ class MultipleChoice(Kind):
         return ChoiceExample(identity, context, question, texts, label, level)
 
     def check_training(self, task: Task, place: str, examples: Sequence[ChoiceExample]) -> None:
-        """See Kind.check_training."""
         counts = collections.Counter(task.labels[example.label] for example in examples)
         check_counts(task, place, counts)
 
@@ -163,7 +160,6 @@ class MultipleChoice(Kind):
         return _encode_choices(examples, _tokenizer(vocabulary), self.group_size(task), **settings)
 
     def head(self, task: Task, config: BackboneConfig, hparams: MultipleChoiceHParams) -> Any:
-        """See Kind.head."""
         return _head(self.group_size(task), config)
 
     def answers(
@@ -190,11 +186,9 @@ class MultipleChoice(Kind):
         return scores
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """See Kind.collapsed."""
         return constant_label(predicted)
 
     def constant(self, task: Task, examples: Sequence[ChoiceExample]) -> Baseline:
-        """See Kind.constant."""
         best = first_most_frequent(collections.Counter(example.label for example in examples))
         return "most frequent place", task.labels[best], [best] * len(examples)
 
@@ -230,18 +224,15 @@ class MultipleChoice(Kind):
         return share, said + quoted(example.question, example.context)
 
     def request(self, task: Task, example: ChoiceExample) -> dict[str, Any]:
-        """See Kind.request."""
         texts = {"context": example.context, "question": example.question}
         if "question" not in task.columns and task.format != "race":
             del texts["question"]
         return {**texts, "options": list(example.options)}
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
-        """See Kind.answer_of."""
         return int(values["choice"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row."""
         places = range(len(values["probabilities"]))
         names = [labels[place] if place < len(labels) else str(place) for place in places]
         return {

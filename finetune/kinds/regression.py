@@ -46,7 +46,6 @@ class Regression(TextKind):
     signatures = staticmethod(lazily("signatures.regression:signatures"))
 
     def label(self, source: Source, where: str, value: Any) -> float | None:
-        """See TextKind.label."""
         task = source.task
         low, high = task.label_range
         try:
@@ -65,7 +64,6 @@ class Regression(TextKind):
         return number
 
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
-        """See Kind.check_training."""
         found = {example.label for example in examples}
         if len(found) == 1 and len(examples) > 1:
             warn(f"{place}: every label is {found.pop():g}; there is nothing to learn")
@@ -76,7 +74,6 @@ class Regression(TextKind):
         return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
-        """See Kind.head."""
         return _head(config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
@@ -95,7 +92,6 @@ class Regression(TextKind):
         return reasons
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """See Kind.collapsed."""
         scores, (low, high) = np.array(predicted.answers, np.float64), predicted.task.label_range
         if not np.all(np.isfinite(scores)):
             return "a predicted score is not finite"
@@ -108,7 +104,6 @@ class Regression(TextKind):
     def constant(
         self, task: Task, examples: Sequence[TextExample]
     ) -> tuple[str, float, list[float]]:
-        """See Kind.constant."""
         mean = float(np.mean([example.label for example in examples]))
         return "mean", mean, [mean] * len(examples)
 
@@ -129,9 +124,7 @@ class Regression(TextKind):
         return (difference if math.isfinite(difference) else math.inf), text
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> float:
-        """See Kind.answer_of."""
         return float(values["score"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row."""
         return {"prediction": values["score"]}

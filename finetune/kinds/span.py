@@ -64,7 +64,6 @@ class Span(Kind):
         """Files of SQuAD say what their fields are."""
 
     def read(self, source: Source) -> list[QuestionExample]:
-        """See Kind.read."""
         task = source.task
         if task.format == "tfds":
             names = ("id", "question", "context", "answers")
@@ -90,7 +89,6 @@ class Span(Kind):
         return examples
 
     def defaults(self, task: Task) -> dict[str, Any]:
-        """See Kind.defaults."""
         return {"num_train_epochs": 2.0, "max_seq_length": 512}
 
     def check_hparams(self, hparams: SpanHParams) -> None:
@@ -118,7 +116,6 @@ class Span(Kind):
         )
 
     def head(self, task: Task, config: BackboneConfig, hparams: SpanHParams) -> Any:
-        """See Kind.head."""
         return _head(config, hparams, version_2=task.version_2)
 
     def answers(
@@ -129,7 +126,6 @@ class Span(Kind):
         outputs: Mapping[str, np.ndarray],
         hparams: SpanHParams,
     ) -> list[SpanAnswer]:
-        """See `finetune.squad.decode`."""
         return _decode_answers(examples, encoded, outputs, hparams)
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
@@ -139,7 +135,6 @@ class Span(Kind):
         return first | scores
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """See Kind.collapsed."""
         threshold = _threshold(predicted)
         texts = [score.decided(answer, threshold) for answer in predicted.answers]
         gold = [example.answers[0] if example.answers else "" for example in predicted.examples]
@@ -187,7 +182,6 @@ class Span(Kind):
         )
 
     def request(self, task: Task, example: QuestionExample) -> dict[str, Any]:
-        """See Kind.request."""
         return {"question": example.question, "context": example.context}
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> SpanAnswer:
@@ -196,7 +190,6 @@ class Span(Kind):
         return _span_answer(*(values[name] for name in names), ())
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row."""
         places = {name: values[name] for name in ("start", "end", "score", "null_score")}
         return {"prediction": values["answer"], **places}
 

@@ -108,7 +108,6 @@ class Tagging(Kind):
             )
 
     def rows(self, source: Source) -> Iterator[Row]:
-        """See Kind.rows."""
         if reader := _TREEBANKS.get(source.task.format):
             return reader(source.path)
         if source.task.format == "conllu":
@@ -116,7 +115,6 @@ class Tagging(Kind):
         return conll.read_conll(source.path, source.columns, tagged=not source.is_test)
 
     def example(self, source: Source, identity: str, where: str, row: dict) -> TaggedExample:
-        """See Kind.example."""
         task, tags, places = source.task, row.get("tags"), row.get("tag_places")
         words = row["words"]
         if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
@@ -134,11 +132,9 @@ class Tagging(Kind):
         return TaggedExample(identity, tuple(words), tuple(indices))
 
     def label_values(self, row: dict[str, Any]) -> Any:
-        """See Kind.label_values."""
         return row["tags"]
 
     def check_training(self, task: Task, place: str, examples: Sequence[TaggedExample]) -> None:
-        """See Kind.check_training."""
         tags = (task.labels[tag] for example in examples for tag in example.tags)
         check_counts(task, place, collections.Counter(tags))
 
@@ -151,7 +147,6 @@ class Tagging(Kind):
         return examples
 
     def check_hparams(self, hparams: TaggingHParams) -> None:
-        """See Kind.check_hparams."""
         fits = hparams.head == "crf" or hparams.tag_constraints == "none"
         check_setting(hparams, fits, "tag_constraints", '"none" without "head": "crf"')
 
@@ -170,7 +165,6 @@ class Tagging(Kind):
         return _encode_tags(examples, _tokenizer(vocabulary), hparams.max_seq_length)
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
-        """See Kind.head."""
         if hparams.head == "softmax":
             return _head(len(task.labels))
         scheme = hparams.tag_constraints
@@ -197,7 +191,6 @@ class Tagging(Kind):
         return [tuple(tags[start:end]) for start, end in itertools.pairwise(ends)]
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """See Kind.collapsed."""
         answers = [tag for tags in predicted.answers for tag in tags]
         gold = [tag for example in predicted.examples for tag in example.tags]
         return constant_answer(answers, gold, lambda tag: repr(predicted.task.labels[tag]))
@@ -215,7 +208,6 @@ class Tagging(Kind):
     def constant(
         self, task: Task, examples: Sequence[TaggedExample]
     ) -> tuple[str, str, list[tuple[int, ...]]]:
-        """See Kind.constant."""
         best = first_most_frequent(
             collections.Counter(tag for example in examples for tag in example.tags)
         )
@@ -223,7 +215,6 @@ class Tagging(Kind):
         return "most frequent tag", task.labels[best], answers
 
     def gold(self, task: Task, example: TaggedExample) -> list[str] | None:
-        """See Kind.gold."""
         return None if example.tags is None else [task.labels[tag] for tag in example.tags]
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
@@ -245,15 +236,12 @@ class Tagging(Kind):
         return float(wrong), f"{wrong} of {len(words)} tags wrong." + quoted(" ".join(words))
 
     def request(self, task: Task, example: TaggedExample) -> dict[str, Any]:
-        """See Kind.request."""
         return {"words": list(example.words)}
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> tuple[int, ...]:
-        """See Kind.answer_of."""
         places = {label: place for place, label in enumerate(task.labels)}
         return tuple(places[tag] for tag in values["tags"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row."""
         row = {"words": values["words"], "prediction": values["tags"]}
         return row | {name: values[name] for name in ("score",) if name in values}

@@ -74,7 +74,6 @@ class TextKind(Kind):
         raise NotImplementedError
 
     def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
-        """See Kind.example."""
         task = source.task
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
@@ -119,12 +118,10 @@ class TextKind(Kind):
         outputs: Outputs,
         hparams: FinetuningHParams,
     ) -> list:
-        """See Kind.answers."""
         values = self.values(task, outputs)
         return values[np.argsort(encoded.sequences["example"], kind="stable")].tolist()
 
     def request(self, task: Task, example: TextExample) -> dict[str, Any]:
-        """See Kind.request."""
         pair = {} if example.text_b is None else {"text_pair": example.text_b}
         return {"text": example.text_a, **pair}
 
@@ -133,7 +130,6 @@ class TextKind(Kind):
         raise NotImplementedError
 
     def gold(self, task: Task, example: TextExample) -> Any:
-        """See Kind.gold."""
         return example.label
 
     def label_column(self, task: Task, labels: Sequence) -> np.ndarray:

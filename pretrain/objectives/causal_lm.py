@@ -30,7 +30,6 @@ class CausalLMSettings(ObjectiveSettings):
     adaptive_softmax_divisor: int = 4  # of the width from each group to the next
 
     def check(self, encoder=None):
-        """See `ObjectiveSettings.check`."""
         cutoffs, name = self.adaptive_softmax_cutoffs, "adaptive_softmax_cutoffs"
         whole = all(type(cutoff) is int and cutoff > 0 for cutoff in cutoffs)
         ascending = whole and sorted({*cutoffs}) == cutoffs
@@ -47,7 +46,6 @@ class CausalLMSettings(ObjectiveSettings):
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")
 
     def causal_lm(self):
-        """See `ObjectiveSettings.causal_lm`."""
         return "encoder", "head"
 
     def derived_metrics(self, values, counts):
@@ -67,5 +65,4 @@ class CausalLMSettings(ObjectiveSettings):
         return forward + count.causal_lm_head(encoder, cutoffs, divisor)
 
     def build(self, hparams, config, special_ids):
-        """See `ObjectiveSettings.build`."""
         return _build(hparams, config, special_ids)

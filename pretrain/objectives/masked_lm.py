@@ -31,7 +31,6 @@ class MaskedLMSettings(ObjectiveSettings):
     masked_lm_act: str | None = None  # activation of the masked-LM head; by default `hidden_act`
 
     def check(self, encoder=None):
-        """See `ObjectiveSettings.check`."""
         self.require(0 < self.mask_prob < 1, "mask_prob", "in (0, 1)")
         self.require(self.mask_token_prob >= 0, "mask_token_prob", "at least 0")
         self.require(
@@ -52,7 +51,6 @@ class MaskedLMSettings(ObjectiveSettings):
         return max(1, int((self.mask_prob + 0.005) * max_seq_length))
 
     def masked_lm(self):
-        """See `ObjectiveSettings.masked_lm`."""
         return "encoder", "head"
 
     def carried_networks(self, before, encoder, stored):
@@ -68,5 +66,4 @@ class MaskedLMSettings(ObjectiveSettings):
         return None if forward is None else forward + count.masked_lm_head(encoder) * share
 
     def build(self, hparams, config, special_ids):
-        """See `ObjectiveSettings.build`."""
         return _build(hparams, config, special_ids)

@@ -34,7 +34,6 @@ class PermutationLMSettings(ObjectiveSettings):
     reuse_length: int = 0
 
     def check(self, encoder=None):
-        """See `ObjectiveSettings.check`."""
         self.require(0 < self.mask_prob < 1, "mask_prob", "in (0, 1)")
         self.require(self.max_span_words >= 1, "max_span_words", "at least 1")
         self.require(self.span_context >= 1, "span_context", "at least 1")
@@ -54,7 +53,6 @@ class PermutationLMSettings(ObjectiveSettings):
         return max(1, round(self.mask_prob * max_seq_length))
 
     def in_order(self):
-        """See `ObjectiveSettings.in_order`."""
         return self.memory_length > 0
 
     def record_length(self, max_seq_length):
@@ -77,5 +75,4 @@ class PermutationLMSettings(ObjectiveSettings):
         return forward + (queries + count.tied_head(encoder)) * share
 
     def build(self, hparams, config, special_ids):
-        """See `ObjectiveSettings.build`."""
         return _build(hparams, config, special_ids)

@@ -61,7 +61,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return dataclasses.replace(self, generator_hidden_size=share)
 
     def check(self, encoder=None):
-        """See `ObjectiveSettings.check`."""
         super().check(encoder)
         self.require(self.temperature > 0, "temperature", "greater than 0")
         for name in ("gen_weight", "disc_weight"):
@@ -90,20 +89,17 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
             ) from error
 
     def own_networks(self):
-        """See `ObjectiveSettings.own_networks`."""
         if self.uniform_generator:
             return "encoder", "head"
         tied = {} if self.untied_generator else {"generator"}
         return tuple(name for name in self.networks if name not in tied)
 
     def masked_lm(self):
-        """See `ObjectiveSettings.masked_lm`."""
         if self.uniform_generator:
             return None
         return "generator" if self.untied_generator else "encoder", "generator_head"
 
     def detector(self):
-        """See `ObjectiveSettings.detector`."""
         return "encoder", "head"
 
     def generator_config(self, config: BackboneConfig) -> BackboneConfig:
@@ -129,7 +125,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         )
 
     def carried_networks(self, before, encoder, stored):
-        """See `ObjectiveSettings.carried_networks`."""
         carried = super().carried_networks(before, encoder, stored)
         if before.name != self.name:
             return carried
@@ -148,7 +143,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return carried
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """See `ObjectiveSettings.operations`."""
         detection = count.forward(encoder, max_seq_length, dense_lookup)
         if detection is None:
             return None
@@ -159,5 +153,4 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return detection + super().operations(generator, max_seq_length, dense_lookup)
 
     def build(self, hparams, config, special_ids):
-        """See `ObjectiveSettings.build`."""
         return _build(hparams, config, special_ids)

@@ -31,13 +31,11 @@ class SelfCriticSettings(MaskedLMSettings):
     temperature: float = 1.0
 
     def check(self, encoder=None):
-        """See `ObjectiveSettings.check`."""
         super().check(encoder)
         self.require(self.temperature > 0, "temperature", "greater than 0")
         self.require(self.disc_weight >= 0, "disc_weight", "at least 0")
 
     def critic(self):
-        """See `ObjectiveSettings.critic`."""
         return self.masked_lm()
 
     def operations(self, encoder, max_seq_length, dense_lookup):
@@ -51,5 +49,4 @@ class SelfCriticSettings(MaskedLMSettings):
         return masked + critic
 
     def build(self, hparams, config, special_ids):
-        """See `ObjectiveSettings.build`."""
         return _build(hparams, config, special_ids)
