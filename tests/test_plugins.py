@@ -75,7 +75,7 @@ def test_names_of_a_registry(registry, monkeypatch):
     assert registry.names() == (*before, "sum_of_words")
     with pytest.raises(InputError, match=rf"`{registry._field}` 'sum_of_words'.*Mine"):
         registry.add("sum_of_words", other, other)
-    with pytest.raises(InputError, match=r"Other.*Received: 3"):
+    with pytest.raises(InputError):
         registry.add(3, other, other)
     for unknown, hint in (
         ("sum_of_word", "`sum_of_words`"),

@@ -45,7 +45,7 @@ def test_prediction(command):
     rows = command("prediction", "--texts=10", seconds=seconds, facts=facts, **one)
     assert rows == [["LiteRT", "10", "4.00", "2.00"], ["pipeline", "2", "1.00", "2.00"]]
     facts["pipeline"] = {"shares": [0.5, 0.5]}
-    with pytest.raises(InputError, match="pipeline"):
+    with pytest.raises(InputError):
         command("prediction", facts=facts, **one)
 
 

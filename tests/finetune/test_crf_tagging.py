@@ -66,7 +66,7 @@ def test_schemes_forbid_what_cannot_follow(scheme, labels, sentence, place):
         assert task.plugin.training_examples(task, examples, hparams) == examples
         check_scheme(task, examples, scheme)
     else:
-        with pytest.raises(InputError, match="s7"):
+        with pytest.raises(InputError):
             task.plugin.training_examples(task, examples, hparams)
 
 

@@ -122,7 +122,7 @@ def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason)
 
 
 def test_unlabelled_examples_cannot_be_scored():
-    with pytest.raises(ValueError, match="should have labels"):
+    with pytest.raises(ValueError):
         score(task_of("classification", "accuracy"), texts([0, None]), [0, 1])
 
 

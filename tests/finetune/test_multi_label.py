@@ -155,7 +155,7 @@ def test_other_cells_are_named_with_their_line(cell, named, tmp_path):
 )
 def test_columns_that_are_no_labels_are_rejected(label, fields, tmp_path):
     columns = {"text_a": "text", "label": label}
-    with pytest.raises(InputError, match="label"):
+    with pytest.raises(InputError):
         declared(tmp_path, ["text,sport,music"], "csv", columns=columns, **fields)
 
 

@@ -189,7 +189,7 @@ def test_a_folder_without_runs(tmp_path):
         write_report(str(tmp_path))
     (tmp_path / "trial_0").mkdir()
     (tmp_path / "trial_0" / "result.json").write_text("[]")
-    with pytest.raises(InputError, match=r"result\.json"):
+    with pytest.raises(InputError):
         read_results(str(tmp_path))
 
 

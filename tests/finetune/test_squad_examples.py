@@ -39,7 +39,7 @@ def test_evaluation_needs_neither_answers_nor_places(tmp_path):
     first, second = read_squad(path, training=False)
     assert (first.answers, first.answer_start) == ((), None)
     assert (second.answers, second.answer_start) == (("Ada",), None)
-    with pytest.raises(InputError, match=r"question a.*`answers`"):
+    with pytest.raises(InputError):
         read_squad(path, training=True)
 
 

@@ -96,7 +96,7 @@ def test_both_orders_are_trained_and_only_one_is_measured(task, tmp_path, monkey
 def test_a_metric_that_does_not_apply_is_rejected_before_training(task, tmp_path):
     task = dataclasses.replace(task, metrics=("spearman",))
     hparams = resolve_hparams({"max_seq_length": 24}, task, TINY)
-    with pytest.raises(InputError, match="`metrics` of a classification task"):
+    with pytest.raises(InputError):
         load_task_data(task, "", Vocabulary(TOKENS), hparams, cache_dir=None)
 
 

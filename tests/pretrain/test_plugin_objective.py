@@ -84,7 +84,7 @@ def test_what_cannot_be_an_objective_is_rejected():
     ):
         with pytest.raises(InputError):
             objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
-    with pytest.raises(InputError, match="frozen"):
+    with pytest.raises(InputError):
         objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
     assert set(objectives.names()) == {*PROJECTS, NAME}
 

@@ -140,5 +140,5 @@ def test_what_cannot_be_scored_is_an_error(saved, change):
 
 
 def test_a_pretrained_model_has_no_scores(saved):
-    with pytest.raises(InputError, match="task"):
+    with pytest.raises(InputError):
         convbert.load(saved["pretraining"]).evaluate(rows("classification"))

@@ -46,5 +46,5 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
     with pytest.raises(IsADirectoryError):
         Lines(str(tmp_path))
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(InputError, match="standard input is closed"):
+    with pytest.raises(InputError):
         Lines("-")

@@ -95,5 +95,5 @@ def test_the_same_is_learned(objective, strategy, micro_batches, options):
 
 
 def test_a_backbone_that_cannot_is_named():
-    with pytest.raises(InputError, match="`rematerialize`"):
+    with pytest.raises(InputError):
         rematerialize(tf.Module())

