@@ -62,6 +62,7 @@ flags.DEFINE_integer(
     "additional_steps",
     None,
     "Steps beyond --continue_from's; warm-up and decay of learning_rate run over these alone.",
+    lower_bound=1,
 )
 flags.DEFINE_bool(
     "new_networks",
@@ -128,20 +129,10 @@ def read_settings() -> tuple[dict, dict]:
 
 
 def check_continue_flags() -> None:
-    """Rejects flags of --continue_from without it, and two ways to say how many steps there are."""
+    """Rejects flags of --continue_from without it."""
     given = [name for name in CONTINUE_FLAGS if FLAGS[name].value]
     if given and FLAGS.continue_from is None:
         raise InputError(f"--{given[0]} is for continuing from another model with --continue_from")
-    if FLAGS.additional_steps is None:
-        return
-    if FLAGS.additional_steps < 1:
-        raise InputError(
-            f"--additional_steps should be at least 1. Received: {FLAGS.additional_steps}"
-        )
-    values = read_json_object(FLAGS.hparams)
-    for name in ("num_train_steps", "schedule_from_step"):
-        if name in values:
-            raise InputError(f"--additional_steps sets `{name}`, so --hparams should not")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from data.corpus import Corpus, open_corpus
 from data.input_pipeline import SPLITS, record_files
 from data.sentencepiece_learning import learn_sentencepiece
 from data.sentencepiece_model import MODEL_FILE
-from data.text_checks import warn_of_stripped_marks
 from data.vocabulary import VOCABULARY_FILE, Vocabulary, vocabulary_file
 from data.vocabulary_learning import learn_vocabulary
 from data.word_vocabulary import learn_words
@@ -90,8 +89,6 @@ def _build(
 
     shard_settings = _shard_settings(options, settings)
     work = _unfinished_folder(options.output_dir, settings)
-    if settings["vocabulary"]["strip_accents"]:
-        warn_of_stripped_marks(corpus)
     vocabulary = given or _learned_vocabulary(settings["vocabulary"], corpus, shard_settings, work)
     job = workers.Job(corpus, vocabulary, shard_settings, work, heldout)
     if build_shards is None:
@@ -208,17 +205,14 @@ def _unfinished_folder(output_dir: str, settings: dict[str, Any]) -> str:
                 f"{output_dir} already holds {' and '.join(foreign)} of another origin: "
                 "give another --output_dir"
             )
-    try:
-        for folder in SPLITS.values():
-            storage.makedirs(os.path.join(work, folder))
-        for folder in (work, *(os.path.join(work, name) for name in SPLITS.values())):
-            for leftover in storage.matching(folder, "*.tmp-*"):  # of a process that was killed
-                if storage.isdir(leftover):
-                    storage.rmtree(leftover)
-                else:  # as object stores and versions before this one have them
-                    storage.remove(leftover)
-    except OSError as error:
-        raise InputError(f"{output_dir}: cannot be written: {error.strerror}") from error
+    for folder in SPLITS.values():
+        storage.makedirs(os.path.join(work, folder))
+    for folder in (work, *(os.path.join(work, name) for name in SPLITS.values())):
+        for leftover in storage.matching(folder, "*.tmp-*"):  # of a process that was killed
+            if storage.isdir(leftover):
+                storage.rmtree(leftover)
+            else:  # as object stores have them
+                storage.remove(leftover)
     if storage.exists(settings_file):
         remedy = f"give the same ones or another --output_dir, or remove {work} to start over"
         _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from data.examples import MIN_TARGET
 from data.vocabulary import TOKENIZERS
-from errors import InputError
-from settings import at_least, check_fields, one_of, within
+from settings import at_least, check_fields, check_setting, one_of, within
 
 LAYOUTS = ("segments", "contiguous", "ordered")
 LANGUAGE_MODEL_FORMATS = ("language_model", "tfds_language_model")  # have lines, not documents
@@ -52,7 +51,7 @@ class BuildOptions:
     corpus_format: str
     output_dir: str
     vocab: str | None = None
-    vocab_size: int | None = field(default=None, metadata=at_least(5))
+    vocab_size: int | None = field(default=None, metadata=at_least(32))
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     max_seq_length: int = field(default=128, metadata=at_least(MIN_TARGET))
@@ -67,15 +66,12 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.example_layout == "segments" and self.corpus_format in LANGUAGE_MODEL_FORMATS:
-            raise InputError(
-                f"`example_layout` should be contiguous for `corpus_format` {self.corpus_format},"
-                " whose lines are no documents. Received: segments"
-            )
-        if self.tokenizer == "words" and self.strip_accents:
-            raise InputError(
-                "`strip_accents` should be false for `tokenizer` words. Received: true"
-            )
+        documents = self.corpus_format not in LANGUAGE_MODEL_FORMATS
+        fits = documents or self.example_layout != "segments"
+        expected = f"contiguous for `corpus_format` {self.corpus_format}"
+        check_setting(self, fits, "example_layout", expected)
+        fits = self.tokenizer != "words" or not self.strip_accents
+        check_setting(self, fits, "strip_accents", "false for `tokenizer` words")
 
     def layout(self, tokenizer: str) -> str:
         """The layout, where the vocabulary has this tokenizer."""

@@ -18,7 +18,6 @@ from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.tfds_text import TfdsCorpus, TfdsLanguageModelCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 from errors import InputError
-from settings import did_you_mean
 
 __all__ = ["CORPUS_FORMATS", "Corpus", "Document", "Unit", "open_corpus"]
 
@@ -48,14 +47,9 @@ def open_corpus(path: str, corpus_format: str, *, max_undecodable_share: float =
         max_undecodable_share: of bytes that are not UTF-8, see `Corpus.decode`.
 
     Raises:
-        InputError: unknown format, nothing at `path`, or no document in it. The corpus is read up
+        InputError: nothing at `path`, or no document in it. The corpus is read up
             to its first document only; later faults are raised by `Corpus.documents`.
     """
-    if corpus_format not in _READERS:
-        raise InputError(
-            f"The corpus format must be one of {', '.join(CORPUS_FORMATS)}. "
-            f"Received: {corpus_format!r}.{did_you_mean(corpus_format, CORPUS_FORMATS)}"
-        )
     corpus = _READERS[corpus_format](path, max_undecodable_share=max_undecodable_share)
     found: collections.Counter = collections.Counter()
     for unit in corpus.units:

@@ -60,8 +60,6 @@ def learn_sentencepiece(
         )
         found = (line.decode().replace("\0", "") for line in found.numpy())  # NUL is an error there
         lines.extend(filter(None, found))
-    if not lines:
-        raise InputError("A vocabulary must be learned from text with words. Received: none")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -38,8 +38,6 @@ def pieces(model: bytes, where: str | os.PathLike[str]) -> tuple[str, ...]:
     expected = f"{where} should be a SentencePiece model of type unigram."
     try:
         stored = sentencepiece_model_pb2.ModelProto.FromString(model)
-        if not stored.pieces:
-            raise InputError(f"{expected} Received: no pieces")
         sentencepiece.SentencePieceProcessor(model_proto=model)
     except (DecodeError, RuntimeError) as error:
         raise InputError(f"{expected} Received: {error}") from error
@@ -47,6 +45,7 @@ def pieces(model: bytes, where: str | os.PathLike[str]) -> tuple[str, ...]:
     spec = stored.trainer_spec
     wrong = ["byte_fallback", "treat_whitespace_as_suffix"]
     wrong = [f"{name} true" for name in wrong if getattr(spec, name)]
+    wrong += [] if stored.pieces else ["no pieces"]
     if spec.model_type != spec.UNIGRAM:
         wrong.append(f"type {spec.ModelType.Name(spec.model_type).lower()}")
     if wrong:

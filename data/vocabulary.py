@@ -74,17 +74,6 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         _check_tokens(self.tokens, self.tokenizer)
-        if bool(self.model) != (self.tokenizer == "sentencepiece"):
-            raise InputError(
-                "`model` should be given for `tokenizer` sentencepiece and for no other."
-                f" Received: {len(self.model)} bytes for {self.tokenizer}"
-            )
-        if self.tokenizer == "words" and (self.strip_accents or self.added_tokens):
-            raise InputError(
-                "a vocabulary of words should have neither `strip_accents` nor added tokens, as"
-                f" words are looked up as they are. Received: strip_accents={self.strip_accents},"
-                f" {len(self.added_tokens)} added tokens"
-            )
         if self.added_tokens:
             check_added_tokens(self.added_tokens, self.do_lower_case, "The vocabulary")
 
@@ -165,10 +154,7 @@ class Vocabulary:
             switches = {
                 name: typed(name, saved[name], _SWITCHES[name]) for name in _SWITCHES.keys() & saved
             }
-        if model is None:
-            added = _added_tokens(saved, where, tokens)
-        else:
-            added = _no_added_tokens(saved, where, tokens)
+        added = _added_tokens(saved, where, tokens, path, extends=tokenizer == "wordpiece")
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", model is None)
         if strip_accents is None:
@@ -267,33 +253,25 @@ def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
         )
 
 
-def _no_added_tokens(settings: dict[str, Any], where: str, tokens: list[str]) -> tuple[()]:
-    """Raises InputError for added tokens that are no pieces of the model, with its ids."""
-    for number, fields in added_tokens_by_id(settings, where):
-        token = added_token(fields, where)
-        if number >= len(tokens) or tokens[number] != token.content:
-            raise InputError(
-                f"{where}: {token.content!r} should be piece {number} of the {MODEL_FILE} beside"
-                f" it, which has {len(tokens)}: other added tokens are not supported with it"
-            )
-    return ()
-
-
 def _added_tokens(
-    settings: dict[str, Any], where: str, tokens: list[str]
+    settings: dict[str, Any], where: str, tokens: list[str], path: str, extends: bool
 ) -> tuple[AddedToken, ...]:
-    """The added tokens of a tokenizer_config.json; those after the last of `tokens` join them."""
+    """The added tokens of a tokenizer_config.json; those after the last of `tokens` join them.
+
+    Args:
+        extends: false where tokens are the vocabulary's own alone, and found without being added.
+    """
     added = []
     for number, fields in added_tokens_by_id(settings, where):
         token = added_token(fields, where)
-        if token.content in SPECIAL_TOKENS:
+        if extends and token.content in SPECIAL_TOKENS:
             continue
-        if number == len(tokens) and token.content not in tokens:
+        if extends and number == len(tokens) and token.content not in tokens:
             tokens.append(token.content)
         if number >= len(tokens) or tokens[number] != token.content:
             raise InputError(
-                f"{where}: {token.content!r} should be token {number} of the"
-                f" {VOCABULARY_FILE} beside it, or the first one after its {len(tokens)} tokens"
+                f"{where}: {token.content!r} should be token {number} of {path}, which has"
+                f" {len(tokens)}"
             )
         added.append(token)
-    return tuple(added)
+    return tuple(added) if extends else ()

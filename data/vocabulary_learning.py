@@ -15,7 +15,6 @@ from data.tokenization import batches, normalize
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 
-_MIN_VOCAB_SIZE = 32
 # The learner takes time in proportion to the distinct words, and rare ones decide little.
 _MIN_LEARNER_WORDS = 50_000
 _LEARNER_WORDS_PER_TOKEN = 4
@@ -57,10 +56,8 @@ def learn_vocabulary(
         tokens in the order of `SPECIAL_TOKENS`, then single characters, then the longer pieces.
 
     Raises:
-        InputError: `vocab_size` leaves no room, or there are no words in the texts.
+        InputError: there are no words in the texts.
     """
-    if vocab_size < _MIN_VOCAB_SIZE:
-        raise InputError(f"vocab_size must be at least {_MIN_VOCAB_SIZE}. Received: {vocab_size}")
     counts = count_words(texts, do_lower_case=do_lower_case, strip_accents=strip_accents)
     # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
     words = sorted(_parts(counts).items(), key=_frequency_then_spelling)

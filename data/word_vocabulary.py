@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from data.tokenization import batches
 from data.vocabulary import TOKENIZERS, Vocabulary
-from errors import InputError
 
 _SPECIAL = tuple(dict.fromkeys(TOKENIZERS["words"]))
 
@@ -24,9 +23,6 @@ def learn_words(
         vocab_size: the largest number of tokens, of which the special tokens are the first; other
             words become `<unk>`. None: all words.
         do_lower_case: see `Vocabulary`.
-
-    Raises:
-        InputError: there are no words in the texts.
     """
     counts: collections.Counter[str] = collections.Counter()
     for batch in batches(texts):
@@ -35,8 +31,6 @@ def learn_words(
             batch = [line.decode("utf-8") for line in lowered]
         for line in batch:
             counts.update(line.split())
-    if not counts:
-        raise InputError("A vocabulary must be learned from text with words. Received: none")
     words = sorted(counts.keys() - {*_SPECIAL}, key=lambda word: (-counts[word], word))
     tokens = (*_SPECIAL, *words)[:vocab_size]
     return Vocabulary(tokens, do_lower_case, strip_accents=False, tokenizer="words")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import storage
-from errors import InputError
+from errors import InputError, located
 from model.config import (
     CONFIG_FILE,
     DEFAULT_ARCHITECTURE,
@@ -76,10 +76,8 @@ def load_config(folder: str) -> BackboneConfig:
         )
     path = os.path.join(folder, CONFIG_FILE)
     name = read_fields(path).get("architecture", DEFAULT_ARCHITECTURE)
-    try:
+    with located(path):
         architecture = _REGISTRY.get(name)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     return architecture.config_class.load(folder)
 
 

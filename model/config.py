@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import files
 import storage
-from errors import InputError
-from settings import check_fields, check_setting, one_of
+from errors import InputError, located
+from settings import check_fields, check_setting, field_names, one_of, reject_unknown
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
 CONVOLUTIONS = ("static", "dynamic", "span")
@@ -79,14 +79,9 @@ class BackboneConfig:
             raise InputError(
                 f"{path}: `architecture` should be {cls.architecture}. Received: {architecture!r}"
             )
-        names = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - names)
-        if unknown:
-            raise InputError(f"{path}: unknown fields {', '.join(unknown)}")
-        try:
+        with located(path):
+            reject_unknown(values, field_names(cls))
             return cls(**values)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True)

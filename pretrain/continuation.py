@@ -8,13 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from errors import InputError, reason
+from errors import InputError, located, reason
 from model import EncoderConfig, load_config
 from pretrain import objectives
 from pretrain.hparams import CommandLine, PretrainingHParams
 from pretrain.load import stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams
-from settings import differences, field_names
+from settings import check_setting, differences, field_names
 from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
 from training.objective import Objective
 
@@ -137,10 +137,8 @@ def plan_start(
             f"{where}: its vocabulary is not that of the data; build the data with --vocab {source}"
         )
     stored = stored_parts(path)
-    try:
+    with located(where):
         carried = hparams.objective.carried_networks(there.objective, config, stored)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
     missing = tuple(name for name in hparams.objective.own_networks() if name not in carried)
     if missing and not command.new_networks:
         raise InputError(
@@ -172,14 +170,7 @@ def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None
 
 
 def _check_steps(source: str, step: int, hparams: PretrainingHParams) -> None:
-    if step >= hparams.num_train_steps:
-        raise InputError(
-            f"`num_train_steps` counts from the start of {source} and should be more than its"
-            f" {step} steps (--additional_steps counts from there)."
-            f" Received: {hparams.num_train_steps}"
-        )
-    if hparams.schedule_from_step > step:
-        raise InputError(
-            f"`schedule_from_step` should be at most {step}, the step of {source}."
-            f" Received: {hparams.schedule_from_step}"
-        )
+    expected = f"more than {step}, the step of {source} (or --additional_steps)"
+    check_setting(hparams, hparams.num_train_steps > step, "num_train_steps", expected)
+    expected = f"at most {step}, the step of {source}"
+    check_setting(hparams, hparams.schedule_from_step <= step, "schedule_from_step", expected)

@@ -38,7 +38,7 @@ from pretrain.hparams import (
     resolve_hparams,
 )
 from pretrain.saved_settings import data_vocabulary, load_hparams, special_ids
-from settings import replace_checked
+from settings import check_setting, replace_checked
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
@@ -165,17 +165,9 @@ def check_start(
         return None
     reject_lost_checkpoints(model_dir)
     if command.continue_from is None:
-        if hparams.schedule_from_step:
-            raise InputError(
-                "`schedule_from_step` should be 0 without --continue_from."
-                f" Received: {hparams.schedule_from_step}"
-            )
+        fits = hparams.schedule_from_step == 0
+        check_setting(hparams, fits, "schedule_from_step", "0 without --continue_from")
         return None
-    steps, warmup = command.additional_steps, hparams.num_warmup_steps
-    if steps is not None and warmup >= steps:
-        raise InputError(
-            f"`num_warmup_steps` should be less than --additional_steps {steps}. Received: {warmup}"
-        )
     return plan_start(command, hparams, config, vocabulary)
 
 

@@ -88,7 +88,5 @@ def choose(methods: Sequence[ScoringMethod], name: str | None, where: str) -> Sc
     for method in methods:
         if name in (None, method.name):
             return method
-    if not methods:
-        raise InputError(f"{where}: the model has no networks that sentences are scored by")
-    names = ", ".join(method.name for method in methods)
+    names = ", ".join(method.name for method in methods) or "none, as it has no such networks"
     raise InputError(f"{where}: the scoring method should be one of {names}. Received: {name!r}")

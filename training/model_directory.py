@@ -7,7 +7,6 @@ import subprocess
 from typing import Any
 
 import files
-import storage
 from errors import InputError
 
 CHECKPOINT_FOLDER = "checkpoints"
@@ -23,8 +22,6 @@ def read_record(model_dir: str) -> dict[str, Any]:
         InputError: there is no such file, or it holds something else.
     """
     path = os.path.join(model_dir, HPARAMS_FILE)
-    if not storage.exists(path):
-        raise InputError(f"{path}: there is no such file, so this is no model directory")
     record = {"run_settings": {}, **files.read_json(path)}
     for name in ("hparams", "run_settings"):
         if not isinstance(record.get(name), dict) or (name == "hparams" and not record[name]):

@@ -16,15 +16,12 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
         InputError: another name, or a number that is none of devices.
     """
     kind, _, count = name.partition(":")
-    if kind not in ("one_device", "mirrored", MULTI_WORKER, "tpu") or (
-        count and not re.fullmatch("0*[1-9][0-9]*", count)
-    ):
+    known = kind in ("one_device", "mirrored", MULTI_WORKER, "tpu")
+    if not known or (count and (kind != "mirrored" or not re.fullmatch("0*[1-9][0-9]*", count))):
         raise InputError(
             "--strategy should be one_device, mirrored, mirrored:N, where N is at least 1,"
             f" {MULTI_WORKER} or tpu. Received: {name!r}"
         )
-    if kind != "mirrored" and count:
-        raise InputError(f"--strategy {kind} takes no number. Received: {name!r}")
     return kind, int(count) if count else None
 
 

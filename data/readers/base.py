@@ -148,9 +148,7 @@ def list_files(path: str) -> list[tuple[str, str]]:
                     full = os.path.join(folder, name)
                     found.append((os.path.relpath(full, path).replace(os.sep, "/"), full))
     else:
-        raise InputError(
-            f"The corpus must be an existing file or folder of files. Received: {path!r}"
-        )
+        found = []
     found = sorted(pair for pair in found if storage.getsize(pair[1]) > 0)
     if not found:
         raise InputError(

@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
-from errors import InputError
 
 _ARCHIVES = (".tar", ".tgz", ".xz", ".gz", ".bz2")
 
@@ -24,14 +23,9 @@ class OpenWebTextCorpus(Corpus):
     """
 
     def _find_units(self) -> Iterator[Unit]:
-        found = [pair for pair in base.list_files(self.path) if pair[0].endswith(_ARCHIVES)]
-        if not found:
-            raise InputError(
-                f"An OpenWebText corpus must be an archive or a folder of archives "
-                f"({', '.join(_ARCHIVES)}). Received: {self.path!r}"
-            )
-        for name, path in found:
-            yield Unit(name, path)
+        for name, path in base.list_files(self.path):
+            if name.endswith(_ARCHIVES):
+                yield Unit(name, path)
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the texts of one archive in the archive's order.

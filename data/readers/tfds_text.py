@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import collections
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from data.readers.base import Corpus, Document, Unit, nonempty_lines
 from data.streams import without_autotuning
 from errors import InputError, reason
-
-_SPECIFICATION = re.compile(r"(?P<name>[^#@]+)(#(?P<feature>[^@]+))?(@(?P<split>.+))?$")
 
 
 class TfdsCorpus(Corpus):
@@ -28,15 +25,9 @@ class TfdsCorpus(Corpus):
     _download = True
 
     def __init__(self, path: str, **options: float) -> None:
-        match = _SPECIFICATION.match(path)
-        if not match:
-            raise InputError(
-                f"A dataset must be given as NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]. "
-                f"Received: {path!r}"
-            )
-        self._name = match["name"]
-        self._feature = match["feature"]
-        self._split = match["split"] or "train"
+        name, _, split = path.partition("@")
+        self._name, _, feature = name.partition("#")
+        self._feature, self._split = feature or None, split or "train"
         self._data_dir = os.environ.get("TFDS_DATA_DIR") or None
         super().__init__(path, **options)
 
@@ -122,12 +113,7 @@ def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
                 f" `tfds build {name} --data_dir FOLDER` and set TFDS_DATA_DIR to FOLDER. There is"
                 f" none in {builder.data_dir}"
             )
-        try:
-            builder.download_and_prepare()
-        except (OSError, ImportError) as error:
-            raise InputError(
-                f"Dataset {name} cannot be downloaded and prepared: {error}"
-            ) from error
+        builder.download_and_prepare()
     return builder
 
 

@@ -29,16 +29,7 @@ def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
     """
     if "__dataclass_fields__" not in vars(settings):  # those of a base would be taken for its own
         raise InputError(f"{source(settings)}: should be a frozen dataclass")
-    if settings.networks[:1] != ("encoder",):
-        raise InputError(
-            f"{source(settings)}: the first of `networks` should be encoder."
-            f" Received: {settings.networks!r}"
-        )
-    known = (MaskedLMSettings, PermutationLMSettings)
-    if settings.convertible and not issubclass(settings, known):
-        heirs = " or ".join(cls.__name__ for cls in known)
-        raise InputError(f"{source(settings)}: `convertible` is for heirs of {heirs}")
-    _REGISTRY.add(getattr(settings, "name", None), settings, settings)
+    _REGISTRY.add(settings.name, settings, settings)
     return settings
 
 

