@@ -39,7 +39,7 @@ def test_a_module_is_imported_by_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (None, "no such file"),
+        (None, "broken.py"),
         ("x = (\n", "line 1"),
         ("import dataclasses\n\n1 / 0\n", "line 3: ZeroDivisionError"),
         ("import no_such_library\n", "no_such_library"),

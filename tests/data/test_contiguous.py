@@ -126,7 +126,7 @@ def test_stopped_builds_and_several_processes_give_the_same_bytes(
         stopped_after(1, patched)
         with pytest.raises(KeyboardInterrupt):
             build.build(stopped)
-    with pytest.raises(InputError, match="example_layout"):
+    with pytest.raises(InputError):
         build.build(replace(stopped, example_layout="segments"))
     build.build(stopped)
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")

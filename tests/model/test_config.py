@@ -67,10 +67,10 @@ def test_file_holds_every_field(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (None, "no encoder configuration"),
+        (None, "config.json"),
         ('{"hidden_size": 16,\n', "line 2: not JSON"),
         ("[1]", "JSON object"),
-        ('{"hidden_sise": 16}', "unknown fields hidden_sise"),
+        ('{"hidden_sise": 16}', "hidden_sise"),
         ('{"hidden_size": 18}', "`hidden_size` should be divisible"),
     ],
 )

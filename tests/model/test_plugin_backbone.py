@@ -101,7 +101,7 @@ def test_a_generator_is_a_backbone_with_the_fields_that_are_scaled(plugin, field
     values = {"vocab_size": 100, "generator_hidden_size": 0.5, "untied_generator_embeddings": True}
     hparams, config = parse_hparams(values), config_class()
     if not fields:
-        with pytest.raises(InputError, match="embedding_size"):
+        with pytest.raises(InputError):
             hparams.objective.check(config)
         return
     hparams.objective.check(config)
