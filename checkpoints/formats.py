@@ -13,6 +13,9 @@ from finetune.load import load_fine_tuned
 from model.xlnet.config import XLNetConfig
 from pretrain.saved_settings import is_fine_tuned
 
+# Options that are not for every model; an XLNet takes none of them.
+_OPTIONS = {"tf1": ("num_attention_heads",), "huggingface": ("generator", "task")}
+
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
     """Makes a model directory of a foreign checkpoint; the folder `output` is written atomically.
@@ -28,12 +31,13 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
         of_xlnet = importlib.import_module(xlnet.FORMATS[source])
         ours = not of_xlnet.recognizes(path, options)
         module = importlib.import_module(FORMATS[source]) if ours else of_xlnet
+        takes = _OPTIONS[source] if ours else ()
+        for name in ("generator", "num_attention_heads", "task"):
+            if getattr(options, name) is not None and name not in takes:
+                raise InputError(f"--{name} does not belong to such a model; see --help")
         about = {"source": source, "input": storage.abspath(path)}
         if options.task is not None:
-            read = getattr(module, "read_fine_tuned", None)
-            if read is None:
-                raise InputError("--task is for ConvBERT, ELECTRA and BERT of huggingface")
-            model, notes = read(path, options)
+            model, notes = module.read_fine_tuned(path, options)
             model_directory.save_fine_tuned(model, folder, {**about, "notes": notes})
             return notes
         conversion = module.read(path, options)

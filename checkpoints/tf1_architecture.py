@@ -9,18 +9,11 @@ from typing import Any
 from checkpoints import tf1
 from checkpoints.tf1_config import OriginalConfig, network_fields
 from checkpoints.tf1_file import TensorFile
-from errors import InputError
+from errors import InputError, located
 from model import EncoderConfig
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _HEAD_SIZE = 64  # of every published BERT, ELECTRA and ConvBERT, but ConvBERT-medium-small's 48
-# How tensors of other models begin.
-_OTHERS = (
-    ("_CHECKPOINTABLE_OBJECT_GRAPH", "TensorFlow 2, as in our model directories"),
-    ("bert/encoder/transformer/group_", "ALBERT"),
-    ("bert/", "BERT"),
-    ("model/transformer/", "XLNet, which needs its xlnet_config.json beside it or as --config"),
-)
 _NOT_SHOWN = ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -80,10 +73,8 @@ def _encoder(
     shown = _shown(file, scope, embeddings_scope)
     heads, notes = _heads(file, scope, shown, said, asked)
     where = said.path or file.prefix
-    try:
+    with located(where):
         config = EncoderConfig(**{"mask_padding": False, **said.encoder, **shown, **heads})
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
     if "num_attention_heads" in shown:
         _check_widths(config, shown, where)
     listed = ", ".join(f"{name} {value}" for name, value in shown.items())
@@ -190,18 +181,9 @@ def _generator_shares(file: TensorFile, config: EncoderConfig) -> dict[str, Any]
 
 
 def _scopes(file: TensorFile) -> tuple[str, str]:
-    """What the names of the encoder begin with, and those of its embeddings.
-
-    InputError where there are layers of a generator, but the head of a discriminator.
-    """
+    """What the names of the encoder begin with, and those of its embeddings."""
     if _has_layers(file, tf1.ENCODER) or not _has_layers(file, tf1.GENERATOR):
         return tf1.ENCODER, tf1.ENCODER
-    if heads := [name for name in file.shapes if name.startswith(f"{tf1.DISCRIMINATOR_HEAD}/")]:
-        raise InputError(
-            f"{file.prefix}: there are the layers of a generator ({tf1.GENERATOR}/encoder/) and a"
-            f" discriminator's head ({heads[0]}), but not the discriminator's layers"
-            f" ({tf1.ENCODER}/encoder/)"
-        )
     own = f"{tf1.GENERATOR}/embeddings/word_embeddings" in file.shapes
     return tf1.GENERATOR, tf1.GENERATOR if own else tf1.ENCODER
 
@@ -232,13 +214,8 @@ def _reject_other_models(file: TensorFile) -> None:
     names = list(file.shapes)
     if any(name.startswith((f"{tf1.ENCODER}/", f"{tf1.GENERATOR}/encoder/")) for name in names):
         return
-    kind = "another model"
-    for beginning, other in _OTHERS:
-        if theirs := [name for name in names if name.startswith(beginning)]:
-            kind, names = other, theirs
-            break
     raise InputError(
-        f"{file.prefix}: a checkpoint of {kind}; it should be ConvBERT's, ELECTRA's (whose"
-        f" tensors begin with {tf1.ENCODER}/) or XLNet's."
+        f"{file.prefix}: should be ConvBERT's or ELECTRA's, whose tensors begin with"
+        f" {tf1.ENCODER}/, or XLNet's with its xlnet_config.json beside it or as --config."
         f" Received: {names[0] if names else 'no tensor'}"
     )

@@ -25,7 +25,7 @@ from checkpoints.slots import Slot, fill
 from checkpoints.tf1_architecture import infer_architecture
 from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
 from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
-from errors import InputError
+from errors import InputError, located
 from model.config import CONFIG_FILE
 from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
@@ -48,8 +48,6 @@ def read(path: str, options: Options) -> Conversion:
         InputError: no such checkpoint, one of another architecture, a damaged file, a tensor that
             is missing, has another shape or is not finite, a vocabulary of another size.
     """
-    if options.generator is not None:
-        raise InputError("--generator is for huggingface; an original checkpoint holds it itself")
     prefix, notes = find_checkpoint(path)
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
     said = _read_config(options.config, folder)
@@ -57,10 +55,8 @@ def read(path: str, options: Options) -> Conversion:
     config = found.config
     words = f"{found.embeddings_scope}/embeddings/word_embeddings in {prefix}"
     vocabulary = load_vocabulary(options, folder, config.vocab_size, words)
-    try:
+    with located(said.path or prefix):
         hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
-    except InputError as error:
-        raise InputError(f"{said.path or prefix}: {error}") from error
     objective = build_objective(hparams, config, special_ids(vocabulary))
     missing = [name for name in hparams.objective.own_networks() if name not in found.networks]
     if missing:
@@ -169,12 +165,7 @@ def _left_out(scope: str, name: str) -> str | None:
 def _read_step(file: TensorFile) -> tuple[int, str]:
     """The number of updates made, and where it stands."""
     if tf1.GLOBAL_STEP in file.shapes:
-        step = file.read_integer(tf1.GLOBAL_STEP)
-        if step < 0:
-            raise InputError(
-                f"{file.prefix}: {tf1.GLOBAL_STEP} should be at least 0. Received: {step}"
-            )
-        return step, f"as {tf1.GLOBAL_STEP} says"
+        return file.read_step(tf1.GLOBAL_STEP), f"as {tf1.GLOBAL_STEP} says"
     origin, step = f"as there is no {tf1.GLOBAL_STEP}", step_of(file.prefix)
     return (step, f"from the name, {origin}") if step >= 0 else (0, origin)
 

@@ -53,13 +53,14 @@ class TensorFile:
             )
         return value
 
-    def read_integer(self, name: str) -> int:
-        """A scalar integer, such as the step; InputError when it is something else."""
+    def read_step(self, name: str) -> int:
+        """The number of updates made; InputError when it is something else."""
         self._check_shape(name, ())
         value = self._raw(name)
-        if not np.issubdtype(value.dtype, np.integer):
+        if not np.issubdtype(value.dtype, np.integer) or value < 0:
             raise InputError(
-                f"{self.prefix}: {name} should be an integer. Received: {value.dtype} {value}"
+                f"{self.prefix}: {name} should be an integer of at least 0."
+                f" Received: {value.dtype} {value}"
             )
         return int(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from checkpoints.model_directory import check_expressible
-from errors import InputError
+from errors import InputError, located
 from model import EncoderConfig
 from model.config import ACTIVATIONS
 
@@ -82,13 +82,11 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
         notes.append(f"{path}: not used: {', '.join(unused)}")
     _check_one_of("hidden_act", values["hidden_act"], tuple(_ACTIVATIONS), path)
     values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]
-    try:
+    with located(path):
         if model_type == "convbert":
             return _mixed(values, path, notes), notes
         values = {"embedding_size": values["hidden_size"], "head_ratio": 1, **values}
         return EncoderConfig(**values, token_mixer="attention", mask_padding=False), notes
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def _check_one_of(name: str, received: Any, allowed: tuple[Any, ...], path: str) -> None:

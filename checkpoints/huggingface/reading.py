@@ -23,7 +23,7 @@ from checkpoints.model_directory import (
     only_networks,
 )
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
-from errors import InputError
+from errors import InputError, located
 from finetune.load import FineTuned
 from model import DiscriminatorHead, Encoder, MaskedLMHead, build_encoder
 from model.config import CONFIG_FILE
@@ -56,11 +56,6 @@ def read(path: str, options: Options) -> Conversion:
         InputError: a file is missing, damaged or describes something that does not exist here, or
             the files do not belong together; names the file and tensor.
     """
-    if options.num_attention_heads is not None:
-        raise InputError(
-            "--num_attention_heads is for --source tf1: Hugging Face's config.json says it."
-            f" Received: {options.num_attention_heads}"
-        )
     source = open_source(path, options.config)
     vocabulary = _vocabulary(source, options)
     generator = _open_generator(source, vocabulary, options)
@@ -86,8 +81,6 @@ def read_fine_tuned(path: str, options: Options) -> tuple[FineTuned, list[str]]:
     Raises:
         InputError: as of `read`; or the head is not one of such a task.
     """
-    if options.generator is not None:
-        raise InputError("--generator is for discriminators; of a fine-tuned model there is none")
     source = open_source(path, options.config)
     with no_larger_than(source.files.shapes.values(), source.folder):
         found = task_heads.filled(source, _vocabulary(source, options), options.task)
@@ -229,10 +222,8 @@ def _with_generator(
             small = small.replace(**{name: value})
     untied = not _same(source, generator, names.EMBEDDINGS)
     kept = "its own" if untied else "the discriminator's, of equal values"
-    try:
+    with located(f"{generator.folder}, whose embeddings are {kept}"):
         shares = generator_shares(config, small, untied_embeddings=untied)
-    except InputError as error:
-        raise InputError(f"{generator.folder}: {error}; its embeddings are {kept}") from error
     source.notes.append(
         f"generator: {shares['generator_hidden_size']:g} of the discriminator's width,"
         f" {shares['generator_layers']:g} of its layers; its embeddings are {kept}"

@@ -12,7 +12,7 @@ import storage
 from checkpoints.huggingface.added_tokens import content_of, with_added_tokens
 from data.added_tokens import ADDED_TOKENS, AddedToken
 from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE, VOCABULARY_FILE, Vocabulary
-from errors import InputError
+from errors import InputError, located
 from model.config import CONFIG_FILE
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -77,12 +77,9 @@ def read_vocabulary(
             if name == "strip_accents":
                 both = [switches["do_lower_case"] if value is None else value for value in both]
             switches[name] = _agreed(name, both, folder)
-    try:
+    with located(path):
         vocabulary = Vocabulary(tokens, **switches)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     vocabulary = _with_added_tokens(folder, vocabulary, said, tokenizer)
-    _check_same_pieces(folder, vocabulary)
     return vocabulary, [f"vocabulary: {TOKENIZER_FILE}, {_described(vocabulary)}"]
 
 
@@ -211,10 +208,8 @@ def _with_added_tokens(
             f"{os.path.join(folder, SWITCHES_FILE)}: `split_special_tokens` should be False, as"
             f" {', '.join(special)} are found in texts here. Received: True"
         )
-    try:
+    with located(folder):
         return dataclasses.replace(vocabulary, tokens=tokens, added_tokens=added)
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
 
 
 def _normalization(tokenizer: dict[str, Any], path: str) -> dict[str, bool | None]:
@@ -239,20 +234,6 @@ def _agreed(name: str, values: Sequence[Any], folder: str) -> bool:
             f" {TOKENIZER_FILE}; say which with --{name} or --no{name}"
         )
     return values[0]
-
-
-def _check_same_pieces(folder: str, vocabulary: Vocabulary) -> None:
-    path = os.path.join(folder, VOCABULARY_FILE)
-    if not storage.exists(path):
-        return
-    other = Vocabulary.load(path).tokens
-    added = {token.content for token in vocabulary.added_tokens}
-    first, rest = vocabulary.tokens[: len(other)], vocabulary.tokens[len(other) :]
-    if other != first or set(rest) - added:
-        raise InputError(
-            f"{path}: holds other tokens than {TOKENIZER_FILE} beside it"
-            f" ({len(other)} against {vocabulary.size}); take one away, or say which with --vocab"
-        )
 
 
 def _described(vocabulary: Vocabulary) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import storage
 from checkpoints.model_directory import (
@@ -64,6 +65,14 @@ def check_kind(vocabulary: Vocabulary, where: str) -> None:
         raise InputError(
             f"{where} should be a vocabulary of SentencePiece, as XLNets of other formats have."
             f" Received: {vocabulary.tokenizer}"
+        )
+
+
+def check_head_size(received: Any, config: XLNetConfig, path: str) -> None:
+    """Raises InputError unless heads are as wide as they always are here."""
+    if received != config.head_size:
+        raise InputError(
+            f"{path}: `d_head` should be d_model / n_head, {config.head_size}. Received: {received}"
         )
 
 

@@ -18,9 +18,9 @@ from checkpoints.xlnet import conversion as common
 from checkpoints.xlnet.names import huggingface_slots
 from data.sentencepiece_model import MODEL_FILE
 from data.vocabulary import SWITCHES_FILE, Vocabulary
-from errors import InputError
+from errors import InputError, located
 from files import write_json
-from model.config import ACTIVATIONS, CONFIG_FILE, read_fields
+from model.config import CONFIG_FILE, read_fields
 from model.xlnet.config import XLNetConfig
 from training.checkpointing import no_larger_than
 
@@ -71,11 +71,6 @@ def read(path: str, options: Options) -> Conversion:
     Raises:
         InputError: a file is missing, damaged or describes something that does not exist here.
     """
-    for name in ("generator", "num_attention_heads"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name} is not for XLNet, whose {CONFIG_FILE} says it all")
-    if not storage.isdir(path):
-        raise InputError(f"{path}: there is no such folder")
     described = options.config or os.path.join(path, CONFIG_FILE)
     config, notes = _config(read_fields(described), described)
     tensors = TensorFiles(path)
@@ -170,11 +165,6 @@ def _config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
     known = {*_FIELDS, *_FIXED, *_MEMORY, *_DESCRIBING, TIED}
     if unused := sorted(set(fields) - known):
         notes.append(f"{path}: not used: {', '.join(unused)}")
-    if values["hidden_act"] not in ACTIVATIONS:
-        raise InputError(
-            f"{path}: `ff_activation` should be {' or '.join(ACTIVATIONS)}."
-            f" Received: {values['hidden_act']!r}"
-        )
     if values["hidden_act"] == "gelu":
         notes.append(
             f"{path}: `ff_activation` gelu is the exact one to transformers, and here; the original"
@@ -182,15 +172,9 @@ def _config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
             " copy of this file, which may say gelu_new"
         )
     values["attention_probs_dropout_prob"] = values["hidden_dropout_prob"]
-    try:
+    with located(path):
         config = XLNetConfig(**values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    if fields.get("d_head") not in (None, config.head_size):
-        raise InputError(
-            f"{path}: `d_head` should be d_model / n_head, {config.head_size}."
-            f" Received: {fields['d_head']}"
-        )
+    common.check_head_size(fields.get("d_head", config.head_size), config, path)
     return config, notes
 
 

@@ -15,7 +15,7 @@ from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from checkpoints.xlnet import conversion as common
 from checkpoints.xlnet.conversion import UNWEIGHTED
 from checkpoints.xlnet.names import tf1_slots
-from errors import InputError
+from errors import InputError, located
 from model.config import read_fields
 from model.xlnet.config import XLNetConfig
 from training.checkpointing import no_larger_than
@@ -28,7 +28,6 @@ _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
 _NAMED = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act")
 _NAMED += ("intermediate_size", "untie_biases", "clamp_length", "hidden_dropout_prob")
 _NAMED += ("attention_probs_dropout_prob", "initializer_range", *UNWEIGHTED)
-_INTEGERS = ("n_token", "d_model", "n_layer", "n_head", "d_head", "d_inner")
 # Beginnings of the names of task heads. RACE's has no `model/`.
 _TASKS = ("sequnece_summary", "classification_", "regression_", "start_logits", "end_logits")
 _TASKS = (*(f"model/{name}" for name in (*_TASKS, "answer_class")), "logits/", *_TASKS)
@@ -53,9 +52,6 @@ def read(path: str, options: Options) -> Conversion:
         InputError: no such checkpoint or configuration, one of another architecture, a damaged
             file, a tensor that is missing, has another shape or is not finite.
     """
-    for name in ("generator", "num_attention_heads"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name} is not for XLNet, whose {XLNET_CONFIG_FILE} says it all")
     prefix, notes = find_checkpoint(path)
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
     said = options.config or os.path.join(folder, XLNET_CONFIG_FILE)
@@ -70,9 +66,7 @@ def read(path: str, options: Options) -> Conversion:
         slots, file.shapes, lambda name: file.read(name, slots[name].shape), _left_out, prefix
     )
     if _STEP in file.shapes:
-        conversion.step = file.read_integer(_STEP)
-        if conversion.step < 0:
-            raise InputError(f"{prefix}: {_STEP} should be at least 0. Received: {conversion.step}")
+        conversion.step = file.read_step(_STEP)
         notes.append(f"step {conversion.step}, as {_STEP} says")
     conversion.notes[:0] = [*notes, *about, *left_out]
     return conversion
@@ -115,33 +109,23 @@ def _left_out(name: str) -> str | None:
 
 def _config(fields: dict[str, Any], path: str) -> XLNetConfig:
     """What `xlnet_config.json` says."""
-    for name in _INTEGERS:
-        if not isinstance(fields.get(name), int):
-            raise InputError(f"{path}: `{name}` should be an integer. Received: {fields.get(name)}")
-    activation, untie = fields.get("ff_activation"), fields.get("untie_r")
+    activation = fields.get("ff_activation")
     if activation not in _ACTIVATIONS:
         raise InputError(
             f"{path}: `ff_activation` should be {' or '.join(_ACTIVATIONS)}. Received: {activation}"
         )
-    if not isinstance(untie, bool):
-        raise InputError(f"{path}: `untie_r` should be true or false. Received: {untie}")
-    if fields["d_head"] * fields["n_head"] != fields["d_model"]:
-        raise InputError(
-            f"{path}: `d_head` should be d_model / n_head, {fields['d_model']} /"
-            f" {fields['n_head']}. Received: {fields['d_head']}"
-        )
-    try:
-        return XLNetConfig(
-            vocab_size=fields["n_token"],
-            hidden_size=fields["d_model"],
-            num_hidden_layers=fields["n_layer"],
-            num_attention_heads=fields["n_head"],
-            intermediate_size=fields["d_inner"],
+    with located(path):
+        config = XLNetConfig(
+            vocab_size=fields.get("n_token"),
+            hidden_size=fields.get("d_model"),
+            num_hidden_layers=fields.get("n_layer"),
+            num_attention_heads=fields.get("n_head"),
+            intermediate_size=fields.get("d_inner"),
             hidden_act=_ACTIVATIONS[activation],
-            untie_biases=untie,
+            untie_biases=fields.get("untie_r"),
         )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    common.check_head_size(fields.get("d_head"), config, path)
+    return config
 
 
 def _fields(config: XLNetConfig) -> tuple[dict[str, Any], list[str]]:

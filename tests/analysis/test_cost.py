@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -128,11 +126,6 @@ def test_the_tables_of_the_documentation_are_printed(capsys):
     "flag", ["--attained_share=0", "--attained_share=1.5", "--build_machines=0"]
 )
 def test_impossible_rates_are_rejected(flag):
-    with pytest.raises(InputError, match=flag.split("=")[0]):
+    with pytest.raises(InputError) as error:
         cost.main(["cost", flag])
-
-
-def test_it_needs_no_tensorflow():
-    code = "import sys, analysis.cost; print('tensorflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "False", done.stderr
+    assert flag.split("=")[0] in str(error.value)

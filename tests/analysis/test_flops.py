@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -242,16 +241,3 @@ def test_mixing_blocks_of_the_base_size():
     assert token_mixer(mixed, 128).matrix == pytest.approx(4.4e6, rel=0.01)
     assert flops.block_ratio(mixed, 128) == pytest.approx(0.86, abs=0.005)
     assert flops.block_ratio(mixed, 512) == pytest.approx(0.79, abs=0.005)
-
-
-def test_printed_tables(monkeypatch):
-    settings = {"model_size": "convbert-tiny", "vocab_size": 8192, "num_train_steps": 10}
-    given = {"name": "tiny", "settings": settings, "params": 1.9e6, "flops": 1.0}
-    row = dataclasses.replace(flops.PUBLISHED[0], **given)
-    monkeypatch.setitem(NOTES, "tiny", ("no paper has it", {}))
-    lines = flops.comparison_table((row,)).splitlines()
-    assert lines[2].split()[:4] == ["tiny", "1.88M", "1.9M", "yes"]
-    assert lines[2].split()[-3] == "no"
-    assert lines[-1] == "(1) no paper has it."
-    assert "needs 1037 tokens" in flops.block_table().replace("\n", " ")
-    assert flops.block_table(markdown=True).startswith("| block")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from analysis.parameters import Parameters, count_parameters, default_hparams, parameter_table
+from analysis.parameters import Parameters, count_parameters, default_hparams
 from model import SIZES, build_encoder
 from tests.model.test_sizes import EXACT
 
@@ -55,15 +55,3 @@ def test_every_size_is_counted_with_the_objective_it_belongs_to():
         **dict.fromkeys(["xlnet-tiny", "xlnet-base", "xlnet-large"], "permutation_lm"),
         **dict.fromkeys([size for size in SIZES if size.startswith("causal-")], "causal_lm"),
     }
-
-
-def test_table():
-    runs = [default_hparams("convbert-tiny")]
-    plain, markdown = (parameter_table(runs, form).splitlines() for form in (False, True))
-    assert plain[0].split()[:2] == ["size", "vocabulary"]
-    assert plain[2].split() == [
-        *("convbert-tiny", "8,192", "1,883,976", "1,983,117"),
-        "replaced_token_detection",
-    ]
-    assert {line.count("|") for line in markdown} == {6}
-    assert markdown[1].replace("-", "") == "|:|:|:|:|:|"

@@ -59,12 +59,14 @@ def test_pipes_and_devices(name, tmp_path):
     path = folder / name
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError) as error:
         huggingface.read(str(folder), Options(vocab=str(path) if name == "vocab.txt" else None))
+    assert name in str(error.value)
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError) as error:
         huggingface.read(str(folder), Options(vocab=str(path) if name == "vocab.txt" else None))
+    assert name in str(error.value)
 
 
 @pytest.mark.parametrize("part", ["index", "data-00000-of-00001"])
@@ -73,8 +75,9 @@ def test_a_checkpoint_that_is_a_pipe(part, folders, tmp_path):
     (path,) = (tmp_path / "model" / "checkpoints").glob(f"*.{part}")
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(InputError, match=path.name):
+    with pytest.raises(InputError) as error:
         load_objective(str(tmp_path / "model"))
+    assert path.name in str(error.value)
 
 
 def test_an_implausible_size(tmp_path):

@@ -31,7 +31,6 @@ from tests.huggingface_support import (
     TENSOR_TOLERANCE,
     V,
     all_positions,
-    change_json,
     change_tensors,
     conversion,
     copied,
@@ -248,14 +247,6 @@ def test_encoder_alone(tmp_path):
             np.testing.assert_array_equal(one, other)
 
 
-def test_padding_that_is_kept_out_is_said(tmp_path):
-    config = SPAN.replace(mask_padding=True)
-    notes = huggingface.write(
-        conversion(MaskedLM, hparams_of(config, objective="masked_lm"), config), str(tmp_path)
-    )
-    assert any("only for input without padding" in note for note in notes)
-
-
 def test_generator_by_itself_and_elsewhere(tmp_path):
     alone = huggingface.read(str(FOLDER / "electra" / "generator"), Options(vocab=vocab(tmp_path)))
     assert isinstance(alone.objective, MaskedLM)
@@ -317,14 +308,6 @@ def test_old_names_and_copies(tmp_path):
     said = "\n".join(read.notes)
     assert "cls.predictions.decoder.weight (a copy of bert.embeddings.word_embeddings" in said
     assert "position_ids (the numbers of the positions" in said
-
-
-def test_defaults_and_unused_fields_are_said(tmp_path):
-    folder = copied("electra", tmp_path)
-    change_json(folder / "config.json", hidden_act="absent", num_labels=3)
-    notes = huggingface.read(str(folder), Options()).notes
-    assert any("leaves out" in note and "hidden_act 'gelu'" in note for note in notes)
-    assert any("not used" in note and "num_labels" in note for note in notes)
 
 
 @pytest.mark.parametrize("name", NAMES)

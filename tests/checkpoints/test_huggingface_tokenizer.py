@@ -111,12 +111,6 @@ def test_written_files(switches, tmp_path):
     assert ours.keys() == {"do_lower_case", "strip_accents"}
 
 
-def test_pieces_that_transformers_would_strip_are_said(tmp_path):
-    vocabulary = Vocabulary((*load("bert").vocabulary.tokens, "edge\u00a0"))
-    (note,) = write_tokenizer(vocabulary, str(tmp_path), 24)
-    assert "edge" in note
-
-
 X = added_entry("<X>", normalized=False, special=True)
 Y = added_entry("<Yé>")
 
@@ -218,8 +212,9 @@ def test_the_files_of_a_folder_agree(tmp_path):
 def test_tokens_that_lower_case_would_change(lists, tmp_path):
     folder = copied("electra", tmp_path)
     add(folder, *lists, where=TOKENIZER)
-    with pytest.raises(InputError, match=str(folder)):
+    with pytest.raises(InputError) as error:
         read(folder)
+    assert str(folder) in str(error.value)
 
 
 def test_a_post_processor_by_its_older_name(tmp_path):
@@ -227,13 +222,6 @@ def test_a_post_processor_by_its_older_name(tmp_path):
     older = {"type": "BertProcessing", "sep": ["[SEP]", 4], "cls": ["[CLS]", 3]}
     change_json(folder / TOKENIZER, post_processor=older)
     assert read(folder) == load("bert").vocabulary
-
-
-def test_accents_are_honoured(tmp_path):
-    folder = copied("convbert", tmp_path)
-    for said, expected in ((None, True), (False, False), (True, True)):
-        change_json(folder / CONFIG, strip_accents=said, never_split=["[MASK]"])
-        assert read(folder).strip_accents is expected
 
 
 def test_added_tokens_in_a_graph(tmp_path):

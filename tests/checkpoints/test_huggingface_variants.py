@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -110,15 +108,6 @@ def test_padding_is_never_served(name, folders):
         raw(input_ids=row + 1, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
 
 
-def test_a_padded_model_directory_with_another_vocabulary(folders, tmp_path):
-    shutil.copytree(folders["padded bert"][1], tmp_path / "model")
-    path = tmp_path / "model" / "vocab.txt"
-    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
-    for load_it in (model_directory.load, load_served):
-        with pytest.raises(InputError):
-            load_it(str(tmp_path / "model"))
-
-
 def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
     with pytest.raises(InputError):
@@ -176,8 +165,9 @@ def test_the_head_of_electra_keeps_its_activation(tmp_path):
 def test_what_the_original_does_not_know(changes, values, field, tmp_path):
     config = PLAIN.replace(**changes)
     ours = conversion(ReplacedTokenDetection, hparams_of(config, **ELECTRA, **values), config)
-    with pytest.raises(InputError, match=f"`{field}`"):
+    with pytest.raises(InputError) as error:
         tf1_convert.write(ours, str(tmp_path))
+    assert f"`{field}`" in str(error.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -48,7 +48,7 @@ def test_what_is_written_is_read_by_tensorflow(tmp_path):
     for name, value in tensors.items():
         np.testing.assert_array_equal(found[name], value)
         assert found[name].dtype == value.dtype
-    assert TensorFile(str(tmp_path / "model.ckpt-7")).read_integer("global_step") == 7
+    assert TensorFile(str(tmp_path / "model.ckpt-7")).read_step("global_step") == 7
 
 
 def test_a_path_or_a_folder():

@@ -117,7 +117,7 @@ def test_which_networks_there_are(tmp_path, networks, changes, expected):
 
 def test_heads_that_nothing_shows_are_asked_for(tmp_path):
     prefix = str(GOLDEN / "electra" / CHECKPOINT)
-    with pytest.raises(InputError, match="--num_attention_heads"):
+    with pytest.raises(InputError):
         infer(prefix)
     assert infer(prefix, 8).config.num_attention_heads == 8
     said = OriginalConfig.load(str(GOLDEN / "electra" / "config.json"))

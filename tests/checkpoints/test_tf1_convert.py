@@ -291,16 +291,6 @@ def test_the_length_of_training_goes_along_where_it_is_known(tmp_path):
     assert "max_seq_length" not in json.loads((tmp_path / "again" / "config.json").read_text())
 
 
-def test_padding_that_the_original_reads_is_said(tmp_path):
-    source = write_original(tmp_path / "original", golden_tensors("sdconv"))
-    convert(source, tmp_path / "model")
-    EncoderConfig.load(str(tmp_path / "model")).replace(mask_padding=True).save(
-        str(tmp_path / "model")
-    )
-    notes = to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    assert any("only for input without padding" in note for note in notes)
-
-
 def command(*arguments):
     return command_support.run("-m", "checkpoints.convert", *arguments)
 
@@ -352,11 +342,3 @@ def test_a_generator_alone_is_a_masked_language_model(tmp_path, untied, config):
     names = {k: k.replace("generator/", "electra/") for k in tensors}
     expected = {names[k]: value for k, value in tensors.items()}
     assert_equal_tensors(read_tensors(tmp_path / "back"), expected)
-
-
-def test_embeddings_of_a_discriminator_that_is_gone_are_named(tmp_path):
-    tensors = generator_of("sdconv", untied=True)
-    tensors["electra/embeddings/word_embeddings"] = np.zeros([97, 16], np.float32)
-    notes = convert(write_original(tmp_path / "original", tensors), tmp_path / "model")
-    left = "electra/embeddings/word_embeddings"
-    assert any(left in note for note in notes)

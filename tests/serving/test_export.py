@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -60,16 +59,6 @@ def test_the_documented_python_runs(exported):
     names = {}
     exec(code.replace('"my_model"', repr(str(folder / "float32"))), names)
     assert names["answers"]["label"].numpy()[0].decode() in ("bad", "fair", "good")
-
-
-@pytest.mark.parametrize("program", ["export_savedmodel.py", "serving/predict.py"])
-def test_every_flag_is_documented(program):
-    source = (ROOT / program).read_text(encoding="utf-8")
-    defined = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
-    tables = re.findall(r"\n\n\| flag .*?\n\n", DOCUMENTATION, re.S)
-    described = [set(re.findall(r"`--(\w+)`", table)) for table in tables]
-    assert len(defined) >= 4
-    assert defined in described
 
 
 def test_the_graph_needs_nothing_special(exported):
@@ -178,27 +167,6 @@ def test_nothing_is_left_of_an_export_that_fails(exported, tmp_path, monkeypatch
     (tmp_path / "empty").mkdir()
     export(model, str(tmp_path / "empty"), "run")
     assert (tmp_path / "empty" / "saved_model.pb").exists()
-
-
-@pytest.mark.slow  # exports for ten seconds
-def test_bfloat16_warns_where_the_cpu_has_none(exported, tmp_path, monkeypatch, capsys):
-    run = str(exported[0] / "run")
-    for precision, flags, warned in (
-        ("mixed_bfloat16", "fpu avx2 avx512f", True),
-        ("mixed_bfloat16", "fpu avx2 avx512_bf16", False),
-        ("mixed_bfloat16", "fpu amx_bf16 amx_tile", False),
-        ("float32", "fpu avx2", False),
-    ):
-        info = tmp_path / "cpuinfo"
-        info.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: none\n")
-        monkeypatch.setattr(exporting, "_CPU_INFO", str(info))
-        with monkeypatch.context() as patch:
-            patch.setattr(exporting, "_save", unittest.mock.Mock(side_effect=KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                export(load(run, precision=precision), str(tmp_path / "saved"), "run")
-        errors = capsys.readouterr().err
-        assert errors.startswith("warning: this CPU has no bfloat16") == warned
-        assert errors.count("\n") == warned
 
 
 def cut(path):

@@ -57,8 +57,9 @@ def test_equal_undefined_and_weightless_runs(tmp_path, capsys):
     assert "a/x/trial_0" in capsys.readouterr().err
     assert {*record["chosen_from"]["left_out"]} == {f"a/x/trial_{trial}" for trial in (1, 2, 3)}
     (tmp_path / "a/x/trial_0/checkpoints").rmdir()
-    with pytest.raises(InputError, match=str(tmp_path)):
+    with pytest.raises(InputError) as error:
         choose_run(str(tmp_path))
+    assert str(tmp_path) in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,9 @@ def test_equal_undefined_and_weightless_runs(tmp_path, capsys):
 def test_runs_that_do_not_compare_are_named(tmp_path, other):
     write_result(tmp_path / "a/x/trial_0", 99, 0)
     write_result(tmp_path / "a/y/trial_0", 98, 0, **other)
-    with pytest.raises(InputError, match=str(tmp_path)):
+    with pytest.raises(InputError) as error:
         choose_run(str(tmp_path))
+    assert str(tmp_path) in str(error.value)
 
 
 @pytest.mark.slow  # exports a model
@@ -139,23 +141,24 @@ def unchanged(folder):
 @pytest.mark.parametrize(
     ("change", "length", "named"),
     [
-        (shorten_vocabulary, None, "vocab.txt should have the 230 tokens"),
+        (shorten_vocabulary, None, "vocab.txt"),
         (change_casing, None, "tokenizer_config.json"),
-        (remove("checkpoints/*"), None, "there is no checkpoint"),
-        (remove("checkpoints/*.data*"), None, "data-00000-of-00001 is missing"),
-        (cut("checkpoints/*.data*", 100), None, "data-00000-of-00001 cannot be read"),
-        (widen, None, "does not hold the networks"),
+        (remove("checkpoints/*"), None, "checkpoint"),
+        (remove("checkpoints/*.data*"), None, "data-00000-of-00001"),
+        (cut("checkpoints/*.data*", 100), None, "data-00000-of-00001"),
+        (widen, None, "checkpoint"),
         (remove("hparams.json"), None, "hparams.json"),
-        (lambda folder: (folder / "task.json").write_text("{"), None, "task.json, line 1"),
-        (unchanged, 65, "at most 64"),
-        (unchanged, 7, "at least 8"),
+        (lambda folder: (folder / "task.json").write_text("{"), None, "task.json"),
+        (unchanged, 65, "max_seq_length"),
+        (unchanged, 7, "max_seq_length"),
     ],
 )
 def test_runs_that_cannot_be_served(tmp_path, change, length, named):
     fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
     change(tmp_path)
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError) as error:
         load(str(tmp_path), max_seq_length=length)
+    assert named in str(error.value)
 
 
 def test_pre_trained_models_that_cannot_be_served(tmp_path):

@@ -92,7 +92,7 @@ def test_lists_of_words_are_meant_for_their_signature(saved, kind, line, signatu
 def test_what_is_no_model(saved, tmp_path):
     with pytest.raises(InputError):
         Client.of(str(tmp_path))
-    with pytest.raises(InputError, match="token_ids"):
+    with pytest.raises(InputError):
         Client.of(saved["classification"], "token_ids")
     extra = tmp_path / "assets.extra"
     extra.mkdir()
