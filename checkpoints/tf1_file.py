@@ -99,7 +99,8 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
         hint = "; it is a model directory, which --target takes" if ours else ""
         raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
     with contextlib.suppress(ValueError):  # of a list that is damaged
-        found.sort(key=tf.train.latest_checkpoint(path).__ne__)
+        listed = tf.train.latest_checkpoint(path)
+        found.sort(key=lambda prefix: prefix != listed)
     chosen, *others = found
     if not others:
         return chosen, []
