@@ -148,12 +148,15 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     return None, wrong
 
 
-_readable: set[str] = set()  # checkpoints whose tensors this process has read
+_readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this process has read
 
 
 def damage(prefix: str) -> str | None:
     """What is wrong with a checkpoint; None where every tensor has the bytes of its checksum."""
-    if prefix in _readable:
+    folder, name = os.path.split(prefix)
+    paths = storage.matching(folder, glob.escape(name) + ".*")
+    found = (prefix, *((path, storage.getsize(path)) for path in paths))
+    if found in _readable:
         return None
     try:
         reader = tf.train.load_checkpoint(prefix)
@@ -161,7 +164,7 @@ def damage(prefix: str) -> str | None:
             reader.get_tensor(name)
     except READING_ERRORS as error:
         return f"{prefix} cannot be read ({reason(error)})"
-    _readable.add(prefix)
+    _readable.add(found)
     return None
 
 
