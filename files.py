@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -45,7 +44,7 @@ def replacing(path: str) -> Iterator[str]:
             temporary = os.path.join(own, name)
             yield temporary
             if remote:
-                storage.upload(temporary, path, os.path.join(folder, os.path.basename(own)))
+                storage.upload(temporary, path)
             else:
                 os.replace(temporary, path)
     except OSError as error:
@@ -54,7 +53,7 @@ def replacing(path: str) -> Iterator[str]:
 
 def check_new_folder(path: str) -> None:
     """Raises InputError where a folder that is to be made is there already, and not empty."""
-    if storage.lexists(path) and (not storage.isdir(path) or storage.listdir(path)):
+    if storage.exists(path) and (not storage.isdir(path) or storage.listdir(path)):
         raise InputError(f"{path}: should not exist yet, or be an empty folder")
 
 
@@ -177,15 +176,13 @@ def check_regular(path: str, limit: int | None = None) -> None:
         limit: largest plausible size, in bytes.
     """
     try:
-        found = storage.stat(path)
+        size, regular = storage.getsize(path), storage.isfile(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(found.st_mode):
+    if not regular:
         raise InputError(f"{path}: should be a regular file. Received: a folder, pipe or device")
-    if limit is not None and found.st_size > limit:
-        raise InputError(
-            f"{path}: should have at most {limit:,} bytes. Received: {found.st_size:,}"
-        )
+    if limit is not None and size > limit:
+        raise InputError(f"{path}: should have at most {limit:,} bytes. Received: {size:,}")
 
 
 def read_bytes(path: str, limit: int = LARGEST) -> bytes:
@@ -219,8 +216,8 @@ def append_text(path: str, text: str) -> None:
     try:
         if storage.is_url(path):
             if storage.exists(path):
-                with storage.open(path, encoding="utf-8", newline="") as file:
-                    text = file.read() + text
+                with storage.open(path) as file:
+                    text = file.read().decode() + text
             write_text(path, text)
             return
         with open(path, "a", encoding="utf-8") as file:

@@ -28,7 +28,7 @@ from pretrain.load import load_encoder, restore, stored_parts
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
-from training.checkpointing import as_stored, checkpoint_step, describe_run, latest_checkpoint
+from training.checkpointing import as_stored, describe_run, latest_checkpoint, step_of
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
@@ -245,7 +245,7 @@ def load(folder: str) -> Conversion:
         optimizer = None
         notes.append(f"the state of the optimizer {hparams.optimizer} is left out")
     restore(_checkpoint(networks, optimizer), folder)
-    converted, step = settings.get("converted"), checkpoint_step(path)
+    converted, step = settings.get("converted"), step_of(path)
     length = converted.get("max_seq_length") if converted else hparams.max_seq_length
     return Conversion(config, hparams, vocabulary, networks, optimizer, step, notes, length)
 

@@ -30,7 +30,7 @@ from model.config import CONFIG_FILE
 from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
 from pretrain.saved_settings import special_ids
-from training.checkpoint_files import step_of
+from training.checkpointing import step_of
 from training.optimizer import AdamWeightDecay
 
 _SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 import files
 import storage
 from errors import InputError, reason
-from training.checkpoint_files import READING_ERRORS, damage, find_checkpoints
+from training.checkpointing import READING_ERRORS, find_checkpoints
 from training.model_directory import CHECKPOINT_FOLDER
 
 
@@ -27,9 +28,10 @@ class TensorFile:
 
     def __init__(self, prefix: str):
         self.prefix = prefix
-        if fault := damage(prefix, thorough=False):
-            raise InputError(f"no readable checkpoint: {fault}")
-        self._reader = tf.train.load_checkpoint(prefix)
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+        except READING_ERRORS as error:
+            raise InputError(f"{prefix} cannot be read ({reason(error)})") from error
         shapes = self._reader.get_variable_to_shape_map()
         self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
@@ -97,6 +99,9 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
         ours = storage.isdir(os.path.join(path, CHECKPOINT_FOLDER))
         hint = "; it is a model directory, which --target takes" if ours else ""
         raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
+    with contextlib.suppress(ValueError):  # of a list that is damaged
+        listed = tf.train.latest_checkpoint(path)
+        found.sort(key=lambda prefix: prefix != listed)
     chosen, *others = found
     if not others:
         return chosen, []

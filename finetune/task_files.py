@@ -220,7 +220,9 @@ def _find(task: Task, data_dir: str, split: str) -> str | None:
 
 def _places(task: Task, data_dir: str) -> list[str]:
     """The folders in which a task's files may be, in the order in which they are tried."""
-    absolute = [folder for folder in task.folders if storage.isabs(folder)]
+    absolute = [
+        folder for folder in task.folders if storage.is_url(folder) or os.path.isabs(folder)
+    ]
     if absolute and data_dir and not storage.isdir(data_dir):  # or it would be passed over
         what = "a file" if storage.exists(data_dir) else "no such folder"
         raise InputError(

@@ -30,7 +30,7 @@ from finetune.predictor import Predictor
 from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from training import checkpointing, monitoring, workers
-from training.checkpoint_files import find_checkpoints, newest_readable
+from training.checkpointing import find_checkpoints, newest_readable
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE, TASK_FILE
 from training.tracing import temporary_graphs
 

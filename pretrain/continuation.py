@@ -15,7 +15,7 @@ from pretrain.hparams import CommandLine, PretrainingHParams
 from pretrain.load import stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams
 from settings import check_setting, differences, field_names
-from training.checkpointing import checkpoint_step, has_checkpoint, latest_checkpoint
+from training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from training.objective import Objective
 
 # What says the architecture.
@@ -59,7 +59,7 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     recorded = there.as_json()
     inherited = {name: recorded[name] for name in names}
     if command.additional_steps is not None:
-        first = there.schedule_from_step if begun else checkpoint_step(latest_checkpoint(source))
+        first = there.schedule_from_step if begun else step_of(latest_checkpoint(source))
         inherited |= {
             "schedule_from_step": first,
             "num_train_steps": first + command.additional_steps,
@@ -148,7 +148,7 @@ def plan_start(
     if missing and optimizer is None and "optimizer" in stored:
         optimizer = "fresh"  # its moments are those of another set of variables
     carries = (optimizer or ("carried" if "optimizer" in stored else "fresh")) == "carried"
-    step = checkpoint_step(path)
+    step = step_of(path)
     _check_steps(source, step, hparams)
     return Start(path, step, carried, missing, carries)
 

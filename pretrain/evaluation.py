@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from typing import Any
 
@@ -50,7 +51,7 @@ def is_own_data(data_dir: str, model_dir: str) -> bool:
     if trained_on is not None and digest is not None:
         return trained_on == digest
     folder = record["run_settings"].get("data_dir")
-    return folder is not None and storage.realpath(folder) == storage.realpath(data_dir)
+    return folder is not None and os.path.realpath(folder) == os.path.realpath(data_dir)
 
 
 def describe_data(data_dir: str, model_dir: str) -> str:
@@ -87,7 +88,7 @@ def evaluate(
     Raises:
         InputError: there is no such model, or it and the data do not fit together.
     """
-    step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+    step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, hparam_values, run_values)
     check_vocabulary(data_dir, model_dir)
     own = is_own_data(data_dir, model_dir)

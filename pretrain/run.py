@@ -145,7 +145,7 @@ def without_training(
         step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
     else:
         read_settings(model_dir, hparam_values, run_values)  # for settings that are not the model's
-        step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+        step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     report(model_dir, load_hparams(model_dir)[0], step)
 
 

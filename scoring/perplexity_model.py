@@ -115,7 +115,7 @@ class CausalModel:
     def __init__(self, model_dir: str) -> None:
         hparams, _ = load_hparams(model_dir)
         tf_keras.mixed_precision.set_global_policy(hparams.precision)
-        self.step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+        self.step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
         self._vocabulary = Vocabulary.load(model_dir)
         objective = load_objective(model_dir)
         encoder, head = (getattr(objective, name) for name in hparams.objective.causal_lm())

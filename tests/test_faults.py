@@ -146,16 +146,15 @@ def begin(name, middle, tmp_path, start):
         damaged += [(steps[-2], *fault) for fault in next_faults]
     for step, part, damage in damaged:
         damage(checkpoints / f"model.ckpt-{step}{part}")
-    files = [f"model.ckpt-{step}{part}" for step, part, _ in damaged]
+    files = [f"model.ckpt-{step}" for step, _, _ in damaged]
     if list_fault is not None:
         list_fault(checkpoints / "checkpoint")
-        files += ["checkpoint"] if list_fault in (delete, empty) else []
     (folder / ".lock").unlink(missing_ok=True)  # of the process that was killed
     return files, content(folder), start(folder)
 
 
 def ending(name, damaged, before, process, tmp_path):
-    """The damaged files that were named, and how the run ended."""
+    """The damaged checkpoints that were named, and how the run ended."""
     folder, expected = tmp_path / name.replace(" ", "_").replace(",", ""), FAULTS[name][-1]
     done = process.finish()
     named = [file for file in damaged if f"{folder}/checkpoints/{file}" in done.stderr]

@@ -1,12 +1,19 @@
-"""The model directory: what is written into it, and resuming from what is there."""
+"""The model directory: what is written into it, and resuming from what is there.
+
+TensorFlow writes a checkpoint under temporary names (`PREFIX_temp/`), renames the data, writes
+`PREFIX.index`, and updates the list of checkpoints (the file `checkpoint`) last. The newest one is
+found by the files, as any of them may be damaged; the list is for tf.train.CheckpointManager.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import importlib.metadata
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,19 +24,17 @@ import files
 import storage
 from errors import InputError, TrainingStopped, reason, warn
 from settings import differences
-from training import checkpoint_files, workers
+from training import workers
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, git_commit, read_record
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
+_PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
+READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
 _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
 
 
 class CheckpointManager(tf.train.CheckpointManager):
-    """TensorFlow's, but saves only when told to, and says clearly when it cannot write.
-
-    TensorFlow writes a checkpoint under temporary names and updates the list of checkpoints last,
-    so a run killed while saving resumes from the checkpoint before.
-    """
+    """TensorFlow's, but saves only when told to, and says clearly when it cannot write."""
 
     def restore_or_initialize(self) -> str | None:
         """What orbit calls; `create_manager` has restored already."""
@@ -38,19 +43,17 @@ class CheckpointManager(tf.train.CheckpointManager):
     def save(self, checkpoint_number=None, check_interval=True, options=None):
         """See tf.train.CheckpointManager.save; raises TrainingStopped when it cannot write.
 
-        orbit asks after every loop of steps with `check_interval`. Those calls do nothing, since
-        TensorFlow would count intervals from the first loop after each start of the process;
-        training saves at multiples of the interval instead.
+        orbit asks with `check_interval` after every loop of steps, which does nothing: TensorFlow
+        would count intervals from where the process started, not multiples of the interval.
         """
         if check_interval:
             return None
         try:
             return super().save(checkpoint_number, check_interval, options)
         except (tf.errors.OpError, OSError) as error:
-            last = self.latest_checkpoint or "none"
             raise TrainingStopped(
                 f"{self.directory}: cannot write the checkpoint of step {checkpoint_number}"
-                f" ({reason(error)}); the last good one is {last}"
+                f" ({reason(error)}); the last good one is {self.latest_checkpoint or 'none'}"
             ) from error
 
 
@@ -65,9 +68,8 @@ def create_manager(
 ) -> CheckpointManager:
     """Restores the newest good checkpoint of `model_dir`; returns a manager that saves the next.
 
-    Where training begins or resumes, so leftovers of killed processes are removed, too, after all
-    has been restored. Damaged checkpoints are not counted among those that are kept. Of several
-    workers all restore, and save: the chief here, the others into a temporary folder.
+    What killed processes left is removed after all has been restored. Of several workers all
+    restore, and save: the chief here, the others into a temporary folder.
 
     Args:
         max_to_keep: how many to keep; 0 or None keeps all.
@@ -78,15 +80,15 @@ def create_manager(
     """
     newest = None
     if has_checkpoint(model_dir):
-        newest = restore(checkpoint, model_dir, "all that training resumes from")
+        newest = restore(checkpoint, model_dir)
     elif initialize is not None:
         initialize()
-    found = np.int64(-1 if newest is None else checkpoint_step(newest))
+    found = np.int64(-1 if newest is None else step_of(newest))
     if len({int(told["step"]) for told in workers.gather({"step": found})}) > 1:
         raise InputError(f"{model_dir}: the workers see different checkpoints: it must be shared")
     folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
     if workers.is_chief():
-        checkpoint_files.clean(folder, newest)
+        _clean(folder, newest)
     return CheckpointManager(
         checkpoint,
         folder,
@@ -94,52 +96,105 @@ def create_manager(
         checkpoint_name="model.ckpt",
         step_counter=step,
         checkpoint_interval=interval,
-        last_checkpoint_step=None if newest is None else checkpoint_step(newest),
+        last_checkpoint_step=None if newest is None else step_of(newest),
     )
 
 
+def _clean(folder: str, newest: str | None) -> None:
+    """Removes what killed processes left in a folder, and lists its checkpoints up to the newest.
+
+    Only for a process that begins to train here: it may remove what another is writing.
+    """
+    entries = storage.listdir(folder) if storage.isdir(folder) else []
+    for prefix in [os.path.join(folder, e[:-5]) for e in entries if e.endswith("_temp")]:
+        if damage(prefix):
+            for path in storage.matching(folder, glob.escape(os.path.basename(prefix)) + ".*"):
+                storage.remove(path)
+        storage.rmtree(f"{prefix}_temp", ignore_errors=True)  # last: it tells that the others
+    for path in storage.matching(folder, "checkpoint.tmp*"):  # were cut off
+        storage.remove(path)
+    if newest is not None:
+        found = find_checkpoints(folder)
+        kept = found[found.index(newest) :][::-1]
+        tf.__internal__.train.update_checkpoint_state(
+            folder,
+            newest,
+            kept,
+            save_relative_paths=True,
+            all_model_checkpoint_timestamps=[float(i + 1) for i in range(len(kept))],
+        )
+
+
+def find_checkpoints(folder: str) -> list[str]:
+    """Prefixes of the checkpoints of a folder, also of damaged ones, the highest step first."""
+    entries = storage.listdir(folder) if storage.isdir(folder) else []
+    names = {match[1] for match in map(_PART.fullmatch, entries) if match}
+    ordered = sorted(names, key=lambda name: (step_of(name), name), reverse=True)
+    return [os.path.join(folder, name) for name in ordered]
+
+
+def newest_readable(folder: str) -> tuple[str | None, list[str]]:
+    """The newest checkpoint of which every tensor can be read, and what is wrong with newer ones.
+
+    One whose writing was cut off by the end of the process is none.
+    """
+    wrong = []
+    for prefix in find_checkpoints(folder):
+        fault = damage(prefix)
+        if fault is None:
+            return prefix, wrong
+        if not storage.isdir(f"{prefix}_temp"):
+            wrong.append(fault)
+    return None, wrong
+
+
+_readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this process has read
+
+
+def damage(prefix: str) -> str | None:
+    """What is wrong with a checkpoint; None where every tensor has the bytes of its checksum."""
+    folder, name = os.path.split(prefix)
+    paths = storage.matching(folder, glob.escape(name) + ".*")
+    found = (prefix, *((path, storage.getsize(path)) for path in paths))
+    if found in _readable:
+        return None
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except READING_ERRORS as error:
+        return f"{prefix} cannot be read ({reason(error)})"
+    _readable.add(found)
+    return None
+
+
 def has_checkpoint(model_dir: str) -> bool:
-    """Whether something was trained here, readable or not."""
-    folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
-    listed = storage.lexists(os.path.join(folder, checkpoint_files.LIST_FILE))
-    return listed or bool(checkpoint_files.find_checkpoints(folder))
+    """Returns True where something was trained, readable or not."""
+    path, damaged = newest_readable(os.path.join(model_dir, CHECKPOINT_FOLDER))
+    return path is not None or bool(damaged)
 
 
 def latest_checkpoint(model_dir: str) -> str:
-    """Prefix of the newest readable checkpoint of a model directory.
-
-    Says on standard error which files are damaged, where it is not the newest of all.
+    """Prefix of the newest readable checkpoint; says on standard error where newer are damaged.
 
     Raises:
-        InputError: there is no checkpoint, or none that is readable; names the files.
+        InputError: there is no checkpoint, or none that is readable.
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
-    path, damaged = checkpoint_files.newest_readable(folder)
+    path, damaged = newest_readable(folder)
     reasons = "; ".join(damaged)
-    if path is not None:
-        if damaged:
-            _warn_once(f"{reasons}; {path} is taken")
-        return path
+    if path is None:
+        raise InputError(f"{folder}: no checkpoint is readable: {reasons or 'there is none'}")
     if damaged:
-        raise InputError(
-            f"{folder}: no checkpoint is readable: {reasons}. Restore these files from a copy, or"
-            " choose another model directory"
-        )
-    raise InputError(f"{folder}: there is no checkpoint")
+        _warn_once(f"{reasons}; {path} is taken")
+    return path
 
 
 _warn_once = functools.cache(warn)  # in each process
 
 
-def restore(
-    checkpoint: tf.train.Checkpoint,
-    model_dir: str,
-    what: str = f"the networks that config.json and {HPARAMS_FILE} describe",
-) -> str:
+def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
     """Reads the newest checkpoint of a model directory into everything that `checkpoint` tracks.
-
-    Args:
-        what: the same in words, for the error.
 
     Returns:
         The prefix of the checkpoint.
@@ -150,12 +205,10 @@ def restore(
     path = latest_checkpoint(model_dir)
     try:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError) as error:
+    except (AssertionError, *READING_ERRORS) as error:
         raise InputError(
-            f"{model_dir}: its checkpoint does not hold {what} ({reason(error)})"
+            f"{path}: the checkpoint does not hold all that is read from it ({reason(error)})"
         ) from error
-    except (tf.errors.OpError, IndexError, RuntimeError) as error:
-        raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error
     return path
 
 
@@ -167,44 +220,41 @@ def as_stored(model_dir: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def no_larger_than(shapes: Iterable[Sequence[int]], where: str) -> Iterator[None]:
-    """Limits what variables made in the block hold to four times the numbers in stored tensors.
+    """Raises InputError where variables made in the block hold four times what is stored.
 
     So a configuration of another network than the tensors beside it takes no memory. The factor is
     for networks of an objective that are not stored.
 
     Args:
-        shapes: of the tensors.
+        shapes: of the stored tensors.
         where: the folder, for the error.
-
-    Raises:
-        InputError: for the first variable that goes beyond it.
     """
-    stored = sum(map(math.prod, shapes))
-    made, beyond = 0, []
+    left, error = 4 * sum(map(math.prod, shapes)), None
 
     def make(next_creator, **options):
-        nonlocal made
-        made += math.prod(options["shape"] or ())
-        if made > 4 * stored:
-            beyond.append(f"{options['name']} {list(options['shape'])}")
-            raise InputError(beyond[0])
+        nonlocal left, error
+        left -= math.prod(options["shape"] or ())
+        if left < 0:
+            error = InputError(
+                f"{where}: config.json should describe the network of the weights beside it."
+                f" Received: {options['name']} {list(options['shape'])}, which is too large"
+            )
+            raise error
         return next_creator(**options)
 
     try:
         with tf.variable_creator_scope(make):
             yield
-    except Exception as error:
-        if beyond:  # Keras adds what it called
-            raise InputError(
-                f"{where}: config.json should describe the network of the weights beside it, which"
-                f" have {stored:,} numbers. Received: {beyond[0]}"
-            ) from error
+    except Exception:
+        if error:  # Keras adds what it called
+            raise error from None
         raise
 
 
-def checkpoint_step(path: str) -> int:
-    """The training step of a checkpoint, which its name ends with."""
-    return int(path.rsplit("-", 1)[1])
+def step_of(prefix: str) -> int:
+    """The training step that the name of a checkpoint ends with; -1 without one."""
+    match = re.search(r"-(\d+)$", prefix)
+    return int(match[1]) if match else -1
 
 
 def check_run(model_dir: str, hparams: dict[str, Any], advice: str = _ADVICE) -> None:

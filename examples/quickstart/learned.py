@@ -86,7 +86,7 @@ def main(argv: list[str]) -> None:
     for name in NEEDED_FLAGS:
         if not os.path.isdir(FLAGS[name].value):
             raise InputError(f"--{name} {FLAGS[name].value}: there is no such folder")
-    step = checkpointing.checkpoint_step(checkpointing.latest_checkpoint(model_dir))
+    step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, {}, {})
     vocabulary = check_vocabulary(data_dir, model_dir)
     strategy = create_strategy(run.strategy)

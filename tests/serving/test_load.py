@@ -143,9 +143,9 @@ def unchanged(folder):
     [
         (shorten_vocabulary, None, "vocab.txt"),
         (change_casing, None, "tokenizer_config.json"),
-        (remove("checkpoints/*"), None, "checkpoint"),
-        (remove("checkpoints/*.data*"), None, "data-00000-of-00001"),
-        (cut("checkpoints/*.data*", 100), None, "data-00000-of-00001"),
+        (remove("checkpoints/*"), None, "checkpoints"),
+        (remove("checkpoints/*.data*"), None, "weights-7"),
+        (cut("checkpoints/*.data*", 100), None, "weights-7"),
         (widen, None, "checkpoint"),
         (remove("hparams.json"), None, "hparams.json"),
         (lambda folder: (folder / "task.json").write_text("{"), None, "task.json"),
