@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
@@ -20,42 +20,23 @@ _MANY_ONCE = 50
 _OFTEN = 5
 
 
-def reject_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
-    """Rejects a row that repeats the names of its columns, as in tables put one after another.
-
-    Raises:
-        InputError: each of at least two named columns holds its own name; begins with `where`.
-    """
-    named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
-    same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
-    if len(named) > 1 and same:
-        raise InputError(
-            f"{where}: should be an example. Received: the column names again, "
-            f"{', '.join(named.values())}"
-        )
-
-
 def check_counts(task: Task, place: str, counts: collections.Counter[str], least: int = 2) -> None:
-    """Rejects, or warns of, labels from which a task cannot be what was meant.
+    """Warns of labels from which a task cannot be what was meant.
 
     Args:
         task: with its labels.
         place: the file of the training split.
         counts: how often each label occurs there.
         least: how many labels have to occur.
-
-    Raises:
-        InputError: fewer labels occur, or two differ by whitespace only; begins with `place`.
     """
     if len(counts) < least:
-        raise InputError(
-            f"{place}: the training split of task {task.name} should have at least {least} labels. "
-            f"Received: {shown(counts)}"
-        )
-    for names in _alike(counts, lambda name: " ".join(name.split())):
-        raise InputError(f"{place}: labels differ by whitespace only: {shown(names)}")
-    for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
-        warn(f"{place}: labels that differ by case only: {shown(names)}")
+        warn(f"{place}: there is nothing to learn, as the only label is {shown(counts)}")
+    alike: dict[str, dict[str, int]] = {}
+    for name, count in counts.items():
+        alike.setdefault(" ".join(name.split()).casefold(), {})[name] = count
+    for names in alike.values():
+        if len(names) > 1:
+            warn(f"{place}: labels that differ by case or whitespace only: {shown(names)}")
 
 
 def label_name(where: str, value: Any) -> str:
@@ -90,14 +71,6 @@ def label_index(source: Source, where: str, value: Any) -> int:
         return source.task.labels.index(name)
     source.unseen.setdefault(name, []).append(where)
     return -1
-
-
-def _alike(counts: Mapping[str, int], spelling: Callable[[str], str]) -> Iterable[dict[str, int]]:
-    """The labels that share a spelling, where there are several."""
-    groups: dict[str, dict[str, int]] = {}
-    for name, count in counts.items():
-        groups.setdefault(spelling(name), {})[name] = count
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def shown(counts: Mapping[str, int]) -> str:

@@ -26,14 +26,20 @@ TASK_NAMES = "task_names"  # the original's key for what --task says here
 # Keys of the original's configuration that choose hardware or file locations: not used, flags say
 # them here.
 IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
-IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
+IGNORED_NAMES += (
+    "model_name",
+    "data_dir",
+    "log_examples",
+    "predict_batch_size",
+    "do_eval",
+    "debug",
+)
 # Keys that say what the model directory knows: accepted where they agree with it.
 MODEL_NAMES = ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 MODEL_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
 _FAMILIES = "convbert|electra|bert|ale"
 FLAG_NAMES = ("do_train",)
-UNSUPPORTED_NAMES = ("debug",)  # unless false
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,11 +95,8 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
     """
     hparam_names = kinds.hparam_names()
     run_names = [name for name in field_names(RunSettings) if name not in IGNORED_NAMES]
-    other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES, *UNSUPPORTED_NAMES)
+    other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES)
     reject_unknown(values, [*hparam_names, *run_names, *other])
-    for name in UNSUPPORTED_NAMES:
-        if values.get(name):
-            raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
 
     def pick(names) -> dict:
         return {name: values[name] for name in names if name in values}

@@ -12,9 +12,7 @@ from data.vocabulary import Vocabulary
 from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
 from finetune.kinds.tagging import TaggedExample
-from finetune.task import Task
 from finetune.task_data import load_task_data
-from settings import field_names
 from tests import command_support
 from tests.finetune.kinds_support import model_directory, predicted, task_of
 from tests.model_support import TINY
@@ -43,12 +41,6 @@ def model_dir(tmp_path_factory):
     words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
     vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(words)))
     return model_directory(tmp_path_factory.mktemp("extending") / "model", vocabulary)
-
-
-def test_every_field_of_a_declaration_has_a_row():
-    rows = {name for row in re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
-            for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
-    assert set(field_names(Task)) - rows == {"lenient", "folders"}  # of the built-in tasks
 
 
 @pytest.mark.parametrize("name", TASKS)
