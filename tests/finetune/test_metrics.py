@@ -90,7 +90,7 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
         # What convention makes 0 is 0.
         (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1], [0]),
         (task_of("classification", "f1"), texts([0, 0]), [0, 0], [0]),
-        (task_of("tagging", "f1", labels=("O",)), sentences([0, 0]), [(0, 0)], [0]),
+        (task_of("tagging", "f1", labels=("O", "B-X")), sentences([0, 0]), [(0, 0)], [0]),
         (task_of("regression", "pearson"), texts([0.0, 1.0] * 2), [0.0, 0.0, 1.0, 1.0], [0]),
     ],
 )
