@@ -95,10 +95,10 @@ def read_settings() -> Settings:
     names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
     names = typed(TASK_NAMES, names, tuple[str, ...])
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
-    recipe_hparams, recipe_run, recipe_model, _ = split_hparams(recipe)
-    hparams, run, model_values, ignored = split_hparams(given)
+    recipe_hparams, recipe_run, _ = split_hparams(recipe)
+    hparams, run, ignored = split_hparams(given)
     if ignored:
-        print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
+        print(f"not used, as flags or the model say it: {', '.join(ignored)}", file=sys.stderr)
     for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
         if name in given and not FLAGS[name].present:
             FLAGS[name].value = checked_bool(name, given[name])
@@ -116,7 +116,6 @@ def read_settings() -> Settings:
         recipe=recipe_hparams,
         per_task=per_task,
         given=hparams,
-        model_values={**recipe_model, **model_values},
         grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
         train=FLAGS.do_train,

@@ -232,9 +232,9 @@ def _settings(
     values.pop("about", None)
     own = values.pop("tasks", {}).get(task.name, {})
     given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
-    hparams, of_run, model_values, ignored = split_hparams({**values, **own, **given})
+    hparams, of_run, ignored = split_hparams({**values, **own, **given})
     ignored += [name for name in (TASK_NAMES, *FLAG_NAMES) if name in given]
-    reject_unknown(ignored, [])
+    reject_unknown([name for name in ignored if name in given], [])
     if flags["seed"] is not None:
         hparams["seed"] = flags["seed"]
     if flags["num_trials"] is not None:
@@ -248,7 +248,6 @@ def _settings(
         recipe={},
         per_task={},
         given=hparams,
-        model_values=model_values,
         grid={},
         inits=() if flags["init"] is None else (flags["init"],),
         train=True,

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from finetune.task_files import Source
 
 LABELS_SHOWN = 40  # in messages
-# From so many labels seen once, if they are at least half of all labels, the column seems wrong.
-_MANY_ONCE = 50
-# A label seen once, in the first row, is conspicuous where every other one is seen so often.
-_OFTEN = 5
 
 
 def check_counts(task: Task, place: str, counts: collections.Counter[str], least: int = 2) -> None:
@@ -78,31 +74,3 @@ def shown(counts: Mapping[str, int]) -> str:
     said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), LABELS_SHOWN)]
     more = len(counts) - len(said)
     return ", ".join([*said, *([f"... and {more:,} more"] if more else [])]) or "none"
-
-
-def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:
-    """Warns of labels that seem to be of another column, or a header.
-
-    Arguments as of `check_counts`; `first` is the label of the first row.
-    """
-    once = [name for name, count in counts.items() if count == 1]
-    if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
-        numbers = sum(map(_is_number, once)) > len(once) / 2
-        advice = "numbers to predict need `kind` regression" if numbers else "is it that column?"
-        warn(
-            f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
-            f"{advice}"
-        )
-    elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
-        warn(
-            f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
-            f"names? (`header` of task {task.name})"
-        )
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

@@ -11,8 +11,8 @@ from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import resolve_hparams
-from finetune.settings import Settings, check_model_names, split_hparams
-from model import BackboneConfig, named_size
+from finetune.settings import Settings, split_hparams
+from model import named_size
 from settings import field_names
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
@@ -35,7 +35,7 @@ def resolved(name, task, config=SMALL):
     values = json.loads((CONFIGS / f"{name}.json").read_text())
     about = values.pop("about")
     per_task = {load_task(key).name: value for key, value in values.pop("tasks", {}).items()}
-    hparams, _, _, _ = split_hparams({**values, **per_task.get(task, {})})
+    hparams, _, _ = split_hparams({**values, **per_task.get(task, {})})
     own = field_names(TASKS[task].plugin.hparams)
     hparams = {name: value for name, value in hparams.items() if name in own}
     return resolve_hparams(hparams, TASKS[task], config), about
@@ -131,28 +131,3 @@ def test_values_that_do_not_exist(name, value):
     with pytest.raises(InputError) as error:
         resolve_hparams({name: value}, TASKS["squad"], SMALL)
     assert f"`{name}`" in str(error.value)
-
-
-def test_keys_that_contradict_the_model_are_rejected():
-    saved = {"model_size": "convbert-small"}
-    check_model_names({"model_size": "small", "vocab_size": 30522}, SMALL, saved, "m")
-    check_model_names({"model_hparam_overrides": {"hidden_dropout_prob": 0.2}}, SMALL, saved, "m")
-    for given in ({"model_size": "base"}, {"model_hparam_overrides": {"head_ratio": 1}}):
-        with pytest.raises(InputError):
-            check_model_names(given, SMALL, saved, "m")
-
-
-@dataclasses.dataclass(frozen=True)
-class Bag(BackboneConfig):
-    """A backbone with a field that the project's own has not."""
-
-    mean_of: int = 3
-
-
-def test_the_overrides_of_another_backbone_are_its_own_fields():
-    bag = Bag()
-    check_model_names({"model_hparam_overrides": {"mean_of": 3}}, bag, {}, "m")
-    with pytest.raises(InputError):
-        check_model_names({"model_hparam_overrides": {"mean_of": 4}}, bag, {}, "m")
-    with pytest.raises(InputError):
-        check_model_names({"model_hparam_overrides": {"head_ratio": 2}}, bag, {}, "m")

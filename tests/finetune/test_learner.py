@@ -84,7 +84,6 @@ def run(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_settin
         recipe={},
         per_task={},
         given={**GIVEN, **dict(hparams)},
-        model_values={},
         grid=dict(grid),
         inits=inits,
         train=True,
