@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
@@ -14,25 +14,48 @@ if TYPE_CHECKING:
     from finetune.task_files import Source
 
 LABELS_SHOWN = 40  # in messages
+# From so many labels seen once, if they are at least half of all labels, the column seems wrong.
+_MANY_ONCE = 50
+# A label seen once, in the first row, is conspicuous where every other one is seen so often.
+_OFTEN = 5
+
+
+def reject_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
+    """Rejects a row that repeats the names of its columns, as in tables put one after another.
+
+    Raises:
+        InputError: each of at least two named columns holds its own name; begins with `where`.
+    """
+    named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
+    same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
+    if len(named) > 1 and same:
+        raise InputError(
+            f"{where}: should be an example. Received: the column names again, "
+            f"{', '.join(named.values())}"
+        )
 
 
 def check_counts(task: Task, place: str, counts: collections.Counter[str], least: int = 2) -> None:
-    """Warns of labels from which a task cannot be what was meant.
+    """Rejects, or warns of, labels from which a task cannot be what was meant.
 
     Args:
         task: with its labels.
         place: the file of the training split.
         counts: how often each label occurs there.
         least: how many labels have to occur.
+
+    Raises:
+        InputError: fewer labels occur, or two differ by whitespace only; begins with `place`.
     """
     if len(counts) < least:
-        warn(f"{place}: there is nothing to learn, as the only label is {shown(counts)}")
-    alike: dict[str, dict[str, int]] = {}
-    for name, count in counts.items():
-        alike.setdefault(" ".join(name.split()).casefold(), {})[name] = count
-    for names in alike.values():
-        if len(names) > 1:
-            warn(f"{place}: labels that differ by case or whitespace only: {shown(names)}")
+        raise InputError(
+            f"{place}: the training split of task {task.name} should have at least {least} labels. "
+            f"Received: {shown(counts)}"
+        )
+    for names in _alike(counts, lambda name: " ".join(name.split())):
+        raise InputError(f"{place}: labels differ by whitespace only: {shown(names)}")
+    for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
+        warn(f"{place}: labels that differ by case only: {shown(names)}")
 
 
 def label_name(where: str, value: Any) -> str:
@@ -69,8 +92,44 @@ def label_index(source: Source, where: str, value: Any) -> int:
     return -1
 
 
+def _alike(counts: Mapping[str, int], spelling: Callable[[str], str]) -> Iterable[dict[str, int]]:
+    """The labels that share a spelling, where there are several."""
+    groups: dict[str, dict[str, int]] = {}
+    for name, count in counts.items():
+        groups.setdefault(spelling(name), {})[name] = count
+    return [group for group in groups.values() if len(group) > 1]
+
+
 def shown(counts: Mapping[str, int]) -> str:
     """Labels with their numbers, the first of many."""
     said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), LABELS_SHOWN)]
     more = len(counts) - len(said)
     return ", ".join([*said, *([f"... and {more:,} more"] if more else [])]) or "none"
+
+
+def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:
+    """Warns of labels that seem to be of another column, or a header.
+
+    Arguments as of `check_counts`; `first` is the label of the first row.
+    """
+    once = [name for name, count in counts.items() if count == 1]
+    if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
+        numbers = sum(map(_is_number, once)) > len(once) / 2
+        advice = "numbers to predict need `kind` regression" if numbers else "is it that column?"
+        warn(
+            f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
+            f"{advice}"
+        )
+    elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
+        warn(
+            f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
+            f"names? (`header` of task {task.name})"
+        )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

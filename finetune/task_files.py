@@ -12,7 +12,7 @@ from typing import Any
 import storage
 from data.readers.tfds_text import open_dataset
 from errors import InputError, located
-from finetune.labels import LABELS_SHOWN, label_name, shown
+from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import tables
 from finetune.readers.tables import Row, Table
 from finetune.readers.tfds_rows import read_dataset
@@ -108,10 +108,11 @@ class Source:
         """Yields (id, file and line, role -> value); without an id it is the number, from 0.
 
         Raises:
-            InputError: as of `rows`; two rows have one id.
+            InputError: as of `rows`; two rows have one id, or one repeats the columns' names.
         """
         seen: dict[str, str] = {}
         for index, (where, row) in enumerate(self.rows()):
+            reject_header(self.columns, where, row)
             identity = str(row.get("id", index))
             if identity in seen:
                 raise InputError(

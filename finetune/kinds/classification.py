@@ -21,7 +21,7 @@ from finetune.kinds.predicted import (
     quoted,
 )
 from finetune.kinds.texts import Outputs, TextExample, TextHParams, TextKind
-from finetune.labels import check_counts, label_index
+from finetune.labels import check_counts, label_index, warn_of_rare
 from plugins import lazily
 from settings import check_setting
 
@@ -86,6 +86,7 @@ class Classification(TextKind):
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
         counts = collections.Counter(task.labels[example.label] for example in examples)
         check_counts(task, place, counts)
+        warn_of_rare(task, place, counts, task.labels[examples[0].label])
 
     def label_column(self, task: Task, labels: Sequence[int]) -> np.ndarray:
         """See TextKind.label_column: int32."""

@@ -239,12 +239,6 @@ def test_two_replicas_share_the_global_batches(rows):
     assert {shape[0] for shape in known} == {rows and 4}
 
 
-def test_a_batch_that_replicas_cannot_share_is_rejected():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(ValueError):
-        tf.function(strategy.run).get_concrete_function(own_rows, ({"x": tf.zeros([5, 2])},))
-
-
 class Mean(Objective):
     """Learns a vector for each place of a sequence, by how far it is from the label."""
 

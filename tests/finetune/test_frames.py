@@ -119,16 +119,6 @@ def test_a_finished_run_in_a_folder_that_cannot_be_written(model_dir, tmp_path, 
         convbert.fine_tune(model_dir, reviews(40), **given)
 
 
-def test_a_call_returns_its_own_run(model_dir, tmp_path):
-    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
-    first = convbert.fine_tune(model_dir, reviews(240), hparams=HPARAMS, **given)
-    other = reviews(40).assign(verdict=lambda table: table["verdict"] + "!")
-    hparams = {**HPARAMS, "max_steps": 1, "learning_rate": 1e-6}
-    second = convbert.fine_tune(model_dir, other, hparams=hparams, **given)
-    assert second.folder != first.folder
-    assert convbert.load(second.folder).labels == ["no!", "yes!"]
-
-
 def test_an_error_names_the_row(model_dir, tmp_path):
     dev = reviews(9, 1)
     dev.loc[4, "verdict"] = "maybe"

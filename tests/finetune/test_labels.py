@@ -10,6 +10,7 @@ from finetune.catalogue import load_task
 from finetune.declaration import parse
 from finetune.hparams import resolve_hparams
 from finetune.task_data import load_task_data
+from finetune.task_files import read_split
 from tests.finetune.test_task_data import TOKENS
 from tests.model_support import TINY
 
@@ -48,12 +49,35 @@ MANY = ["a,one", "b,two"] * 10
 
 
 @pytest.mark.parametrize(
+    ("rows", "fields", "named"),
+    [
+        ([*ROWS, "pos ,one"], {}, "'pos '"),
+        (ROWS[:3], {}, "'pos'"),
+        (ROWS[:3], {"labels": ["pos", "neg"]}, "'pos'"),
+        ([*ROWS, ",one"], {}, "line 7"),
+        ([], {"dev": ROWS}, ""),
+        ([], {"dev": ROWS, "labels": ["pos", "neg"]}, ""),
+    ],
+)
+def test_labels_that_are_rejected(tmp_path, rows, fields, named):
+    path = declare(tmp_path, rows, **fields)
+    with pytest.raises(InputError, match=f"train.csv.*{named}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
     ("rows", "kind", "expected"),
     [
         (ROWS, "classification", []),
         ([*ROWS, "Pos,one"], "classification", ["train.csv", "'Pos'"]),
-        ([*ROWS, "pos ,one"], "classification", ["train.csv", "'pos '"]),
-        (ROWS[:3], "classification", []),
+        (["Verdict,Review text", *MANY], "classification", ["'Verdict'"]),
+        ([*MANY, "c,one", *MANY], "classification", []),  # rare, but not the first
+        (
+            [f"{n / 7:.3f},one" for n in range(200)],
+            "classification",
+            ["200", "regression"],
+        ),
+        ([f"sentence {n},one" for n in range(200)], "classification", ["200"]),
         (["0.5,one", "0.5,two"], "regression", ["0.5"]),
     ],
 )
@@ -79,6 +103,30 @@ def test_labels_of_the_dev_split_alone_are_all_named_or_count_as_wrong(tmp_path,
     assert [kind.gold(data.task, example) for example in examples[:2]] in (
         ["pos", "new"], [["pos"], ["new"]]
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "split", "line"),
+    [("classification", "train", 4), ("classification", "dev", 4), ("regression", "train", 4)],
+)
+def test_column_names_as_data_are_rejected(tmp_path, kind, split, line):
+    labels = ("0", "1")
+    rows = [f"{label},one two" for label in labels]
+    lines = {"train": rows, "dev": rows} | {split: [*rows, HEADER, *rows]}
+    fields = {} if kind == "regression" else {"labels": [*labels, "label"]}
+    task = load_task(declare(tmp_path, lines["train"], kind, lines["dev"], **fields))
+    with pytest.raises(InputError, match=rf"{split}\.csv, line {line}"):
+        read_split(task, "", split)
+
+
+def test_column_names_of_a_test_split_are_no_example(tmp_path):
+    path = declare(tmp_path, ["a,one", "b,two"], labels=["a", "b", "label"])
+    values = json.loads((tmp_path / "own.json").read_text())
+    values["files"]["test"] = "train.csv"
+    (tmp_path / "own.json").write_text(json.dumps(values))
+    (tmp_path / "train.csv").write_text(f"{HEADER}\n,one\n{HEADER}\n")
+    with pytest.raises(InputError):
+        read_split(load_task(path), "", "test")
 
 
 def test_labels_of_a_kind_without_labels_are_rejected(tmp_path):

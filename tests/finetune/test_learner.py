@@ -158,9 +158,3 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypat
 
 def planned(values, task, data):
     return Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data)
-
-
-def test_no_run_of_a_plug_ins_backbone_shares(model_dir, task, made, monkeypatch, tmp_path):
-    monkeypatch.setattr(learner, "_OWN_BACKBONES", "elsewhere.")
-    run(model_dir, task, tmp_path, num_trials=2)
-    assert len(made) == 2

@@ -98,27 +98,6 @@ def test_columns_may_have_no_names_and_be_hidden_in_the_test_split(tmp_path):
     assert [example.label for example in read_split(task, "", "train")] == [(True, False), None]
 
 
-@pytest.mark.parametrize(
-    ("label", "fields"),
-    [
-        (["sport"], {}),
-        (["sport", "sport"], {}),
-        ([1, 2], {}),
-        (["sport", "music"], {"labels": ["x", "y", "z"]}),
-        (["sport", "music"], {"labels": ["music", "sport"]}),
-        (["sport", "text"], {}),
-        (
-            ["sport", "music"],
-            {"per_split": {"dev": {"columns": {"text_a": "text", "label": ["music", "sport"]}}}},
-        ),
-    ],
-)
-def test_columns_that_are_no_labels_are_rejected(label, fields, tmp_path):
-    columns = {"text_a": "text", "label": label}
-    with pytest.raises(InputError):
-        declared(tmp_path, ["text,sport,music"], "csv", columns=columns, **fields)
-
-
 def test_the_loss_is_the_mean_cross_entropy_of_the_labels():
     pooled, gold = normal(4, 6), np.float32([[0, 1, 1], [0, 0, 0], [1, 1, 1], [1, 0, 0]])
     head, output = MultiLabelHead(3), EncoderOutput(None, tf.constant(pooled))

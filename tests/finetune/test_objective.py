@@ -278,10 +278,3 @@ def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
         objective = FineTuning(objective.encoder, objective.head)
     with pytest.raises(InputError):
         trainer_of(objective, encoded, strategy, **options)
-
-
-def test_a_variable_without_a_gradient_is_named():
-    objective = objective_of("classification")
-    objective.head.unused = tf.Variable([1.0], name="unused_scale")
-    with pytest.raises(InputError):
-        trainer_of(objective, sequences("classification")).train(tf.constant(1))

@@ -100,12 +100,6 @@ def test_the_best_setting_has_the_highest_median(settings):
         assert best.setting["learning_rate"] == 3e-4
 
 
-def test_best_settings_of_pretrained_and_random_are_chosen_apart():
-    results = [result(score=50.0), result(score=20.0, init="random")]
-    best = best_settings(group_results(results))
-    assert [group.init for group in best] == ["pretrained", "random"]
-
-
 def test_average_is_of_the_eight_tasks_or_not_given():
     results = [result(task, 10.0 * number) for number, task in enumerate(GLUE_TASKS, 1)]
     assert glue_average(best_settings(group_results(results))) == pytest.approx(45.0)

@@ -89,16 +89,6 @@ def test_a_split_is_what_the_declaration_says_whatever_its_name(reviews):
     assert (task.train, task.dev, task.test) == ("testb", ("val",), ("dev", "test"))
 
 
-def test_collected_labels_are_in_the_order_of_numbers(reviews):
-    folder, declaration = reviews
-    del declaration["labels"]
-    rows = "".join(f"{label},text,t\n" for label in ("10", "b", "9", "aa", "10"))
-    (folder / "train.csv").write_text("stars,review,title\n" + rows, encoding="utf-8")
-    task = load(folder, declaration)
-    assert resolve_labels(task, "").labels == ("9", "10", "aa", "b")
-    assert resolve_labels(glue.TASKS["sts"], "nowhere") is glue.TASKS["sts"]
-
-
 def test_data_dir_comes_before_the_folder_of_the_declaration(reviews):
     folder, declaration = reviews
     task = load(folder, declaration)

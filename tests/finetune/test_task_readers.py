@@ -60,22 +60,6 @@ def test_pairs_ids_and_hidden_labels(tmp_path):
     assert [example.label for example in labelled] == [1, None]
 
 
-def test_columns_of_one_split(tmp_path):
-    task = task_of(
-        "classification", "tsv", {"text_a": "review", "label": "stars"},
-        per_split={"dev": {"columns": {"text_a": 1, "label": 0}, "header": False}},
-    )  # fmt: skip
-    assert read(tmp_path, task, "good\tfine\n", "dev") == [TextExample("0", "fine", None, 1)]
-    assert read(tmp_path, task, "stars\treview\ngood\tfine\n") == [
-        TextExample("0", "fine", None, 1)
-    ]
-
-
-def test_numbers_as_labels(tmp_path):
-    examples = read(tmp_path, SCORED, "stars,review\n1,a\n 4.5 ,b\n5e0,c\n")
-    assert [example.label for example in examples] == [1.0, 4.5, 5.0]
-
-
 CONLL = task_of(
     "tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"),
     metrics=("token_accuracy",),
