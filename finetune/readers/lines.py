@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import storage
 from data.encodings import BYTE_ORDER_MARK, marked_encoding
 from errors import InputError
-from files import parse_json
+from files import is_unicode, parse_json
 
 
 def read_lines(
@@ -46,7 +47,15 @@ def read_object(path: str) -> dict[str, Any]:
     Raises:
         InputError: the file cannot be read, or holds something else; names the line.
     """
-    return parse_json("".join(line for _, line in read_lines(path, keep_ends=True)), path)
+    return parse_object("".join(line for _, line in read_lines(path, keep_ends=True)), path)
+
+
+def parse_object(text: str, where: str) -> dict[str, Any]:
+    """The JSON object that a text is; an InputError, also of half a character, names `where`."""
+    value = parse_json(text, where)
+    if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
+        raise InputError(f"{where}: the text contains an unpaired surrogate (invalid Unicode)")
+    return value
 
 
 def _lines(path: str) -> Iterator[bytes]:

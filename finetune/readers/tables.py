@@ -11,8 +11,8 @@ import numpy as np
 from absl import logging
 
 from errors import InputError
-from files import is_unicode, parse_json
-from finetune.readers.lines import read_lines
+from files import is_unicode
+from finetune.readers.lines import parse_object, read_lines
 from settings import did_you_mean
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def parse_json_row(
         InputError: the line is not an object, lacks a key, or holds an unpaired surrogate; begins
             with `where`.
     """
-    record, row = parse_json(line, where), {}
+    record, row = parse_object(line, where), {}
     for role, key in columns.items():
         own = next((name for name in _names(key) if name in record), None)
         if own is not None:
