@@ -167,6 +167,11 @@ MISTAKES = [
     ("columns", {"columns": {"text_a": 0, "label": 1, "words": 2}}),
     ("columns", {"columns": {"text_a": "review", "label": "review"}}),
     ("columns", {"format": "conllu", "kind": "tagging", "columns": {"tags": "feats"}}),
+    (
+        "columns",
+        {"kind": "multi_label", "metrics": ["micro_f1"], "labels": ["a", "stars"]}
+        | {"columns": {"text_a": "review", "label": ["stars", "stars"]}},
+    ),
     ("labels", {"labels": ["a"]}),
     ("labels", {"kind": "regression", "metrics": ["pearson"]}),
     ("metrics", {"metrics": ["acuracy"]}),
