@@ -249,7 +249,8 @@ def parse_json(text: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}, line {error.lineno}: not JSON ({error.msg})") from error
+        line = f", line {error.lineno}" if "\n" in text else ""
+        raise InputError(f"{where}{line}: not JSON ({error.msg})") from error
     except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
         raise InputError(f"{where}: not JSON ({error})") from error
     if not isinstance(value, dict):

@@ -25,7 +25,6 @@ from finetune.glue import GLUE_TASKS
 from finetune.grid import NOT_SWEPT, PAPER_GRID
 from finetune.hparams import RunSettings
 from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
-from finetune.start import fine_tuned
 from finetune.submission import write_glue_archive
 from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
 from training import device_flags, workers
@@ -69,13 +68,15 @@ flags.DEFINE_enum(
 
 
 def main(argv: list[str]) -> None:
-    """Reads and checks what the flags say, in about a second; then see finetune/start.py."""
+    """Reads what the flags say; then see finetune/run.py."""
     if len(argv) > 1:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     settings = read_settings()
+    from finetune.run import fine_tuned  # TensorFlow: it takes seconds
+
     dry_run, timeout = FLAGS.dry_run, FLAGS.worker_timeout
     with fine_tuned(settings, timeout, dry_run=dry_run):
         if dry_run:
@@ -92,14 +93,12 @@ def read_settings() -> Settings:
     per_task = read_task_settings(recipe.pop("tasks", {}))
     given = read_json_object(FLAGS.hparams)
     names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
-    if not names:
-        raise InputError("--task should name a task, `glue`, or a JSON declaration")
     names = typed(TASK_NAMES, names, tuple[str, ...])
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
-    recipe_hparams, recipe_run, recipe_model, _ = split_hparams(recipe)
-    hparams, run, model_values, ignored = split_hparams(given)
+    recipe_hparams, recipe_run, _ = split_hparams(recipe)
+    hparams, run, ignored = split_hparams(given)
     if ignored:
-        print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
+        print(f"not used, as flags or the model say it: {', '.join(ignored)}", file=sys.stderr)
     for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
         if name in given and not FLAGS[name].present:
             FLAGS[name].value = checked_bool(name, given[name])
@@ -117,7 +116,6 @@ def read_settings() -> Settings:
         recipe=recipe_hparams,
         per_task=per_task,
         given=hparams,
-        model_values={**recipe_model, **model_values},
         grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
         train=FLAGS.do_train,
@@ -127,11 +125,7 @@ def read_settings() -> Settings:
 
 def read_task_settings(tasks: Any) -> dict[str, dict[str, Any]]:
     """A recipe's hyper-parameters of single tasks, by the task's name."""
-    if not isinstance(tasks, dict) or not all(isinstance(v, dict) for v in tasks.values()):
-        raise InputError(
-            f"{FLAGS.recipe}: `tasks` should be an object of objects, by the names of tasks."
-            f" Received: {tasks!r}"
-        )
+    tasks = typed("tasks", tasks, dict[str, dict[str, Any]])
     known = [name for name in kinds.hparam_names() if name not in NOT_SWEPT]
     for values in tasks.values():
         reject_unknown(values, known)

@@ -58,7 +58,7 @@ def reject_unknown(names: Iterable[str], known: list[str]) -> None:
     """Raises InputError, with the nearest valid name, when a name is not among `known`."""
     for name in names:
         if name not in known:
-            raise InputError(f"Unknown hyper-parameter `{name}`.{did_you_mean(name, known)}")
+            raise InputError(f"Unknown name `{name}`.{did_you_mean(name, known)}")
 
 
 def replace_checked(instance: T, values: dict[str, Any]) -> T:

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from data.streams import batch_stream
-from errors import InputError
 from finetune.encoded import Encoded
 from training import workers
 
@@ -50,7 +49,6 @@ class TrainingBatches:
         lengths: every S that a batch may have.
 
     Raises:
-        InputError: there are no sequences.
         ValueError: the sequences of an example do not come in groups of `group_size`.
     """
 
@@ -194,18 +192,9 @@ def padded_length(longest: int, length_buckets: bool | Sequence[int], max_seq_le
 
 
 def slots(encoded: Encoded, batch_size: int) -> int:
-    """How many sequences a group needs that holds the longest example and divides a batch.
-
-    Raises:
-        InputError: not even a batch holds it.
-    """
+    """How many sequences a group needs that holds the longest example and divides a batch."""
     most = int(np.bincount(encoded.sequences["example"]).max())
-    if most > batch_size:
-        raise InputError(
-            f"`train_batch_size` should be at least {most}, the sequences of the longest example, "
-            f"which stay together. Received: {batch_size}"
-        )
-    return next(n for n in range(most, batch_size + 1) if batch_size % n == 0)
+    return next((n for n in range(most, batch_size + 1) if batch_size % n == 0), most)
 
 
 def _packed(
@@ -269,13 +258,6 @@ class _Assembler:
         max_seq_length: int,
         length_buckets: bool | Sequence[int],
     ):
-        if not len(encoded):
-            raise InputError("the split should have examples. Received: none")
-        if (longest := encoded.lengths.max()) > max_seq_length:
-            raise ValueError(
-                f"sequences should have at most max_seq_length={max_seq_length} tokens. "
-                f"Received: {longest}"
-            )
         self._encoded, self._B = encoded, batch_size
         self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
         self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths

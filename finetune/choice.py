@@ -49,10 +49,6 @@ def choose_run(output_dir: str) -> dict[str, Any]:
         )
     best, *others = sorted(considered, key=rank, reverse=True)  # stable: by folder if equal
     print(f"best run of {len(considered)}: {best['folder']}, {_described(best)}")
-    for run in others:
-        print(f"  not chosen: {name(run['folder'])}, {_described(run)}")
-    for folder, reason in left_out.items():
-        print(f"  left out: {folder}, {reason}")
     if headline_score(best) is None:
         warn(f"{best['folder']}: no run has a score that is defined")
     if collapse(best):

@@ -7,12 +7,12 @@ import typing
 from typing import Any
 
 import storage
-from errors import InputError, located
+from errors import located
 from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
-from settings import check_setting, did_you_mean, field_names, typed
+from settings import check_setting, field_names, reject_unknown, typed
 
 
 def read(path: str) -> Task:
@@ -50,24 +50,15 @@ def parse(values: dict[str, Any], where: str) -> Task:
 
 
 def _parsed(values: dict[str, Any]) -> Task:
-    known = field_names(Task)
-    for key in values:
-        if key not in known:
-            raise InputError(
-                f"the keys of a task should be among {', '.join(known)}. "
-                f"Received: {key!r}.{did_you_mean(key, known)}"
-            )
-    for key in ("name", "kind", "files"):
-        if key not in values:
-            raise InputError(f"a task should have the key {key!r}. Received: none")
+    reject_unknown(values, field_names(Task))
+    values = {**dict.fromkeys(("name", "kind", "files")), **values}
     fields = {key: _typed(key, value) for key, value in values.items()}
     files, kind = fields["files"], kinds.get(fields["kind"])
     for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
         said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
         rest = (split for split in files if split.startswith(beginnings) and split not in said)
         fields.setdefault(key, tuple(rest))
-    if "format" not in fields:
-        fields["format"] = _format(fields, kind)
+    fields.setdefault("format", _format(fields, kind))
     fields.setdefault("metrics", kind.default_metrics)
     fields.setdefault("columns", {})
     task = Task(**fields)
@@ -77,27 +68,11 @@ def _parsed(values: dict[str, Any]) -> Task:
     return task
 
 
-def _format(fields: dict[str, Any], kind: Kind) -> str:
-    """The format by the extension of the training file, which the other files should share."""
-    known = {end: name for name, end in kind.formats.items() if end}
-    found = {}
-    for split, name in fields["files"].items():
-        name = name if isinstance(name, str) else name[0]
-        extension = os.path.splitext(name)[1].lower()
-        if extension in known:
-            found.setdefault(known[extension], name)
-        elif split == fields.get("train", "train"):
-            raise InputError(
-                f"`format` of a {kind.name} task should be one of "
-                f"{', '.join(kind.formats)}, unless the files' names end in {', '.join(known)}. "
-                f"Received: no format, and {name!r}"
-            )
-    if len(found) > 1:
-        raise InputError(
-            f"the files of a task should be of one format; `format` says of which, "
-            f"whatever their names. Received: {', '.join(found.values())}"
-        )
-    return next(iter(found), next(iter(kind.formats)))  # without a training file, which Task misses
+def _format(fields: dict[str, Any], kind: Kind) -> str | None:
+    """The format by the extension of the training file; None, which Task rejects, of others."""
+    name = fields["files"].get(fields.get("train", "train"), "")
+    extension = os.path.splitext(name if isinstance(name, str) else name[0])[1].lower()
+    return next((known for known, end in kind.formats.items() if end == extension), None)
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -113,13 +88,8 @@ def _typed(key: str, value: Any) -> Any:
 
 def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
     """What `per_split` says of a split, of its types."""
-    found = {}
-    for name, own in layout.items():
-        where = f"per_split[{split!r}][{name!r}]"
-        if name not in _LAYOUT:
-            raise InputError(f"`{where}` should be among {', '.join(_LAYOUT)}. Received: {own!r}")
-        found[name] = typed(where, own, _LAYOUT[name])
-    return found
+    reject_unknown(layout, [*_LAYOUT])
+    return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
 
 
 _HINTS = typing.get_type_hints(Task)

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from data.tokenization import Tokenizer, batches
-from errors import InputError
 from finetune.encoded import Encoded
 from text.choices import lay_out_choices
 from text.layout import TextLayout
@@ -25,11 +24,7 @@ if TYPE_CHECKING:
 def encode_texts(
     examples: Sequence[TextExample], task: Task, tokenizer: Tokenizer, max_seq_length: int
 ) -> Encoded:
-    """One sequence per example, see `text.layout.TextLayout.pair`.
-
-    Raises:
-        InputError: some examples have a label and some have none.
-    """
+    """One sequence per example, see `text.layout.TextLayout.pair`."""
     layout = TextLayout(tokenizer, max_seq_length)
     pairs = any(example.text_b for example in examples)
 
@@ -61,9 +56,6 @@ def encode_choices(
 
     `present` is 0 for the sequences that an example has more than options, and 1 for the others.
     `settings` are those of `text.choices.lay_out_choices`.
-
-    Raises:
-        InputError: some examples have a label and some have none.
     """
     layout = TextLayout(tokenizer, max_seq_length)
     G = group_size
@@ -100,9 +92,6 @@ def encode_tags(
 
     The other pieces, [CLS], [SEP] and padding have `tag_weight` 0, and so no part in loss or
     score: the labels "##" and "PAD" of the ALE report (section IV-A).
-
-    Raises:
-        InputError: some examples have tags and some have none.
     """
     layout = TextLayout(tokenizer, max_seq_length)
 
@@ -134,14 +123,8 @@ def encode_tags(
 
 
 def _labelled(examples: Sequence, field: str) -> bool:
-    """Whether the examples have labels; InputError where some have one and some have none."""
-    missing = [example.id for example in examples if getattr(example, field) is None]
-    if missing and len(missing) < len(examples):
-        raise InputError(
-            f"either all examples of a split should have a label or none. Received: "
-            f"{len(missing):,} of {len(examples):,} without one, the first of them {missing[0]!r}"
-        )
-    return not missing
+    """Whether all examples have labels, which only those of test splits may lack."""
+    return all(getattr(example, field) is not None for example in examples)
 
 
 def from_ragged(

@@ -21,10 +21,10 @@ from finetune.hparams import RunSettings
 from finetune.readers.tables import Table, read_frame
 from finetune.report import REPORT_FILE
 from finetune.results import rank
+from finetune.run import fine_tuned
 from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
-from finetune.start import fine_tuned
 from finetune.task import Task
-from settings import read_json_object, replace_checked
+from settings import read_json_object, reject_unknown, replace_checked
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 FEW_VALUES = 20  # of whole numbers: they may be labels
@@ -96,18 +96,13 @@ def fine_tune(
 
     Raises:
         InputError: a column or a value that is missing, or what the command rejects.
+        ValueError: labels of regression are no numbers.
         LossNotFinite: training diverged.
     """
     if plugins:  # otherwise those that were loaded before stay on record
         plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
-    if storage.isfile(output_dir):
-        raise InputError(f"{output_dir}: `output_dir` should be a folder. Received: a file")
     tables = _tables(train, dev, test)
-    if columns is not None and not isinstance(columns, Mapping):
-        raise InputError(
-            f"`columns` should be a mapping of roles to columns. Received: {columns!r:.60}"
-        )
     if kind is None:
         kind = _kind(tables["train"].frame, columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
@@ -151,25 +146,17 @@ def _write(folder: str, fields: dict[str, Any], task: Task, tables: Mapping[str,
 
 def _tables(train: Any, dev: Any, test: Any) -> dict[str, Table]:
     """The tables by split, with rows numbered from 0."""
-    tables = {}
-    for split, table in {"train": train, "dev": dev, "test": test}.items():
-        if table is None and split != "train":
-            continue
-        if not isinstance(table, pd.DataFrame) or table.empty:
-            what = "none" if isinstance(table, pd.DataFrame) else type(table).__name__
-            raise InputError(f"`{split}` should be a DataFrame with rows. Received: {what}")
-        tables[split] = Table(f"`{split}`", table.reset_index(drop=True))
-    return tables
+    given = {"train": train, "dev": dev, "test": test}
+    return {
+        split: Table(f"`{split}`", table.reset_index(drop=True))
+        for split, table in given.items()
+        if table is not None
+    }
 
 
 def _drawn(train: Table) -> dict[str, Table]:
     """The rows of `train` that stay, and those that are taken for the development split."""
     taken = train.frame.sample(frac=DEV_SHARE, random_state=0)
-    if taken.empty:
-        raise InputError(
-            f"`train` should have at least 10 rows where there is no `dev`. Received:"
-            f" {len(train.frame)}"
-        )
     rest = train.frame.drop(taken.index)
     return {"train": Table(train.name, rest), "dev": Table(train.name, taken)}
 
@@ -221,24 +208,13 @@ def _roles(tables: Mapping[str, Table], kind: str) -> dict[str, str]:
         everywhere = all(called in columns for columns in names)
         if called is not None and (everywhere or role in own.needed):
             found[role] = called
-    missing = [role for role in own.needed if role not in found]
-    if missing:
-        wanted = ", ".join(_INPUTS.get(role, role) for role in own.needed)
-        raise InputError(
-            f"`train` should have the columns {wanted}, for {kind}; or `columns` should say what"
-            f" they are called. Received: {', '.join(map(repr, names[0]))}"
-        )
     return found
 
 
 def _label_range(tables: Mapping[str, Table], roles: Mapping[str, Any]) -> list[float]:
     """The lowest and the highest label of training and development."""
-    label = roles.get("label")
     given = (tables[split].frame for split in ("train", "dev") if split in tables)
-    try:
-        values = pd.concat([frame[label] for frame in given]).astype(float)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"`{label}` should be a column of numbers ({error})") from error
+    values = pd.concat([frame[roles["label"]] for frame in given]).astype(float)
     return [float(values.min()), float(values.max())]
 
 
@@ -256,10 +232,9 @@ def _settings(
     values.pop("about", None)
     own = values.pop("tasks", {}).get(task.name, {})
     given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
-    hparams, of_run, model_values, ignored = split_hparams({**values, **own, **given})
+    hparams, of_run, ignored = split_hparams({**values, **own, **given})
     ignored += [name for name in (TASK_NAMES, *FLAG_NAMES) if name in given]
-    if ignored:
-        raise InputError(f"`hparams` should be those of a table. Received: {', '.join(ignored)}")
+    reject_unknown([name for name in ignored if name in given], [])
     if flags["seed"] is not None:
         hparams["seed"] = flags["seed"]
     if flags["num_trials"] is not None:
@@ -273,7 +248,6 @@ def _settings(
         recipe={},
         per_task={},
         given=hparams,
-        model_values=model_values,
         grid={},
         inits=() if flags["init"] is None else (flags["init"],),
         train=True,

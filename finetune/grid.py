@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from errors import InputError
 from finetune import kinds
 from finetune.hparams import FinetuningHParams
-from settings import reject_unknown
+from settings import reject_unknown, typed
 
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {
@@ -27,9 +26,7 @@ def grid_points(grid: dict[str, Any]) -> list[dict[str, Any]]:
         InputError: an unknown name, or no list of values.
     """
     reject_unknown(grid, [name for name in kinds.hparam_names() if name not in NOT_SWEPT])
-    for name, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise InputError(f"--sweep: `{name}` should be a list of values. Received: {values!r}")
+    grid = {name: typed(name, values, tuple[Any, ...]) for name, values in grid.items()}
     return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
 
 

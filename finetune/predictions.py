@@ -11,7 +11,6 @@ import json
 import os
 from typing import Any
 
-from errors import InputError
 from files import parse_json, write_text
 from finetune.kinds.predicted import Predicted
 from finetune.readers.lines import read_lines
@@ -40,18 +39,9 @@ def read(path: str) -> list[dict[str, Any]]:
     """The objects that `write` wrote.
 
     Raises:
-        InputError: the file cannot be read, or a line is not an object with "prediction".
+        InputError: the file cannot be read, or a line is no JSON object.
     """
-    rows = []
-    for number, line in read_lines(path):
-        if line:
-            rows.append(parse_json(line, f"{path}, line {number}"))
-            if "prediction" not in rows[-1]:
-                raise InputError(
-                    f'{path}, line {number}: should be an object with "prediction". Received: '
-                    f"{line[:80]}"
-                )
-    return rows
+    return [parse_json(line, f"{path}, line {number}") for number, line in read_lines(path) if line]
 
 
 def largest_errors(predicted: Predicted, n: int) -> str:

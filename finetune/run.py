@@ -1,12 +1,14 @@
-"""What run_finetuning.py does once its flags are read and right: all that needs TensorFlow."""
+"""Fine-tuning as `run_finetuning.py` and `convbert.fine_tune` ask for it."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -14,12 +16,12 @@ import tf_keras
 
 import storage
 from data.vocabulary import Vocabulary
-from errors import InputError, LossNotFinite, decorating, warn
+from errors import LossNotFinite, decorating, warn
 from finetune.batches import FEW_LENGTHS, slots
 from finetune.grid import folder_name, setting_of
 from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.report import summary_line, write_report
-from finetune.settings import Settings, saved_hparams
+from finetune.settings import Settings, load_model, saved_hparams
 from finetune.sweep import estimate, run_all
 from finetune.task import Task
 from finetune.task_data import load_task_data
@@ -32,7 +34,30 @@ from training import devices, workers
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy
 from training.model_directory import HPARAMS_FILE, read_record
-from training.strategies import micro_batches
+from training.strategies import check_strategy, micro_batches
+
+
+@contextlib.contextmanager
+def fine_tuned(
+    settings: Settings, worker_timeout: float = workers.TIMEOUT, *, dry_run: bool = False
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """Runs what was asked for, and keeps the output folder for the block.
+
+    Yields the results of the runs by folder.
+
+    Args:
+        settings: what to run.
+        worker_timeout: seconds to wait for the other workers.
+        dry_run: print the number of runs and steps and the time they take, and yield no results.
+
+    Raises:
+        InputError: what was asked for cannot be run, or another process uses the folder.
+        LossNotFinite: some runs diverged; the others are in the report.
+    """
+    check_strategy(settings.run.strategy, settings.run.tpu)
+    config, vocabulary = load_model(settings)
+    with workers.at_work(settings.run.strategy, settings.output_dir, worker_timeout):
+        yield finetune(settings, config, vocabulary, dry_run=dry_run)
 
 
 def finetune(
@@ -176,15 +201,13 @@ def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> N
         group = each = kind.group_size(trial.data.task)
         if trial.data.train is not None and kind.whole_examples(trial.hparams):
             group = slots(trial.data.train, B)  # of training alone
-        sizes = {"train_batch_size": (B, group), "eval_batch_size": (run.eval_batch_size, each)}
-        for name, (size, own) in sizes.items():
-            if size % (devices * own):
-                groups = f" and the {own} sequences of an example" if own > 1 else ""
-                near = max(1, round(size / (devices * own))) * devices * own
-                raise InputError(
-                    f"`{name}` should be divisible by the {devices} devices{groups}, such as "
-                    f"{near}. Received: {size}"
-                )
+        for owner, name, own in (
+            (trial.hparams, "train_batch_size", group),
+            (run, "eval_batch_size", each),
+        ):
+            fits = getattr(owner, name) % (devices * own) == 0
+            expectation = f"a multiple of {devices * own}, {own} sequences on {devices} devices"
+            check_setting(owner, fits, name, expectation)
         micro = run.micro_batch_size
         micro_batches(B, devices, micro)
         fits = micro is None or micro % group == 0

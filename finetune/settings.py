@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import storage
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune import kinds
 from finetune.grid import grid_points
 from finetune.hparams import FinetuningHParams, RunSettings, resolve_hparams
@@ -27,13 +25,12 @@ TASK_NAMES = "task_names"  # the original's key for what --task says here
 # them here.
 IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
 IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
-# Keys that say what the model directory knows: accepted where they agree with it.
-MODEL_NAMES = ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
-MODEL_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
+IGNORED_NAMES += ("debug",)
+# The model directory says these.
+IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
+IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
-_FAMILIES = "convbert|electra|bert|ale"
 FLAG_NAMES = ("do_train",)
-UNSUPPORTED_NAMES = ("debug",)  # unless false
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +45,6 @@ class Settings:
     recipe: dict[str, Any]  # hyper-parameters of the recipe, for all tasks
     per_task: dict[str, dict[str, Any]]  # task name -> those of the recipe for this task
     given: dict[str, Any]  # hyper-parameters of --hparams and flags
-    model_values: dict[str, Any]  # what was said about the model, to be checked
     grid: dict[str, list]  # of the sweep
     inits: tuple[str, ...]  # "pretrained" or "random"; () as the hyper-parameters say
     train: bool  # False measures finished runs again
@@ -78,8 +74,8 @@ class Settings:
         return self.inits != ("random",)
 
 
-def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
-    """Sorts a JSON object's keys: hyper-parameters, run settings, the model's, ignored ones.
+def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
+    """Sorts a JSON object's keys: hyper-parameters, run settings, ignored ones.
 
     `task_names` and flags are left to the caller.
 
@@ -89,11 +85,8 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
     """
     hparam_names = kinds.hparam_names()
     run_names = [name for name in field_names(RunSettings) if name not in IGNORED_NAMES]
-    other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES, *MODEL_NAMES, *UNSUPPORTED_NAMES)
+    other = (TASK_NAMES, *FLAG_NAMES, *IGNORED_NAMES)
     reject_unknown(values, [*hparam_names, *run_names, *other])
-    for name in UNSUPPORTED_NAMES:
-        if values.get(name):
-            raise InputError(f"`{name}` is not supported here. Received: {values[name]!r}")
 
     def pick(names) -> dict:
         return {name: values[name] for name in names if name in values}
@@ -101,15 +94,13 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, dict, list[str]]:
     overrides = typed("model_hparam_overrides", values.get("model_hparam_overrides", {}), dict)
     dropout = {name: overrides[name] for name in _DROPOUT if name in overrides}
     ignored = [name for name in values if name in IGNORED_NAMES]
-    return {**dropout, **pick(hparam_names)}, pick(run_names), pick(MODEL_NAMES), ignored
+    return {**dropout, **pick(hparam_names)}, pick(run_names), ignored
 
 
 def load_model(settings: Settings) -> tuple[BackboneConfig, Vocabulary]:
     """Architecture and vocabulary of the model directory; they must fit each other."""
     config, saved = load_config(settings.model_dir), saved_hparams(settings.model_dir)
     vocabulary = load_vocabulary(settings.model_dir, config, saved.get("vocabulary"))
-    saved = {**saved, "do_lower_case": vocabulary.do_lower_case}
-    check_model_names(settings.model_values, config, saved, settings.model_dir)
     return config, vocabulary
 
 
@@ -119,28 +110,3 @@ def saved_hparams(model_dir: str) -> dict[str, Any]:
         return {}
     record = read_record(model_dir)
     return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before
-
-
-def check_model_names(
-    values: dict[str, Any], config: BackboneConfig, saved: dict[str, Any], model_dir: str
-) -> None:
-    """Raises InputError where `values`, of MODEL_NAMES, describe another model than `model_dir`'s.
-
-    `saved` is what is known of it beside its `config`.
-    """
-    given = dict(values)
-    overrides = given.pop("model_hparam_overrides", {})
-    reject_unknown(overrides, field_names(type(config)))
-    known = {**saved, **dataclasses.asdict(config)}
-    given |= {name: value for name, value in overrides.items() if name not in _DROPOUT}
-    for name, value in given.items():
-        there = known.get(name)
-        same = there in (None, value)
-        if name == "model_size":  # `small` there may be convbert-small or electra-small here
-            family = f"^({_FAMILIES})-"
-            same |= re.sub(family, "", str(there)) == re.sub(family, "", str(value))
-        if not same:
-            raise InputError(
-                f"`{name}` is {there!r} in {model_dir}, which says the architecture."
-                f" Received: {value!r}"
-            )

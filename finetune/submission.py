@@ -125,23 +125,16 @@ def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
     """What a run predicts, in the server's words and in the order of its indices."""
     path = _predictions_file(run, file.split)
     rows = predictions.read(path)
-    if sorted(str(row.get("id")) for row in rows) != sorted(map(str, range(file.lines))):
+    by_index = {str(row.get("id")): row["prediction"] for row in rows}
+    found = [by_index.get(str(i)) for i in range(file.lines)]
+    wanted = {*file.labels} or "numbers"
+    fits = {*found} <= wanted if file.labels else all(isinstance(x, (int, float)) for x in found)
+    if len(rows) != file.lines or not fits:
         raise InputError(
-            f"{path}: should predict the {file.lines:,} examples of the official test set, "
-            f"with the ids 0 to {file.lines - 1}. Received: {len(rows):,} examples"
+            f"{path}: should have {file.lines:,} predictions, as the official test set, with the"
+            f" ids 0 to {file.lines - 1}, of {wanted}. Received: {len(rows):,} rows"
         )
-    by_index = {int(row["id"]): row["prediction"] for row in rows}
-    return [_server_word(file, by_index[i], path) for i in range(file.lines)]
-
-
-def _server_word(file: ServerFile, prediction: Any, path: str) -> str:
-    """A prediction in the server's words."""
-    if file.labels and prediction in file.labels:
-        return prediction
-    if not file.labels and isinstance(prediction, (int, float)):
-        return f"{min(5.0, max(0.0, prediction)):.3f}"
-    wanted = f"among {', '.join(file.labels)}" if file.labels else "numbers"
-    raise InputError(f"{path}: predictions should be {wanted}. Received: {prediction!r}")
+    return found if file.labels else [f"{min(5.0, max(0.0, score)):.3f}" for score in found]
 
 
 def _content(predicted: Sequence[str]) -> str:

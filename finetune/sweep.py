@@ -77,8 +77,6 @@ def run_all(
             )
     results = {trial.folder: finished_result(trial, context) for trial in trials}
     missing = [trial for trial in trials if results[trial.folder] is None]
-    if not train and missing:
-        raise InputError(f"{missing[0].folder}: there is no finished run to measure again")
     left = in_order_of_sharing(missing if train else trials)
     finished = len(trials) - len(left)
     if finished:

@@ -12,16 +12,14 @@ from typing import Any
 import storage
 from data.readers.tfds_text import open_dataset
 from errors import InputError, located
-from finetune.glue import TASKS
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import tables
 from finetune.readers.tables import Row, Table
+from finetune.readers.tfds_rows import read_dataset
 from finetune.task import Columns, Task
-from plugins import lazily
 from settings import did_you_mean
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
-_read_dataset = lazily("finetune.readers.tfds_rows:read_dataset")
 
 _DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
 # The names of the texts in tensorflow-datasets; labels and numbers are `label` and `idx` in all.
@@ -91,7 +89,7 @@ class Source:
             return tables.read_frame(self.table, columns, optional=optional)
         if task.format == _DATASETS:
             builder, part = _open(task, self.folder, self.split)
-            return _read_dataset(builder, part, columns, task.labels)
+            return read_dataset(builder, part, columns, task.labels)
         if task.format == "jsonl":
             return tables.read_jsonl(self.path, columns, optional=optional)
         if task.format not in ("tsv", "csv"):
@@ -138,7 +136,6 @@ def source_of(task: Task, data_dir: Data, split: str) -> Source:
     Raises:
         InputError: there is no such file or more than one.
     """
-    _check_split(task, split)
     if not isinstance(data_dir, str):
         return Source(task, split, data_dir[split].name, table=data_dir[split])
     task, folder = _from_datasets(task, data_dir)
@@ -148,18 +145,15 @@ def source_of(task: Task, data_dir: Data, split: str) -> Source:
     found = _find(task, data_dir, split)
     if found:
         return Source(task, split, found)
-    names = task.files[split]
     places = " or ".join(dict.fromkeys(_places(task, data_dir)))
     raise InputError(
-        f"{names if isinstance(names, str) else ' or '.join(names)}: there is no such "
-        f"{'folder' if task.format in task.plugin.folder_formats else 'file'} in {places}, for the"
-        f" {split} split of task {task.name}"
+        f"The {split} split of task {task.name} should be in {places or '--data_dir'}. Received:"
+        f" no {task.files[split]!r} there"
     )
 
 
 def has_split(task: Task, data_dir: Data, split: str) -> bool:
     """Returns True if the file, table or split of the dataset of one of `task.splits` is there."""
-    _check_split(task, split)
     if not isinstance(data_dir, str):
         return split in data_dir
     task, folder = _from_datasets(task, data_dir)
@@ -167,16 +161,6 @@ def has_split(task: Task, data_dir: Data, split: str) -> bool:
         builder, part = _open(task, folder, split)
         return part.partition("[")[0] in builder.info.splits
     return _find(task, data_dir, split) is not None
-
-
-def check_files(task: Task, data_dir: Data, *, train: bool = True, test: bool = True) -> None:
-    """Raises InputError for a missing file, of the training and test splits where wanted."""
-    if isinstance(data_dir, str) and _from_datasets(task, data_dir)[0].format == _DATASETS:
-        return  # which only TensorFlow finds
-    needed = [*([task.train] if train else []), task.dev[0]]
-    others = [*task.dev[1:], *(task.test if test else ())] if task.name not in TASKS else []
-    for split in [*needed, *others]:
-        source_of(task, data_dir, split)
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
@@ -197,7 +181,7 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
             f" Received: {shown(counts)}.{did_you_mean(next(iter(counts)), task.labels)}"
         )
     if not examples:
-        raise _no_examples(source)
+        raise InputError(f"{source.path}: the {split} split should hold examples")
     return examples
 
 
@@ -229,15 +213,10 @@ def _places(task: Task, data_dir: str) -> list[str]:
             f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
             f"Received: {what}"
         )
-    if data_dir:
-        below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
-        return [*below, data_dir, *absolute]
-    if not absolute:
-        raise InputError(
-            f"--data_dir is missing: it should be the folder of the files of task {task.name}, or"
-            " tfds[:FOLDER] to download them"
-        )
-    return absolute
+    if not data_dir:
+        return absolute
+    below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
+    return [*below, data_dir, *absolute]
 
 
 def _match(path: str, is_split: Callable[[str], bool]) -> str | None:
@@ -250,14 +229,6 @@ def _match(path: str, is_split: Callable[[str], bool]) -> str | None:
         names = ", ".join(map(os.path.basename, found))
         raise InputError(f"{path}: should match one file. Received: {names}")
     return found[0] if found else None
-
-
-def _check_split(task: Task, split: str) -> None:
-    if split not in task.splits:
-        raise InputError(
-            f"Task {task.name} has the splits {', '.join(task.splits)}. Received: {split!r}."
-            f"{did_you_mean(split, task.splits)}"
-        )
 
 
 def _from_datasets(task: Task, data_dir: str) -> tuple[Task, str | None]:
@@ -294,10 +265,6 @@ def _as_in_tfds(task: Task) -> Task:
     return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})
 
 
-def _no_examples(source: Source) -> InputError:
-    return InputError(f"{source.path}: the {source.split} split should hold examples")
-
-
 def resolve_labels(task: Task, data_dir: Data) -> Task:
     """The task with its labels, collected (sorted) from the training split if not declared.
 
@@ -328,13 +295,8 @@ def _collected(source: Source) -> collections.Counter[str]:
     found: collections.Counter[str] = collections.Counter()
     for where, row in source.rows():
         values = source.task.plugin.label_values(row)
-        if not isinstance(values, list):
-            raise InputError(
-                f"{where}: `{source.task.plugin.target}` should be a list. Received: {values!r:.60}"
-            )
-        for number, value in enumerate(values):
+        # What is no list is rejected when the row is read.
+        for number, value in enumerate(values if isinstance(values, list) else ()):
             place = row["tag_places"][number] if "tag_places" in row else where
             found[label_name(place, value)] += 1
-    if not found:
-        raise _no_examples(source)
     return found

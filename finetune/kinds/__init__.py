@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from errors import InputError
 from finetune.hparams import RunSettings
 from finetune.kinds.base import Kind
 from finetune.kinds.classification import Classification
@@ -22,11 +21,12 @@ def register(kind: Kind) -> None:
     """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`.
 
     Raises:
-        InputError: the name is another's, or a hyper-parameter has the name of a run's setting.
+        InputError: the name is another's.
+        ValueError: a hyper-parameter has the name of a run's setting.
     """
     shared = {*field_names(RunSettings), "task_names"} & {*field_names(kind.hparams)}
     if shared:
-        raise InputError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")
+        raise ValueError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")
     _REGISTRY.add(kind.name, kind, type(kind))
 
 

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
-from settings import field_names
+from settings import check_setting, field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -102,47 +101,28 @@ class Kind:
         """Raises InputError for columns that are missing, unknown, or both question and answer."""
         needed, columns = self.needed_columns(task.format), task.columns_of(split)
         roles = needed + self.optional
+        hidden = (self.target,) if split in task.test else ()
+        lists = f"; a list for {', '.join(self.list_roles)}" if self.list_roles else ""
+        wanted = f"roles -> columns of the split {split!r}, of {', '.join(roles)}{lists}"
         for role, column in columns.items():
-            if role not in roles or (isinstance(column, tuple) and role not in self.list_roles):
-                raise InputError(
-                    f"`columns` of a {self.name} task (split {split!r}) should name one column for"
-                    f" each of {', '.join(roles)}, or several for {', '.join(self.list_roles)}."
-                    f" Received: `{role}`: {column!r}"
-                )
-            others = {*_several(columns.get(self.target))}
-            if role not in (self.target, "id") and not others.isdisjoint(_several(column)):
-                raise InputError(
-                    f"`columns` should name different columns for `{role}` and `{self.target}` "
-                    f"(split {split!r}). Received: {column!r}"
-                )
+            fits = role in roles and (role in self.list_roles or not isinstance(column, tuple))
+            check_setting(task, fits, "columns", f"{wanted}, unlike `{role}`")
+            gold = {*_several(columns.get(self.target))} if role not in (self.target, "id") else {}
+            fits = not {*_several(column)} & {*gold}
+            check_setting(task, fits, "columns", f"others for `{role}` than for `{self.target}`")
         for role in needed:
-            if role not in columns and not (role == self.target and split in task.test):
-                raise InputError(
-                    f"`columns` should say which column holds `{role}` (split {split!r}). "
-                    f"Received: {columns}"
-                )
+            check_setting(task, role in (*columns, *hidden), "columns", f"{wanted}, with `{role}`")
 
     def check(self, task: Task) -> None:
         """Raises InputError for a declaration that makes no sense for this kind."""
-        if task.symmetric:
-            raise InputError(
-                f"`symmetric` should be true only for pairs of texts, `text_a` and `text_b`. "
-                f"Received: a {self.name} task"
-            )
+        check_setting(task, not task.symmetric, "symmetric", "true only for pairs of texts")
 
     def check_metrics(self, task: Task) -> None:
         """Raises InputError for metrics that do not exist or do not apply to the task."""
-        for name in task.metrics:
-            if name not in self.metrics:
-                raise InputError(
-                    f"{task.name}: `metrics` of a {self.name} task should be among "
-                    f"{', '.join(self.metrics)}. Received: {name!r}"
-                )
-        if task.metrics[0] in self.lower_is_better:
-            raise InputError(
-                f"{task.name}: `metrics` should begin with one where higher is better. Received:"
-                f" {task.metrics[0]!r}"
-            )
+        known, first = {*task.metrics} <= {*self.metrics}, task.metrics[0]
+        check_setting(task, known, "metrics", f"among {', '.join(self.metrics)}")
+        higher = first not in self.lower_is_better
+        check_setting(task, higher, "metrics", "first one of which higher values are better")
 
     # examples
 
@@ -217,9 +197,6 @@ class Kind:
         """Token ids of the examples, and the columns that the head's loss needs.
 
         A column of tokens or sequences arrives in the head's `batch` by its name.
-
-        Raises:
-            InputError: some examples have a label and some have none.
         """
         raise NotImplementedError
 
@@ -353,11 +330,11 @@ class Kind:
 
     def request(self, task: Task, example: Any) -> dict[str, Any]:
         """An example as the inputs of an exported model, by name; `words` where it has them."""
-        raise InputError(f"{task.name}: examples of the kind {self.name} cannot be asked about")
+        raise NotImplementedError
 
     def answer_of(self, task: Task, values: Mapping[str, Any]) -> Any:
         """An exported model's answer to a `request`, as `answers` has it."""
-        raise InputError(f"{task.name}: answers of the kind {self.name} cannot be scored")
+        raise NotImplementedError
 
     def outputs_of(self, task: Task, columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """What `Predicted.outputs` has, as far as an exported model's answers say it."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
 from finetune import metrics
 from finetune.kinds.base import Error
 from finetune.kinds.predicted import (
@@ -70,12 +69,8 @@ class Classification(TextKind):
     def check_metrics(self, task: Task) -> None:
         """See Kind.check_metrics: f1 is of two labels."""
         super().check_metrics(task)
-        of_two = [name for name in ("f1", "precision", "recall") if name in task.metrics]
-        if of_two and len(task.labels) > 2:
-            raise InputError(
-                f"{task.name}: the metric {of_two[0]} is of the second of two labels; of more, use "
-                f"macro_{of_two[0]}. Received: {len(task.labels)} labels"
-            )
+        fits = len(task.labels) <= 2 or not {"f1", "precision", "recall"} & {*task.metrics}
+        check_setting(task, fits, "metrics", "macro_f1 and the like of more than two labels")
 
     def metric(self, name: str, predicted: Predicted, gold: list) -> float:
         """See Kind.metric: roc_auc is of probabilities; NaN where only answers are known."""

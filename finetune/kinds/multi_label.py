@@ -17,6 +17,7 @@ from finetune.kinds.predicted import Predicted, constant_answer, quoted
 from finetune.kinds.texts import Outputs, TextExample, TextHParams, TextKind
 from finetune.labels import check_counts, label_index
 from plugins import lazily
+from settings import check_setting
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -56,11 +57,9 @@ class MultiLabel(TextKind):
             return
         named = task.labels or self.label_names(task)
         moved = [own for own, name in zip(columns, named) if own != name and own in named]
-        if len({*columns}) < max(2, len(columns)) or len(named) != len(columns) or moved:
-            raise InputError(
-                f"`label` in `columns` (split {split!r}) should name two columns or more, each"
-                f" once, in the order of the labels {', '.join(named)}. Received: {list(columns)}"
-            )
+        fits = len({*columns}) == len(columns) == len(named) > 1 and not moved
+        wanted = f"two columns or more for `label`, each once, in the order of {', '.join(named)}"
+        check_setting(task, fits, "columns", wanted)
 
     def label_names(self, task: Task) -> tuple[str, ...]:
         """See Kind.label_names: those of binary columns."""
@@ -83,8 +82,6 @@ class MultiLabel(TextKind):
                 f" them. Received: {value!r:.60}"
             )
         places = [label_index(source, where, name) for name in names]
-        if len({*places}) < len(places):
-            raise InputError(f"{where}: a label should be named once. Received: {value!r:.60}")
         return tuple(place in places for place in range(len(source.task.labels)))
 
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:

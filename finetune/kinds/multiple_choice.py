@@ -26,7 +26,7 @@ from finetune.kinds.predicted import (
 from finetune.labels import check_counts, label_index
 from finetune.readers.race import read_race
 from plugins import lazily
-from settings import at_least, typed
+from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -89,15 +89,11 @@ class MultipleChoice(Kind):
     def check_columns(self, task: Task, split: str) -> None:
         """See Kind.check_columns: a cell of a table is no list."""
         super().check_columns(task, split)
-        columns = task.columns_of(split)
-        if task.format == "race" and columns:
-            raise InputError(f"`columns` of format race should be left out. Received: {columns}")
-        options = columns.get("options", ())
-        if task.format in ("csv", "tsv") and not isinstance(options, tuple):
-            raise InputError(
-                f"`options` in `columns` should be the list of their columns in a {task.format} "
-                f"file (split {split!r}). Received: {options!r}"
-            )
+        columns, of_table = task.columns_of(split), task.format in ("csv", "tsv")
+        fits = not (columns and task.format == "race")
+        check_setting(task, fits, "columns", "left out of format race")
+        fits = not of_table or isinstance(columns.get("options", ()), tuple)
+        check_setting(task, fits, "columns", f"a list for `options` of format {task.format}")
 
     def rows(self, source: Source) -> Iterator[Row]:
         return read_race(source.path)
@@ -119,12 +115,10 @@ class MultipleChoice(Kind):
                 typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
             )
             texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
-            if not context.strip():
-                raise InputError(f"`context` should not be empty. Received: {context!r}")
-            if not 2 <= len(texts) <= count or not all(text.strip() for text in texts):
+            if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
                 raise InputError(
-                    f"`options` should be from 2 to {count} texts that are not empty, as the labels"
-                    f" are {', '.join(task.labels)}. Received: {texts!r:.200}"
+                    f"`context` and 2 to {count} `options` should not be empty. Received:"
+                    f" {context!r:.60}, {texts!r:.200}"
                 )
         value, label = row.get("label"), None
         if not (source.is_test and (value is None or value == "")):

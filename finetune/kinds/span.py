@@ -73,18 +73,12 @@ class Span(Kind):
         else:
             examples = read_squad(source.path, training=source.split == task.train)
         for example in examples:
-            where = f"{source.path}, question {example.id}"
-            if example.is_impossible and not task.version_2:
-                raise InputError(
-                    f"{where}: should have an answer unless task {task.name} is declared with "
-                    f'"version_2": true. Received: an unanswerable question'
-                )
             # Without answers there is nothing to train on, and nothing to measure by.
-            if not (example.answers or example.is_impossible or source.is_test):
+            allowed = task.version_2 if example.is_impossible else source.is_test
+            if not (example.answers or allowed):
                 raise InputError(
-                    f"{where}: should have an answer or be marked `is_impossible`; only in test "
-                    f"splits of task {task.name} may answers be missing. Received: no answers in "
-                    f"the {source.split} split"
+                    f"{source.path}, question {example.id}: should have an answer; without one are"
+                    f" test splits, and, with `version_2`, questions marked `is_impossible`"
                 )
         return examples
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from errors import InputError, located
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
@@ -20,7 +20,7 @@ from finetune.labels import check_counts, label_index
 from finetune.readers import conll, treebank
 from finetune.tag_schemes import SCHEMES, check_scheme, forbidden
 from plugins import lazily
-from settings import check_setting, one_of
+from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -92,6 +92,12 @@ class Tagging(Kind):
             return ()
         return ("tags",) if file_format == "conllu" else self.needed
 
+    def check_columns(self, task: Task, split: str) -> None:
+        """See Kind.check_columns: CoNLL-U has columns of its own."""
+        super().check_columns(task, split)
+        fits = task.format != "conllu" or task.columns_of(split)["tags"] in conll.CONLLU_TAGS
+        check_setting(task, fits, "columns", f"tags -> one of {', '.join(conll.CONLLU_TAGS)}")
+
     def located(self, file_format: str, path: str) -> str | None:
         """See Kind.located: sections of a treebank."""
         return treebank.located(path) if file_format in _TREEBANKS else None
@@ -100,12 +106,8 @@ class Tagging(Kind):
         """See Kind.check_metrics: all but the accuracy are of spans."""
         super().check_metrics(task)
         plain = [tag for tag in task.labels if tag != "O" and tag[1:2] != "-"]
-        of_spans = [name for name in task.metrics if name != "token_accuracy"]
-        if of_spans and plain:
-            raise InputError(
-                f"{task.name}: the metric {of_spans[0]} counts spans of tags such as B-PER and"
-                f" I-PER; of other tags, use token_accuracy. Received: {plain[0]!r}"
-            )
+        fits = not plain or {*task.metrics} == {"token_accuracy"}
+        check_setting(task, fits, "metrics", f"token_accuracy alone with tags such as {plain[:1]}")
 
     def rows(self, source: Source) -> Iterator[Row]:
         if reader := _TREEBANKS.get(source.task.format):
@@ -116,20 +118,19 @@ class Tagging(Kind):
 
     def example(self, source: Source, identity: str, where: str, row: dict) -> TaggedExample:
         task, tags, places = source.task, row.get("tags"), row.get("tag_places")
-        words = row["words"]
-        if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-            raise InputError(f"{where}: `words` should be a list of words. Received: {words!r:.60}")
+        with located(where):
+            words = typed("words", row["words"], tuple[str, ...])
         listed = isinstance(tags, list)
         blank = tags is None or (listed and tags and all(tag == "_" for tag in tags))
         if source.is_test and blank and "_" not in task.labels:
-            return TaggedExample(identity, tuple(words), None)  # "_": not annotated, in CoNLL-U
+            return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
         if not listed or len(tags) != len(words):
             raise InputError(f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}")
         indices = (
             label_index(source, places[place] if places else where, tag)
             for place, tag in enumerate(tags)
         )
-        return TaggedExample(identity, tuple(words), tuple(indices))
+        return TaggedExample(identity, words, tuple(indices))
 
     def label_values(self, row: dict[str, Any]) -> Any:
         return row["tags"]

@@ -62,12 +62,8 @@ class TextKind(Kind):
 
     def check(self, task: Task) -> None:
         """See Kind.check: only pairs have two orders."""
-        columns = task.columns_of(task.train)
-        if task.symmetric and "text_b" not in columns:
-            raise InputError(
-                f"`symmetric` should be true only for pairs of texts, `text_a` and `text_b`. "
-                f"Received: a {self.name} task with the columns {', '.join(columns) or 'none'}"
-            )
+        fits = not task.symmetric or "text_b" in task.columns_of(task.train)
+        check_setting(task, fits, "symmetric", "true only for pairs, `text_a` and `text_b`")
 
     def label(self, source: Source, where: str, value: Any) -> int | float | None:
         """The label of a value in a file; an InputError, that it is none, begins with `where`."""

@@ -15,8 +15,7 @@ from finetune.readers.tables import Row
 _CONLLU_COLUMNS = (
     "id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"
 )  # fmt: skip
-_CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}
-_WORD_ID = re.compile(r"\d+$")
+CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}
 _NOT_A_WORD = re.compile(r"\d+-\d+$|\d+\.\d+$")
 
 
@@ -125,13 +124,8 @@ def read_conllu(
         source: see `read_lines`.
 
     Raises:
-        InputError: an unknown column, a line without the format's ten columns, a wrong word id.
+        InputError: a line without the format's ten columns.
     """
-    if column not in _CONLLU_TAGS:
-        raise InputError(
-            f"{path}: `tags` of a CoNLL-U file should be one of {', '.join(_CONLLU_TAGS)}. "
-            f"Received: {column!r}"
-        )
     found, identity = _Sentence(), {}
     for number, line in itertools.chain(read_lines(path, source=source), [(0, "")]):
         where = f"{path}, line {number}"
@@ -150,10 +144,5 @@ def read_conllu(
                     f"{where}: should have the ten columns {', '.join(_CONLLU_COLUMNS)}, "
                     f"separated by tabs. Received: {len(fields)}"
                 )
-            if _WORD_ID.match(fields[0]):
-                found.add(where, fields, {"words": 1, "tags": _CONLLU_TAGS[column]})
-            elif not _NOT_A_WORD.match(fields[0]):
-                raise InputError(
-                    f"{where}: the id should be a number, a range (1-2) or an empty node's (8.1). "
-                    f"Received: {fields[0]!r}"
-                )
+            if not _NOT_A_WORD.match(fields[0]):
+                found.add(where, fields, {"words": 1, "tags": CONLLU_TAGS[column]})

@@ -29,7 +29,8 @@ def read_lines(
         source: its lines in UTF-8, where it is open already; `path` then only names it in errors.
 
     Raises:
-        InputError: the file cannot be opened or is not a text, or a line is not UTF-8.
+        InputError: the file is not a text, or a line is not UTF-8.
+        OSError: it cannot be read.
     """
     lines = _lines(path) if source is None else source
     for number, line in enumerate(lines, start=1):
@@ -46,21 +47,22 @@ def read_object(path: str) -> dict[str, Any]:
     Raises:
         InputError: the file cannot be read, or holds something else; names the line.
     """
-    text = "".join(line for _, line in read_lines(path, keep_ends=True))
-    value = parse_json(text, path)
+    return parse_object("".join(line for _, line in read_lines(path, keep_ends=True)), path)
+
+
+def parse_object(text: str, where: str) -> dict[str, Any]:
+    """The JSON object that a text is; an InputError, also of half a character, names `where`."""
+    value = parse_json(text, where)
     if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
-        raise InputError(f"{path}: the text contains an unpaired surrogate (invalid Unicode)")
+        raise InputError(f"{where}: the text contains an unpaired surrogate (invalid Unicode)")
     return value
 
 
 def _lines(path: str) -> Iterator[bytes]:
     """The lines of a file, in UTF-8 or wrongly so."""
-    try:
-        with storage.open(path, "rb") as file:
-            encoding = _encoding(path, file.peek(1024))
-            yield from _recoded(path, file, encoding) if encoding else file
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    with storage.open(path, "rb") as file:
+        encoding = _encoding(path, file.peek(1024))
+        yield from _recoded(path, file, encoding) if encoding else file
 
 
 def _encoding(path: str, head: bytes) -> str | None:

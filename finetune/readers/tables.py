@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,7 @@ from absl import logging
 
 from errors import InputError
 from files import is_unicode
-from finetune.readers.lines import read_lines
+from finetune.readers.lines import parse_object, read_lines
 from settings import did_you_mean
 
 if TYPE_CHECKING:
@@ -200,17 +199,7 @@ def parse_json_row(
         InputError: the line is not an object, lacks a key, or holds an unpaired surrogate; begins
             with `where`.
     """
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:  # no JSON; a huge number; too many brackets
-        raise InputError(
-            f"{where}: should be one JSON object. Received: {line[:60]!r} ({error})"
-        ) from error
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: should be one JSON object. Received: {line[:60]!r}")
-    if "\\u" in line and not is_unicode(json.dumps(record, ensure_ascii=False)):
-        raise InputError(f"{where}: the text contains an unpaired surrogate (invalid Unicode)")
-    row = {}
+    record, row = parse_object(line, where), {}
     for role, key in columns.items():
         own = next((name for name in _names(key) if name in record), None)
         if own is not None:
@@ -229,16 +218,11 @@ def read_frame(
     """Yields the rows of a DataFrame; what is missing (None, NaN) is None. See `read_table`.
 
     Raises:
-        InputError: a column is missing, or there twice; an unpaired surrogate.
+        InputError: an unpaired surrogate.
+        KeyError: a column is missing.
     """
     names = list(table.frame.columns)
     found = {role: name for role, name in columns.items() if name in names or role not in optional}
-    for role, name in found.items():
-        if not isinstance(name, str) or names.count(name) != 1:
-            raise InputError(
-                f"{table.name} should have one column {name!r}, called by a text, for `{role}`."
-                f" Received: {names!r:.300}"
-            )
     columns = (table.frame[name] for name in found.values())
     for number, *values in zip(table.frame.index, *columns, strict=True):
         where = f"{table.name}, row {number}"

@@ -40,13 +40,13 @@ def read_dataset(
         yield (
             where,
             {
-                role: _value(features[column], example[column], labels, where)
+                role: _value(features[column], example[column], labels)
                 for role, column in columns.items()
             },
         )
 
 
-def _value(feature: Any, value: Any, labels: Sequence[str], where: str) -> Any:
+def _value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
     """A feature's value as Python's str, int, float, bool, list or dict."""
     import tensorflow_datasets as tfds
 
@@ -54,18 +54,15 @@ def _value(feature: Any, value: Any, labels: Sequence[str], where: str) -> Any:
         inner = feature.feature
         if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
             return {
-                key: [_value(inner[key], item, labels, where) for item in items]
+                key: [_value(inner[key], item, labels) for item in items]
                 for key, items in value.items()
             }
-        return [_value(inner, item, labels, where) for item in value]
+        return [_value(inner, item, labels) for item in value]
     if isinstance(feature, tfds.features.ClassLabel):
         if value < 0:
             return None
         name = feature.int2str(int(value))
         return name if not labels or name in labels else str(int(value))
     if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{where}: texts should be UTF-8. Received: {value[:40]!r}") from error
+        return value.decode("utf-8")
     return value.item() if hasattr(value, "item") else value

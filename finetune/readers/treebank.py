@@ -54,8 +54,6 @@ def files_of(path: str) -> list[str]:
         files = [file for _, found in sections for file in found]
     else:
         files = [path]
-    if not files:
-        raise InputError(f"{path}: the list should name files. Received: none")
     endings = sorted({os.path.splitext(file)[1] for file in files})
     if len(endings) > 1 and {".pos", ".mrg"} <= {*endings}:
         raise InputError(
@@ -98,12 +96,8 @@ def read_treebank(path: str) -> Iterator[Row]:
     Raises:
         InputError: names file and line.
     """
-    readers = {".pos": _read_pos, ".mrg": _read_mrg}
     for file in files_of(path):
-        ending = os.path.splitext(file)[1].lower()
-        if ending not in readers:
-            raise InputError(f"{file}: the file should be .pos or .mrg. Received: {ending!r}")
-        yield from readers[ending](file)
+        yield from (_read_mrg if file.lower().endswith(".mrg") else _read_pos)(file)
 
 
 def read_brown(path: str) -> Iterator[Row]:
@@ -160,19 +154,16 @@ def _read_mrg(file: str) -> Iterator[Row]:
         for item in re.findall(r"[()]|[^\s()]+", text):
             if item in "()":
                 depth, label = depth + (1 if item == "(" else -1), None
-                if depth < 0:
-                    raise InputError(f"{where}: brackets should match. Received: one more )")
                 if not depth and words:
                     yield _row(words)
                     words = []
             elif label is None:
                 label = item
-            elif depth:
-                if label != _EMPTY:
-                    tag = label.partition("|")[0]
-                    words.append((where, _BRACKETS.get(item) or _unescaped(item), tag))
-            else:
-                raise InputError(f"{where}: a tree should begin with (. Received: {item!r:.60}")
+            elif label != _EMPTY:
+                tag = label.partition("|")[0]
+                words.append((where, _BRACKETS.get(item) or _unescaped(item), tag))
+            if depth < (item not in "()"):
+                raise InputError(f"{where}: brackets should match. Received: {item!r:.60}")
     if depth:
         raise InputError(f"{where}: brackets should match. Received: {depth} open at the end")
 

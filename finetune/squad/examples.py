@@ -64,13 +64,7 @@ def check_answer_start(text: str, start: int, context: str, where: str) -> None:
 
 def question_of_row(row: dict[str, Any], where: str) -> QuestionExample:
     """The question of a row of tensorflow-datasets; an InputError begins with `where`."""
-    answers = row["answers"]
-    if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
-        raise InputError(
-            f"{where}: `answers` should hold lists `text` and `answer_start`. "
-            f"Received: {answers!r:.60}"
-        )
-    texts, starts = answers["text"], answers["answer_start"]
+    texts, starts = (row["answers"][name] for name in ("text", "answer_start"))
     impossible = bool(row.get("is_impossible", False))
     for text, start in [] if impossible else zip(texts, starts):
         check_answer_start(text, start, row["context"], where)

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune.encoded import Encoded
 from finetune.encoding import from_ragged, in_chunks
 from finetune.squad.examples import QuestionExample
@@ -42,12 +41,8 @@ def encode_questions(
         `example` and, where every example is labelled, `start_position`, `end_position` (first and
         last token of the answer, inclusive, in the sequence) and `is_impossible`, int32.
         `truncated` counts questions that were cut and contexts that were divided.
-
-    Raises:
-        InputError: lengths that leave no room for a context.
     """
     layout = TextLayout(create_tokenizer(vocabulary), max_seq_length)
-    _check_lengths(layout, max_query_length, doc_stride)
     settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
     cut_questions = 0
@@ -73,17 +68,6 @@ def encode_questions(
             file=sys.stderr,
         )
     return encoded
-
-
-def _check_lengths(layout: TextLayout, max_query_length: int, doc_stride: int) -> None:
-    max_seq_length = layout.max_seq_length
-    room = max_seq_length - max_query_length - layout.frame.size(2)
-    if room < 1 or doc_stride < 1:
-        raise InputError(
-            "`max_seq_length` should leave room for a question, three special tokens and some"
-            f" context, and `doc_stride` be at least 1. Received: max_seq_length={max_seq_length},"
-            f" max_query_length={max_query_length}, doc_stride={doc_stride}"
-        )
 
 
 def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:

@@ -120,16 +120,3 @@ def test_an_example_that_is_drawn_twice_counts_twice():
     given = predicted(task, examples, [SPANS[0]] * 3)
     found = {round(task.plugin.score(part)["f1"]) for part in draws(given, 99)}
     assert found == {0, 33, 67, 100}
-
-
-def test_results_without_a_baseline():
-    (group,) = group_results([result("squadv1", 40.0, baselines={"dev": None})])
-    assert compare(group) is None
-
-
-def test_one_trial_decides_nothing():
-    one, two = [result("rte", 60.0)], [result("rte", 60.0), result("rte", 61.0, 1)]
-    for said in (report_text(group_results(one)), summary_line(one)):
-        assert "--num_trials" in said
-    for said in (report_text(group_results(two)), summary_line(two)):
-        assert "--num_trials" not in said

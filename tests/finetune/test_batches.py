@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-from errors import InputError
 from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
 from finetune.encoded import Encoded
 from training.distribution import own_rows
@@ -162,22 +161,6 @@ def test_resumed_is_uninterrupted(n, batch_size):
     assert_equal_batches(take(batches(), 80)[70:], take(batches(70), 10))
 
 
-def test_resuming_far_into_training_takes_no_time(monkeypatch):
-    batches = TrainingBatches(encoded_of(1000, longest=5), 10, 1, max_seq_length=S_MAX)
-    arranged = []
-    arrange = TrainingBatches._arrange
-    monkeypatch.setattr(
-        TrainingBatches,
-        "_arrange",
-        lambda self, start, stop: arranged.append((start, stop)) or arrange(self, start, stop),
-    )
-    step = 10**9 + 80  # in the second of its epoch's two windows
-    next(batches.numbers(step))
-    assert len(arranged) == 1
-    start, stop = arranged[0]
-    assert start <= step < stop
-
-
 @pytest.mark.parametrize(("n", "batch_size"), [(100, 8), (96, 8), (3, 8), (1, 1)])
 def test_evaluation_gives_every_sequence_once_and_fillers_no_weight(n, batch_size):
     encoded = encoded_of(n)
@@ -256,12 +239,6 @@ def test_two_replicas_share_the_global_batches(rows):
     assert {shape[0] for shape in known} == {rows and 4}
 
 
-def test_a_batch_that_replicas_cannot_share_is_rejected():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(ValueError):
-        tf.function(strategy.run).get_concrete_function(own_rows, ({"x": tf.zeros([5, 2])},))
-
-
 class Mean(Objective):
     """Learns a vector for each place of a sequence, by how far it is from the label."""
 
@@ -306,23 +283,6 @@ def test_the_trainer_takes_them_on_one_device_on_two_and_resumed():
     _, table = losses(one, 3)
     resumed, _ = losses(one, 1, start=(3, table))
     assert resumed == single[3:4]
-
-
-@pytest.mark.parametrize(
-    ("encoded", "batch_size", "options", "error", "message"),
-    [
-        (encoded_of(0), 8, {}, InputError, "should have examples"),
-        (encoded_of(50), 8, {"max_seq_length": 20}, ValueError, "max_seq_length=20"),
-        (grouped(4, 3), 8, {"group_size": 3}, ValueError, "groups of 3"),
-        (grouped(4, 3), 8, {"group_size": 2}, ValueError, "multiple of 2"),
-    ],
-)
-def test_what_cannot_be_batched_is_rejected(encoded, batch_size, options, error, message):
-    options = {"max_seq_length": S_MAX, **options}
-    with pytest.raises(error, match=message):
-        EvaluationBatches(encoded, batch_size, **options)
-    with pytest.raises(error, match=message):
-        TrainingBatches(encoded, batch_size, 1, **options)
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])

@@ -1,16 +1,12 @@
 """The cache gives back what was encoded under the same key, and never anything else."""
 
 import os
-import types
 
 import numpy as np
 import pytest
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune import cache
 from finetune.encoded import Encoded
-from finetune.kinds.tagging import TaggedExample
-from tests.finetune.kinds_support import task_of
 
 KEY = {"examples": "ab" * 64, "labels": ["no", "yes"], "max_seq_length": 128}
 
@@ -129,16 +125,3 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "savez", full_disk)
     assert_equal(cache.load_or_encode(str(tmp_path), KEY, Encode()), encoded_of(1))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_real_rows_come_back_as_they_were(tmp_path):
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
-    task = task_of("tagging")
-    hparams = types.SimpleNamespace(max_seq_length=16)
-    examples = [TaggedExample("s", ("a", "b", "zz"), (1, 0, 2)), TaggedExample("t", (), ())]
-
-    def make():
-        return task.plugin.encode(task, examples, vocabulary, hparams)
-
-    cache.load_or_encode(str(tmp_path), KEY, make)
-    assert_equal(cache.load_or_encode(str(tmp_path), KEY, lambda: None), make())

@@ -8,7 +8,6 @@ import pytest
 
 import convbert
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
 from finetune import trial
 from finetune.evaluations import Evaluations
 from tests.finetune.kinds_support import model_directory
@@ -109,16 +108,3 @@ def test_training_stops_early(model_dir, tmp_path):
     _, result, scores = fine_tune(model_dir, tmp_path, hparams)
     assert list(scores) == [5, 10, 15]
     assert (result["steps"], result["best_step"]) == (15, 5)
-
-
-def test_an_epoch_is_the_default(model_dir, tmp_path):
-    _, _, scores = fine_tune(model_dir, tmp_path, {**HPARAMS, "keep": "best"})
-    assert list(scores) == [20, 40]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"keep": "all"}, {"eval_steps": 0}, {"early_stopping_patience": -1}]
-)
-def test_wrong_settings_are_errors(model_dir, tmp_path, wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        fine_tune(model_dir, tmp_path, {**HPARAMS, **wrong})

@@ -1,9 +1,7 @@
 """docs/tasks.md: its declarations and their example files are read and trained on."""
 
-import json
 import pathlib
 import re
-import shutil
 import textwrap
 
 import pytest
@@ -12,10 +10,7 @@ from data.vocabulary import Vocabulary
 from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
 from finetune.kinds.tagging import TaggedExample
-from finetune.task import Task
 from finetune.task_data import load_task_data
-from settings import field_names
-from tests import command_support
 from tests.finetune.kinds_support import model_directory, predicted, task_of
 from tests.model_support import TINY
 
@@ -45,12 +40,6 @@ def model_dir(tmp_path_factory):
     return model_directory(tmp_path_factory.mktemp("extending") / "model", vocabulary)
 
 
-def test_every_field_of_a_declaration_has_a_row():
-    rows = {name for row in re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
-            for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
-    assert set(field_names(Task)) - rows == {"lenient", "folders"}  # of the built-in tasks
-
-
 @pytest.mark.parametrize("name", TASKS)
 def test_the_declarations_are_read(folder, model_dir, name):
     task = load_task(str(folder / name / f"{name}.json"))
@@ -68,38 +57,6 @@ def test_the_declarations_are_read(folder, model_dir, name):
         assert len(data.train.sequences["example"]) == TASKS[name]
     assert list(data.splits) == ["dev"]
     assert len(data.splits["dev"].examples) == 2
-
-
-@pytest.mark.slow  # needs a minute of two cores: the real command traces and trains three tasks
-def test_the_declarations_are_trained(folder, model_dir, tmp_path):
-    hparams = {"num_train_epochs": 60, "learning_rate": 1e-2, "train_batch_size": 4, **LENGTHS}
-    # Questions are of other facts in the development split: here they are those of the training.
-    shutil.copytree(folder / "facts", tmp_path / "facts")
-    shutil.copy(tmp_path / "facts" / "train.json", tmp_path / "facts" / "dev.json")
-    lines = [
-        [
-            f"--model_dir={model_dir}",
-            f"--task={(tmp_path if name == 'facts' else folder) / name / name}.json",
-            f"--output_dir={tmp_path / 'runs'}",
-            f"--hparams={json.dumps({**hparams, **BATCHES.get(name, {})})}",
-        ]
-        for name in TASKS
-    ]
-    outcomes = tmp_path / "outcomes.json"
-    done = command_support.run("tests/finetuning_driver.py", outcomes, text=json.dumps(lines))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(outcomes.read_text()) == [None] * len(TASKS)
-    scores = {}
-    for path in (tmp_path / "runs").glob("*/*/trial_*/result.json"):
-        result = json.loads(path.read_text())
-        scores[result["task"]] = result["scores"]["dev"]
-    assert set(scores) == set(TASKS)
-    assert list(scores["ner"]) == ["f1", "token_accuracy"]
-    assert scores["ner"]["f1"] > 50  # the sentences are of words that were trained on
-    assert list(scores["facts"])[:2] == ["f1", "exact_match"]
-    assert scores["facts"]["f1"] >= 50  # an untrained network scores 0 to 25
-    assert set(scores["choices"]) == {"accuracy"}
-    assert list(scores["topics"]) == ["micro_f1", "macro_f1", "accuracy"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Runs of a sweep share what is traced, and each is the run that it would be alone."""
 
-import dataclasses
 import json
 import os
 import types
@@ -14,8 +13,8 @@ from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune import learner
 from finetune.catalogue import load_task
 from finetune.hparams import RunSettings, resolve_hparams
+from finetune.run import fine_tuned
 from finetune.settings import Settings
-from finetune.start import fine_tuned
 from finetune.trial import Trial
 from model import build_encoder
 from tests.finetune.kinds_support import model_directory
@@ -85,7 +84,6 @@ def run(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_settin
         recipe={},
         per_task={},
         given={**GIVEN, **dict(hparams)},
-        model_values={},
         grid=dict(grid),
         inits=inits,
         train=True,
@@ -160,27 +158,3 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypat
 
 def planned(values, task, data):
     return Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data)
-
-
-def test_runs_that_may_share_come_one_after_the_other(task):
-    data = [types.SimpleNamespace(train=range(80), task=task) for _ in range(2)]
-    values = [{"train_batch_size": size, "seed": seed} for seed in (1, 2) for size in (8, 4)]
-    trials = [planned(value, task, each) for each in data for value in values]
-    trials = [dataclasses.replace(trial, number=i) for i, trial in enumerate(trials)]
-    order = [trial.number for trial in learner.in_order_of_sharing(trials)]
-    assert order == [0, 2, 1, 3, 4, 6, 5, 7]
-
-
-def test_no_run_of_a_plug_ins_backbone_shares(model_dir, task, made, monkeypatch, tmp_path):
-    monkeypatch.setattr(learner, "_OWN_BACKBONES", "elsewhere.")
-    run(model_dir, task, tmp_path, num_trials=2)
-    assert len(made) == 2
-
-
-def test_a_shared_learner_keeps_its_kernels(model_dir, task, monkeypatch, tmp_path):
-    """TensorFlow would take seconds to prepare them again for a real model."""
-    cleared, seed = [], tf.random.set_seed
-    keras = tensorflow.compat.v2.random  # where Keras has it from
-    monkeypatch.setattr(keras, "set_seed", lambda value: (cleared.append(value), seed(value)))
-    run(model_dir, task, tmp_path, grid={"learning_rate": [1e-4, 2e-4]}, inits=INITS)
-    assert len(cleared) == 1

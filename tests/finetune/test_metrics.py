@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from finetune import kinds
 from finetune.encoded import Encoded
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
@@ -91,7 +90,7 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
         # What convention makes 0 is 0.
         (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1], [0]),
         (task_of("classification", "f1"), texts([0, 0]), [0, 0], [0]),
-        (task_of("tagging", "f1", labels=("O",)), sentences([0, 0]), [(0, 0)], [0]),
+        (task_of("tagging", "f1", labels=("O", "B-X")), sentences([0, 0]), [(0, 0)], [0]),
         (task_of("regression", "pearson"), texts([0.0, 1.0] * 2), [0.0, 0.0, 1.0, 1.0], [0]),
     ],
 )
@@ -121,31 +120,19 @@ def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason)
     assert undefined(task, texts(gold), given, scores) == {"spearman": reason, "pearson": reason}
 
 
-def test_unlabelled_examples_cannot_be_scored():
-    with pytest.raises(ValueError):
-        score(task_of("classification", "accuracy"), texts([0, None]), [0, 1])
-
-
 @pytest.mark.parametrize(
-    ("task", "message"),
+    "task",
     [
-        (task_of("classification", "acuracy"), "accuracy, f1, .*Received: 'acuracy'"),
-        (task_of("regression", "accuracy"), "pearson, spearman, mae, rmse. Received: 'accuracy'"),
-        (task_of("span", "accuracy"), "f1, exact_match. Received: 'accuracy'"),
-        (task_of("classification", "f1", labels=("a", "b", "c")), "macro_f1. Received: 3 labels"),
-        (task_of("tagging", "f1", labels=("ADJ", "NOUN")), "token_accuracy. Received: 'ADJ'"),
+        task_of("classification", "acuracy"),
+        task_of("regression", "mae"),
+        task_of("classification", "f1", labels=("a", "b", "c")),
+        task_of("tagging", "f1", labels=("ADJ", "NOUN")),
     ],
 )
-def test_metrics_that_do_not_apply_are_rejected(task, message):
-    with pytest.raises(InputError, match=message):
+def test_metrics_that_do_not_apply_are_rejected(task):
+    with pytest.raises(InputError) as error:
         task.plugin.check_metrics(task)
-
-
-def test_every_kind_has_a_metric():
-    for name in kinds.names():
-        kind = kinds.get(name)
-        assert kind.default_metrics
-        assert set(kind.default_metrics) <= set(kind.metrics)
+    assert "`metrics`" in str(error.value)
 
 
 # ---------------------------------------------------------------- collapsed runs

@@ -1,6 +1,5 @@
 """A kind of task from a file outside the package, by the ordinary commands."""
 
-import dataclasses
 import json
 import pathlib
 import shlex
@@ -16,7 +15,7 @@ from errors import InputError
 from finetune import kinds, predictions
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.catalogue import load_task
-from finetune.hparams import FinetuningHParams, resolve_hparams
+from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
 from finetune.task_data import load_task_data
 from model import build_encoder
@@ -71,16 +70,6 @@ def plugin(monkeypatch):
 def test_a_kind_is_unknown_until_it_is_registered(task_path):
     with pytest.raises(InputError):
         load_task(str(task_path))
-
-
-def test_a_hyper_parameter_has_no_name_of_a_setting_of_runs(plugin):
-    @dataclasses.dataclass(frozen=True)
-    class Wrong(FinetuningHParams):
-        num_trials: int = 1
-
-    kind = type("Another", (type(kinds.get("choice")),), {"name": "another", "hparams": Wrong})
-    with pytest.raises(InputError):
-        kinds.register(kind())
 
 
 def test_the_sequences_of_an_example_share_a_batch_and_its_loss(task_path, plugin):

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from errors import InputError
 from finetune import predictions
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -82,27 +81,6 @@ def test_round_trips(tmp_path, name):
         assert official == {"0": expected["prediction"]}
 
 
-def test_answers_must_be_one_per_example():
-    with pytest.raises(ValueError):
-        predicted(CLASSES, TEXTS, [1])
-
-
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        ('{"prediction": 1}\n{"predi', r"dev\.jsonl, line 2"),
-        ('{"id": 1}\n', r"dev\.jsonl, line 1.*prediction"),
-        (None, r"dev\.jsonl"),
-    ],
-)
-def test_errors_of_reading(tmp_path, content, named):
-    path = tmp_path / "dev.jsonl"
-    if content:
-        path.write_text(content)
-    with pytest.raises(InputError, match=named):
-        predictions.read(str(path))
-
-
 def test_largest_classification_errors_are_the_surest():
     given = predicted(CLASSES, TEXTS, [1, 1, 0, 0], {"logits": LOGITS})
     text = predictions.largest_errors(given, 5)
@@ -111,19 +89,6 @@ def test_largest_classification_errors_are_the_surest():
     assert "Predicted **bad** with probability 0.990; it is **good**." in text
     assert "> dull\n\n> and long" in text
     assert "## 2." not in predictions.largest_errors(given, 1)
-
-
-def test_largest_regression_errors():
-    examples = [TextExample(str(i), "x", "y", label) for i, label in enumerate([1.0, 5.0, 3.0])]
-    text = predictions.largest_errors(predicted(SCORES, examples, [1.5, 1.0, 3.0]), 9)
-    assert [line for line in text.splitlines() if line.startswith("##")] == ["## 1. 1", "## 2. 0"]
-
-
-def test_largest_tagging_errors():
-    text = predictions.largest_errors(predicted(TAGS, SENTENCES, [(0, 2, 1), (0, 2)]), 9)
-    assert text.index("## 1. s0") < text.index("## 2. s1")
-    assert "2 of 3 tags wrong." in text
-    assert "> the **dog** [VERB, not NOUN] **runs** [NOUN, not VERB]" in text
 
 
 @pytest.mark.parametrize(

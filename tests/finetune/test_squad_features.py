@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from errors import InputError
 from finetune.squad.examples import QuestionExample, read_squad
 from finetune.squad.features import encode_questions
 from tests.finetune.squad_support import LONG, small_file, vocabulary
@@ -151,9 +150,3 @@ def test_empty_context():
     assert encoded.lengths.tolist() == [4, 5]
     assert not encoded.tokens["max_context"][:4].any()
     assert len(encode([])) == 0
-
-
-@pytest.mark.parametrize("lengths", [(20, 17, 8), (48, 16, 0)])
-def test_no_room(lengths):
-    with pytest.raises(InputError, match=rf"max_seq_length={lengths[0]}, max_query_length="):
-        encode([example("the city", "city")], *lengths)

@@ -45,16 +45,6 @@ def test_built_in_tasks_by_either_spelling():
     assert all(name in glue.TASKS for name in glue.ALIASES.values())
 
 
-def test_built_in_tasks_have_metrics_that_exist():
-    for task in glue.TASKS.values():
-        task.plugin.check_metrics(task)
-    mains = {name: task.metrics[0] for name, task in glue.TASKS.items()}
-    assert mains["cola"] == "matthews_corrcoef"
-    assert mains["sts"] == "spearman"
-    assert {mains[name] for name in ("sst", "mrpc", "qqp", "mnli", "qnli", "rte")} == {"accuracy"}
-    assert [name for name, task in glue.TASKS.items() if task.symmetric] == ["mrpc", "sts"]
-
-
 @pytest.mark.parametrize("name", glue.TASKS)
 def test_tasks_survive_json(name):
     task = glue.TASKS[name]
@@ -99,28 +89,6 @@ def test_a_split_is_what_the_declaration_says_whatever_its_name(reviews):
     assert (task.train, task.dev, task.test) == ("testb", ("val",), ("dev", "test"))
 
 
-def test_collected_labels_are_in_the_order_of_numbers(reviews):
-    folder, declaration = reviews
-    del declaration["labels"]
-    rows = "".join(f"{label},text,t\n" for label in ("10", "b", "9", "aa", "10"))
-    (folder / "train.csv").write_text("stars,review,title\n" + rows, encoding="utf-8")
-    task = load(folder, declaration)
-    assert resolve_labels(task, "").labels == ("9", "10", "aa", "b")
-    assert resolve_labels(glue.TASKS["sts"], "nowhere") is glue.TASKS["sts"]
-
-
-def test_of_many_collected_labels_the_first_are_listed(reviews, capsys):
-    folder, declaration = reviews
-    del declaration["labels"]
-    rows = "".join(f"{label},text,t\n" for label in range(300))
-    (folder / "train.csv").write_text("stars,review,title\n" + rows, encoding="utf-8")
-    assert len(resolve_labels(load(folder, declaration), "").labels) == 300
-    said = capsys.readouterr().err
-    assert "'39'" in said
-    assert "'40'" not in said
-    assert "260" in said
-
-
 def test_data_dir_comes_before_the_folder_of_the_declaration(reviews):
     folder, declaration = reviews
     task = load(folder, declaration)
@@ -148,29 +116,6 @@ def test_official_folders_and_flat_ones(tmp_path):
     (tmp_path / "MNLI/diagnostic/diagnostic.tsv").touch()
     assert source_of(task, str(tmp_path), "diagnostic").path.endswith("diagnostic/diagnostic.tsv")
     assert not has_split(task, str(tmp_path), "test_matched")
-
-
-def test_a_pattern_that_matches_two_files(tmp_path):
-    for language in ("en", "de"):
-        (tmp_path / f"{language}-ud-train.conllu").touch()
-    with pytest.raises(InputError):
-        source_of(load_task("pos"), str(tmp_path), "train")
-
-
-@pytest.mark.parametrize(
-    ("name", "named"), [("mrcp", "`mrpc`"), ("no.json", "no.json"), (".", ".")]
-)
-def test_a_task_that_does_not_exist(name, named):
-    with pytest.raises(InputError, match=named):
-        load_task(name)
-
-
-def test_a_task_without_a_name_has_the_files_or_the_folders(reviews):
-    folder, declaration = reviews
-    del declaration["name"]
-    assert load(folder, declaration).name == "reviews"
-    (folder / ".json").write_text(json.dumps(declaration))
-    assert load_task(str(folder / ".json")).name == folder.name
 
 
 def test_two_tasks_of_one_name(reviews):
@@ -205,92 +150,63 @@ def test_a_declared_delimiter(reviews, changes, content):
     assert parse(json.loads(json.dumps(task.to_json())), "task") == task
 
 
-PAIRS = {"text_a": 0, "text_b": 1, "label": 2}
-TAGGING = {"kind": "tagging", "columns": {"words": 0, "tags": 1}, "labels": []}
 # What the error names -> changes of a declaration, of which ... removes the key.
-MISTAKES = {
-    "'colums'": [{"colums": {}}],
-    "'kind'": [{"kind": ...}],
-    "`kind`": [{"kind": "clasification"}, {"kind": 3}],
-    "'files'": [{"files": ...}],
-    "`files": [
-        {"files": None},
-        {"files": {}},
-        {"files": {"train": "a.csv"}},
-    ],
-    "`files`.* x": [{"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}],
-    "`splits`": [{"dev": ["train"]}],
-    "`format`": [
-        {"format": "conll"},
-        {"files": {"train": "a.csv", "dev": "dev.tsv"}},
-        {"files": {"train": "a.json", "dev": "b.json"}},
-        {"files": {"train": "a.csv.gz", "dev": "b.csv"}},
-        TAGGING,
-    ],
-    r"`label` \(split 'train'\)": [{"columns": {"text_a": "review"}}],
-    "`columns": [
-        {"columns": {"text_a": 1.5, "label": 0}},
-        {"columns": {"text_a": 0, "label": 1, "words": 2}},
-        {"columns": {"text_a": "review", "label": "review"}},
-    ],
-    "`labels`?": [
-        {"labels": ["a", "a"]},
-        {"labels": ["a"]},
-        {"labels": "ab"},
-        {"labels": ["a", None]},
-    ],
-    "`metrics`": [{"metrics": ["acuracy"]}, {"metrics": []}],
-    "`labels`": [{"kind": "regression", "metrics": ["pearson"]}],
-    "`symmetric`": [
-        {"symmetric": "yes"},
-        {"symmetric": True},
-        {"symmetric": True, "columns": PAIRS}
-        | {"per_split": {"train": {"columns": {"text_a": 0, "label": 1}}}},
-        {"symmetric": True, "format": "conll", "metrics": ["token_accuracy"], **TAGGING},
-        {"symmetric": True, "kind": "span", "format": "squad", "metrics": ["f1"], "labels": []},
-    ],
-    "`label_range`": [{"label_range": [0]}, {"label_range": [5, 0]}],
-    r"`per_split\['dev'\]": [{"per_split": {"dev": {"colums": {}}}}],
-    "`name`": [{"name": name} for name in ("a/b", "..", "a\nb", "", None)],
-    "`delimiter`": [
-        *({"delimiter": delimiter} for delimiter in (";;", '"', "\n", 3)),
-        {"delimiter": ";", "files": {"train": "train.jsonl", "dev": "dev.jsonl"}},
-    ],
-    "`tfds`.*train.csv": [{"format": "tfds"}],
-}
 
 
-@pytest.mark.parametrize(
-    ("named", "changes"),
-    [(named, changes) for named, several in MISTAKES.items() for changes in several],
-)
-def test_mistakes_in_a_declaration(reviews, named, changes):
+# Field that the error names, changes of a declaration.
+MISTAKES = [
+    ("colums", {"colums": {}}),
+    ("kind", {"kind": "clasification"}),
+    ("kind", {"kind": None}),
+    ("files", {"files": {"train": "a.csv"}}),
+    ("files", {"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}),
+    ("splits", {"dev": ["train"]}),
+    ("format", {"format": "conll"}),
+    ("format", {"files": {"train": "a.json", "dev": "b.json"}}),
+    ("columns", {"columns": {"text_a": "review"}}),
+    ("columns", {"columns": {"text_a": 0, "label": 1, "words": 2}}),
+    ("columns", {"columns": {"text_a": "review", "label": "review"}}),
+    ("columns", {"format": "conllu", "kind": "tagging", "columns": {"tags": "feats"}}),
+    (
+        "columns",
+        {"kind": "multi_label", "metrics": ["micro_f1"], "labels": ["a", "stars"]}
+        | {"columns": {"text_a": "review", "label": ["stars", "stars"]}},
+    ),
+    ("labels", {"labels": ["a"]}),
+    ("labels", {"kind": "regression", "metrics": ["pearson"]}),
+    ("metrics", {"metrics": ["acuracy"]}),
+    ("symmetric", {"symmetric": True}),
+    ("label_range", {"label_range": [5, 0]}),
+    ("colums", {"per_split": {"dev": {"colums": {}}}}),
+    ("name", {"name": "a/b"}),
+    ("delimiter", {"delimiter": ";;"}),
+    ("delimiter", {"delimiter": ";", "files": {"train": "a.jsonl", "dev": "b.jsonl"}}),
+    ("tfds", {"format": "tfds"}),
+]
+
+
+@pytest.mark.parametrize(("field", "changes"), MISTAKES)
+def test_mistakes_in_a_declaration(reviews, field, changes):
     folder, declaration = reviews
-    declared = {key: value for key, value in (declaration | changes).items() if value is not ...}
-    with pytest.raises(InputError, match=f"(?s)^{folder}/reviews.json: .*{named}"):
-        load(folder, declared)
+    with pytest.raises(InputError) as error:
+        load(folder, declaration | changes)
+    assert f"{folder}/reviews.json" in str(error.value)
+    assert f"`{field}" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("data_dir", "split", "named"),
-    [
-        ("", "dve", "`dev`"),
-        ("", "train", "--data_dir.*cola"),
-        ("nowhere", "train", "train.tsv.*nowhere/CoLA"),
-        (".", "train", "train.tsv"),
-        ("tfdss:", "dev", "tfdss:"),
-    ],
-)
-def test_splits_that_are_not_there(tmp_path, monkeypatch, data_dir, split, named):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=named):
-        read_split(load_task("cola"), data_dir, split)
-
-
-@pytest.mark.parametrize("name", ["nowhere", "reviews.json"])
-def test_a_data_dir_that_is_none(reviews, name):
-    """It was passed over where the files lie beside the declaration."""
+def test_files_and_tasks_that_are_not_there(reviews):
     folder, declaration = reviews
-    task = load(folder, declaration)
-    with pytest.raises(InputError, match=f"{name}: --data_dir"):
-        read_split(task, str(folder / name), "train")
+    for name in ("mrcp", "no.json", "."):
+        with pytest.raises((InputError, OSError)):
+            load_task(name)
+    for data_dir in ("", str(folder)):
+        with pytest.raises(InputError) as error:
+            read_split(load_task("cola"), data_dir, "train")
+        assert (data_dir or "--data_dir") in str(error.value)
+    for place in ("nowhere", "train.csv"):  # not passed over in favour of the declaration's folder
+        with pytest.raises(InputError):
+            read_split(load(folder, declaration), str(folder / place), "train")
+    for language in ("en", "de"):
+        (folder / f"{language}-ud-train.conllu").touch()
+    with pytest.raises(InputError):
+        source_of(load_task("pos"), str(folder), "train")

@@ -79,7 +79,7 @@ def test_a_label_without_weight_is_not_learned(model_dir, tmp_path):
     run = convbert.fine_tune(model_dir, **numbered, output_dir=tmp_path / "numbers", **given)
     assert set(convbert.load(run.folder).predict(reviews(40, 1)).label) == {"1"}
     given["hparams"] = {**HPARAMS, "class_weights": {"maybe": 2.0}}
-    with pytest.raises(InputError, match="class_weights"):
+    with pytest.raises(InputError):
         convbert.fine_tune(model_dir, reviews(80), output_dir=tmp_path / "other", **given)
 
 

@@ -14,18 +14,10 @@ from model.task_heads import HEAD_DROPOUT
 from model.xlnet.config import XLNetConfig
 from tests import command_support
 from tests.model_support import TINY, normal, random_features
-from tests.pretraining_support import build_data
 from tests.serving.support import task
 from tests.xlnet_support import original_tensors, write_original
 
 XLNET = XLNetConfig(vocab_size=31, hidden_size=16, num_attention_heads=2)
-SIZE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 
 
 def head_of(kind, config):
@@ -73,24 +65,6 @@ def test_the_answer_is_in_the_second_text():
     on_the_left = {name: np.roll(value, 2, 1) for name, value in features.items()}
     on_the_left["input_mask"] = np.array([[0, 0, 1, 1, 1, 1]], np.int32)
     assert head._places(on_the_left)[0].numpy().tolist() == [5]
-
-
-@pytest.mark.slow  # needs a minute of two cores: seven commands
-def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
-    """With a vocabulary of word pieces."""
-    build_data(tmp_path, count=40, num_shards=1)
-    hparams = {
-        "model_size": "xlnet-tiny",
-        "model_hparam_overrides": SIZE,
-        "objective": "permutation_lm",
-        "max_seq_length": 32,
-        "train_batch_size": 4,
-        "num_warmup_steps": 2,
-        "num_train_steps": 10,
-    }
-    flags = {"data_dir": tmp_path / "data", "model_dir": tmp_path / "model"}
-    run("run_pretraining.py", **flags, hparams=json.dumps(hparams))
-    assert_learns_and_answers(tmp_path, "text", [("w1 w2 w3", "w50 w51"), ("w4 w2", "w52 w53 w50")])
 
 
 @pytest.mark.slow  # needs three minutes of two cores: 16 commands

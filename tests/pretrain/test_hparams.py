@@ -83,7 +83,7 @@ def test_attention_only():
     [
         (
             {"learning_rat": 1e-3},
-            "Unknown hyper-parameter `learning_rat`. Did you mean `learning_rate`",
+            "Unknown name `learning_rat`. Did you mean `learning_rate`",
         ),
         ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
         ({"learning_rate": "fast"}, "`learning_rate`"),

@@ -85,7 +85,7 @@ def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
 
 
 def settings_of(folder, **given):
-    names = ("recipe", "per_task", "model_values", "grid")
+    names = ("recipe", "per_task", "grid")
     empty = {name: {} for name in names}
     return Settings(
         model_dir=str(folder),
