@@ -7,7 +7,7 @@ import pytest
 
 from errors import InputError
 from scoring.models import method_of
-from scoring.rescore import read_scores
+from scoring.nbest import read_scores
 from serving.description import sealed
 from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from scoring.rescore import NBest, read_lists
+from scoring.nbest import NBest, read_lists
 from tests.command_support import run
 
 # The recogniser prefers longer hypotheses than were said, the scores below shorter ones.
