@@ -79,6 +79,7 @@ def evaluate(
 
     Raises:
         InputError: the model has no task, or the data is not as its declaration says.
+        KeyError: a table without a column.
     """
     if not isinstance(bootstrap, int) or bootstrap < 0:
         raise InputError(f"`bootstrap` should be a number of draws. Received: {bootstrap!r}")
