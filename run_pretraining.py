@@ -129,10 +129,13 @@ def read_settings() -> tuple[dict, dict]:
 
 
 def check_continue_flags() -> None:
-    """Rejects flags of --continue_from without it."""
+    """Rejects flags of --continue_from without it, and steps that are given twice."""
     given = [name for name in CONTINUE_FLAGS if FLAGS[name].value]
     if given and FLAGS.continue_from is None:
         raise InputError(f"--{given[0]} is for continuing from another model with --continue_from")
+    twice = {"num_train_steps", "schedule_from_step"} & set(read_json_object(FLAGS.hparams))
+    if twice and FLAGS.additional_steps is not None:
+        raise InputError(f"--additional_steps sets `{min(twice)}`, so --hparams should not")
 
 
 if __name__ == "__main__":

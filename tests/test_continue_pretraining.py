@@ -249,6 +249,7 @@ def test_another_objective_keeps_the_encoder_only(folder, data_dir, tmp_path, ca
         ({}, {"continue_from": None, "continue_optimizer": "fresh"}, "--continue_optimizer is for"),
         ({}, {"continue_from": None, "new_networks": True}, "--new_networks"),
         ({"num_train_steps": 1000}, {}, "`num_train_steps`"),
+        ({"num_train_steps": 1000}, {"additional_steps": 5}, "`num_train_steps`"),
         (
             {"num_train_steps": 2000, "schedule_from_step": 1500},
             {},
