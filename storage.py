@@ -65,38 +65,34 @@ def _gfile(path: str) -> Iterator[Any]:
         raise OSError(number, reason(error) + hint, path) from error
 
 
-def _either(path: str, local: Callable[[str], Any], remote: Callable[[Any], Any]) -> Any:
-    """`local(path)`, or of a URL `remote(tf.io.gfile)`."""
-    if not is_url(path):
-        return local(path)
-    with _gfile(path) as gfile:
-        return remote(gfile)
+def _either(local: Callable[[str], Any], remote: Callable[[Any, str], Any]) -> Callable[[str], Any]:
+    """A function of a path: `local(path)`, or of a URL `remote(tf.io.gfile, path)`."""
+
+    def function(path: str) -> Any:
+        if not is_url(path):
+            return local(path)
+        with _gfile(path) as gfile:
+            return remote(gfile, path)
+
+    return function
 
 
-def exists(path: str) -> bool:
-    """`os.path.exists`; an OSError where a URL may not be asked for, or cannot be reached."""
-    return _either(path, os.path.exists, lambda gfile: gfile.exists(path))
-
-
-def isdir(path: str) -> bool:
-    """`os.path.isdir`; errors as `exists`, which `tf.io.gfile.isdir` would hide."""
-    return _either(path, os.path.isdir, lambda gfile: gfile.exists(path) and gfile.isdir(path))
-
-
-def isfile(path: str) -> bool:
-    """`os.path.isfile`; errors as `exists`."""
-    return exists(path) and not isdir(path) if is_url(path) else os.path.isfile(path)
-
-
-def getsize(path: str) -> int:
-    """`os.path.getsize`, in bytes."""
-    return _either(path, os.path.getsize, lambda gfile: gfile.stat(path).length)
+exists = _either(os.path.exists, lambda gfile, path: gfile.exists(path))
+# `tf.io.gfile.isdir` alone would hide that a URL cannot be reached.
+isdir = _either(os.path.isdir, lambda gfile, path: gfile.exists(path) and gfile.isdir(path))
+isfile = _either(os.path.isfile, lambda gfile, path: gfile.exists(path) and not gfile.isdir(path))
+getsize = _either(os.path.getsize, lambda gfile, path: gfile.stat(path).length)
+remove = _either(os.remove, lambda gfile, path: gfile.remove(path))
+makedirs = _either(lambda path: os.makedirs(path, exist_ok=True), lambda g, path: g.makedirs(path))
+_listdir = _either(os.listdir, lambda gfile, path: gfile.listdir(path))
+_rmtree = _either(shutil.rmtree, lambda gfile, path: gfile.rmtree(path))
 
 
 def listdir(path: str) -> list[str]:
     """`os.listdir`."""
-    found = _either(path, os.listdir, lambda gfile: gfile.listdir(path))
-    return [name.rstrip("/") for name in found if name != "/"]  # as gs:// ends names of folders
+    return [
+        name.rstrip("/") for name in _listdir(path) if name != "/"
+    ]  # gs:// ends folders with it
 
 
 def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -169,21 +165,10 @@ def download(path: str, folder: str) -> str:
     return local
 
 
-def makedirs(path: str) -> None:
-    """`os.makedirs` of a folder that may be there already."""
-    local = functools.partial(os.makedirs, exist_ok=True)
-    _either(path, local, lambda gfile: gfile.makedirs(path))
-
-
-def remove(path: str) -> None:
-    """`os.remove`."""
-    _either(path, os.remove, lambda gfile: gfile.remove(path))
-
-
 def rmtree(path: str, ignore_errors: bool = False) -> None:
     """`shutil.rmtree`."""
     with contextlib.suppress(*[OSError] * ignore_errors):
-        _either(path, shutil.rmtree, lambda gfile: gfile.rmtree(path))
+        _rmtree(path)
 
 
 def move_file(source: str, target: str) -> None:
@@ -198,7 +183,7 @@ def upload(local: str, path: str) -> None:
     try:
         with _gfile(path) as gfile:
             gfile.copy(local, temporary, overwrite=True)
-            gfile.rename(temporary, path, overwrite=True)
+        move_file(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             remove(temporary)
