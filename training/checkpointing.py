@@ -78,13 +78,12 @@ def create_manager(
     Raises:
         InputError: no checkpoint is readable, or the newest lacks a variable.
     """
-    newest = None
-    if has_checkpoint(model_dir):
-        newest = restore(checkpoint, model_dir)
-    elif initialize is not None:
+    newest = restore(checkpoint, model_dir) if has_checkpoint(model_dir) else None
+    if newest is None and initialize is not None:
         initialize()
-    found = np.int64(-1 if newest is None else step_of(newest))
-    if len({int(told["step"]) for told in workers.gather({"step": found})}) > 1:
+    step_found = None if newest is None else step_of(newest)
+    told = workers.gather({"step": np.int64(-1 if step_found is None else step_found)})
+    if len({int(of["step"]) for of in told}) > 1:
         raise InputError(f"{model_dir}: the workers see different checkpoints: it must be shared")
     folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
     if workers.is_chief():
@@ -96,7 +95,7 @@ def create_manager(
         checkpoint_name="model.ckpt",
         step_counter=step,
         checkpoint_interval=interval,
-        last_checkpoint_step=None if newest is None else step_of(newest),
+        last_checkpoint_step=step_found,
     )
 
 
@@ -107,21 +106,21 @@ def _clean(folder: str, newest: str | None) -> None:
     """
     entries = storage.listdir(folder) if storage.isdir(folder) else []
     for prefix in [os.path.join(folder, e[:-5]) for e in entries if e.endswith("_temp")]:
-        if damage(prefix):
-            for path in storage.matching(folder, glob.escape(os.path.basename(prefix)) + ".*"):
-                storage.remove(path)
+        for path in _parts(prefix) if damage(prefix) else ():
+            storage.remove(path)
         storage.rmtree(f"{prefix}_temp", ignore_errors=True)  # last: it tells that the others
     for path in storage.matching(folder, "checkpoint.tmp*"):  # were cut off
         storage.remove(path)
     if newest is not None:
         found = find_checkpoints(folder)
         kept = found[found.index(newest) :][::-1]
+        times = [float(i + 1) for i in range(len(kept))]
         tf.__internal__.train.update_checkpoint_state(
             folder,
             newest,
             kept,
             save_relative_paths=True,
-            all_model_checkpoint_timestamps=[float(i + 1) for i in range(len(kept))],
+            all_model_checkpoint_timestamps=times,
         )
 
 
@@ -148,14 +147,17 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     return None, wrong
 
 
+def _parts(prefix: str) -> list[str]:
+    folder, name = os.path.split(prefix)
+    return storage.matching(folder, glob.escape(name) + ".*")
+
+
 _readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this process has read
 
 
 def damage(prefix: str) -> str | None:
     """What is wrong with a checkpoint; None where every tensor has the bytes of its checksum."""
-    folder, name = os.path.split(prefix)
-    paths = storage.matching(folder, glob.escape(name) + ".*")
-    found = (prefix, *((path, storage.getsize(path)) for path in paths))
+    found = (prefix, *((path, storage.getsize(path)) for path in _parts(prefix)))
     if found in _readable:
         return None
     try:
@@ -182,11 +184,11 @@ def latest_checkpoint(model_dir: str) -> str:
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
     path, damaged = newest_readable(folder)
-    reasons = "; ".join(damaged)
     if path is None:
-        raise InputError(f"{folder}: no checkpoint is readable: {reasons or 'there is none'}")
+        wrong = "; ".join(damaged) or "there is none"
+        raise InputError(f"{folder}: no checkpoint is readable: {wrong}")
     if damaged:
-        _warn_once(f"{reasons}; {path} is taken")
+        _warn_once(f"{'; '.join(damaged)}; {path} is taken")
     return path
 
 
@@ -194,10 +196,7 @@ _warn_once = functools.cache(warn)  # in each process
 
 
 def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
-    """Reads the newest checkpoint of a model directory into everything that `checkpoint` tracks.
-
-    Returns:
-        The prefix of the checkpoint.
+    """Reads the newest checkpoint into all that `checkpoint` tracks; returns its prefix.
 
     Raises:
         InputError: there is no checkpoint, none is readable, or it lacks a variable.
@@ -220,14 +219,10 @@ def as_stored(model_dir: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def no_larger_than(shapes: Iterable[Sequence[int]], where: str) -> Iterator[None]:
-    """Raises InputError where variables made in the block hold four times what is stored.
+    """Raises InputError where variables made in the block hold four times the stored `shapes`.
 
-    So a configuration of another network than the tensors beside it takes no memory. The factor is
-    for networks of an objective that are not stored.
-
-    Args:
-        shapes: of the stored tensors.
-        where: the folder, for the error.
+    So a configuration of another network than the tensors beside it, in the folder `where`, takes
+    no memory. The factor is for networks of an objective that are not stored.
     """
     left, error = 4 * sum(map(math.prod, shapes)), None
 
