@@ -8,6 +8,7 @@ file by which readers know a finished folder is uploaded last.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import tempfile
@@ -18,6 +19,15 @@ import storage
 from errors import InputError
 
 LARGEST = 256 << 20  # bytes of a vocabulary or of JSON; the largest known have some 30 MB
+
+
+@contextlib.contextmanager
+def _naming(path: str, done: str) -> Iterator[None]:
+    """Raises InputError, which names `path`, for an OSError in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be {done}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -36,19 +46,12 @@ def replacing(path: str) -> Iterator[str]:
     folder, name = os.path.split(path)
     remote = storage.is_url(path)
     where = None if remote else folder or "."
-    try:
-        # In a folder of its own, where the umask decides who may read it.
-        with tempfile.TemporaryDirectory(
-            prefix=f"{name}.tmp-", dir=where, ignore_cleanup_errors=True
-        ) as own:
-            temporary = os.path.join(own, name)
-            yield temporary
-            if remote:
-                storage.upload(temporary, path)
-            else:
-                os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    # In a folder of its own, where the umask decides who may read it.
+    own = functools.partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
+    with _naming(path, "written"), own(prefix=f"{name}.tmp-", dir=where) as place:
+        temporary = os.path.join(place, name)
+        yield temporary
+        (storage.upload if remote else os.replace)(temporary, path)
 
 
 def check_new_folder(path: str) -> None:
@@ -84,24 +87,19 @@ def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
 @contextlib.contextmanager
 def _uploading(url: str, marker: str) -> Iterator[str]:
     """Yields a local temporary folder, whose files are at `url` in the end, the marker last."""
-    begun = []
-    try:
-        with tempfile.TemporaryDirectory() as temporary:
-            local = os.path.join(temporary, "new")
-            os.mkdir(local)
-            yield local
-            found = [os.path.join(place, n) for place, _, names in os.walk(local) for n in names]
-            names = sorted(os.path.relpath(name, local) for name in found)
-            begun.append(url)
+    with _naming(url, "written"), tempfile.TemporaryDirectory() as temporary:
+        local = os.path.join(temporary, "new")
+        os.mkdir(local)
+        yield local
+        found = [os.path.join(place, n) for place, _, names in os.walk(local) for n in names]
+        names = sorted(os.path.relpath(name, local) for name in found)
+        try:
             for name in sorted(names, key=lambda name: name == marker):
                 storage.makedirs(os.path.dirname(os.path.join(url, name)))
                 storage.upload(os.path.join(local, name), os.path.join(url, name))
-            begun.clear()
-    except OSError as error:
-        raise InputError(f"{url}: cannot be written: {error.strerror}") from error
-    finally:
-        for folder in begun:
-            storage.rmtree(folder, ignore_errors=True)
+        except BaseException:
+            storage.rmtree(url, ignore_errors=True)
+            raise
 
 
 def move_folder(source: str, target: str) -> None:
@@ -140,10 +138,8 @@ def new_parents(path: str) -> Iterator[None]:
         parent = os.path.dirname(parent)
 
     try:
-        try:
+        with _naming(path, "written"):
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
         yield
     finally:
         for folder in made:
@@ -175,10 +171,8 @@ def check_regular(path: str, limit: int | None = None) -> None:
     Args:
         limit: largest plausible size, in bytes.
     """
-    try:
+    with _naming(path, "read"):
         size, regular = storage.getsize(path), storage.isfile(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if not regular:
         raise InputError(f"{path}: should be a regular file. Received: a folder, pipe or device")
     if limit is not None and size > limit:
@@ -188,11 +182,8 @@ def check_regular(path: str, limit: int | None = None) -> None:
 def read_bytes(path: str, limit: int = LARGEST) -> bytes:
     """The content of a regular file of at most `limit` bytes; raises as `check_regular`."""
     check_regular(path, limit)
-    try:
-        with storage.open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with _naming(path, "read"), storage.open(path, "rb") as file:
+        return file.read()
 
 
 def write_text(path: str, text: str) -> None:
@@ -213,17 +204,15 @@ def append_text(path: str, text: str) -> None:
     Raises:
         InputError: that cannot be done.
     """
-    try:
-        if storage.is_url(path):
-            if storage.exists(path):
-                with storage.open(path) as file:
-                    text = file.read().decode() + text
-            write_text(path, text)
+    with _naming(path, "written"):
+        if not storage.is_url(path):
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(text)
             return
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        if storage.exists(path):
+            with storage.open(path) as file:
+                text = file.read().decode() + text
+        write_text(path, text)
 
 
 def write_json(path: str, value: Any) -> None:

@@ -90,9 +90,8 @@ _rmtree = _either(shutil.rmtree, lambda gfile, path: gfile.rmtree(path))
 
 def listdir(path: str) -> list[str]:
     """`os.listdir`."""
-    return [
-        name.rstrip("/") for name in _listdir(path) if name != "/"
-    ]  # gs:// ends folders with it
+    # gs:// ends names of folders with a slash.
+    return [name.rstrip("/") for name in _listdir(path) if name != "/"]
 
 
 def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:

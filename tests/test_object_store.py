@@ -183,6 +183,14 @@ def test_conversion_both_ways(store, model, foreign):
     assert all(first[name] == second[name] for name in weights)
 
 
+def error_line(done) -> str:
+    """The one line that a command which failed says."""
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    return line
+
+
 @pytest.mark.parametrize(
     ("place", "named"),
     [
@@ -195,11 +203,9 @@ def test_conversion_both_ways(store, model, foreign):
 def test_a_place_that_cannot_be_written(store, data, place, named, flag):
     command = BUILD if flag == "output_dir" else [*PRETRAIN, "--data_dir={}/data"]
     done = store.command(*command, f"--{flag}={place}").finish()
-    assert done.returncode == 1
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    line = error_line(done)
     assert place in line
     assert named in line
-    assert "Traceback" not in done.stderr
     assert not (store.root / "absent").exists()
 
 
@@ -218,11 +224,9 @@ def test_a_place_that_cannot_be_written(store, data, place, named, flag):
 def test_a_quota_that_is_used_up(store, model, full, command):
     """One sentence; nothing that is taken for finished; with room again, the command finishes."""
     done = store.command(*command, full=full).finish()
-    assert done.returncode == 1, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    line = error_line(done)
     assert "bucket://b/full" in line
     assert "429" in line
-    assert "Traceback" not in done.stderr
     left = content(store.folder / "full") if (store.folder / "full").exists() else {}
     assert (
         not {"manifest.json", "saved_model.pb", "config.json"} & set(left) or "hparams.json" in left
@@ -233,22 +237,20 @@ def test_a_quota_that_is_used_up(store, model, full, command):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    "arguments",
     [
-        ([*BUILD[:1], "--corpus={}", "--output_dir=bucket://b/new"], "corpus"),
-        (["run_pretraining.py", "--model_name=m", "--data_dir={}"], "data_dir"),
-        (["run_finetuning.py", "--model_dir={}", "--task=cola"], "model"),
-        (["-m", "serving.predict", "--model={}", "--input=-"], "model"),
-        (["-m", "checkpoints.convert", "--source=tf1", "--input={}", "--output=x"], "input"),
+        [*BUILD[:1], "--corpus={}", "--output_dir=bucket://b/new"],
+        ["run_pretraining.py", "--model_name=m", "--data_dir={}"],
+        ["run_finetuning.py", "--model_dir={}", "--task=cola"],
+        ["-m", "serving.predict", "--model={}", "--input=-"],
+        ["-m", "checkpoints.convert", "--source=tf1", "--input={}", "--output=x"],
     ],
 )
 @pytest.mark.parametrize("place", ["bucket://forbidden/x", "nowhere://b/x", "bucket://b/absent"])
-def test_a_place_that_cannot_be_read(store, arguments, named, place):
+def test_a_place_that_cannot_be_read(store, arguments, place):
     filled = [argument.replace("{}", place) for argument in arguments]
     done = run(*filled, environment=store.environment)
-    assert done.returncode == 1
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    line = error_line(done)
     assert place in line
-    assert "Traceback" not in done.stderr
     assert not (store.folder / "new").exists()
     assert not os.path.exists("x")
