@@ -12,7 +12,6 @@ does.)
 
 from __future__ import annotations
 
-import atexit
 import base64
 import contextlib
 import io
@@ -91,7 +90,7 @@ def agree_to_stop(signal: int | None) -> int | None:
 def written(folder: str) -> str:
     """Returns where this worker writes what belongs into a folder: the chief there, others nowhere.
 
-    Theirs is a temporary folder, which is removed when the process ends.
+    Theirs is a temporary folder, which is removed at the end of `at_work`.
     """
     if is_chief():
         return folder
@@ -113,13 +112,19 @@ def _temporary_folder() -> str:
     global _own_folder
     if _own_folder is None:
         _own_folder = tempfile.mkdtemp(prefix=f"worker-{index}-")
-        atexit.register(shutil.rmtree, _own_folder, ignore_errors=True)
     return _own_folder
 
 
 def strategy() -> tf.distribute.MultiWorkerMirroredStrategy | None:
     """Returns the strategy of the group that this process has joined."""
     return _strategy
+
+
+def _remove_temporary_folder() -> None:
+    global _own_folder
+    if _own_folder is not None:
+        shutil.rmtree(_own_folder, ignore_errors=True)
+    _own_folder = None
 
 
 def join(timeout: float = TIMEOUT) -> None:
