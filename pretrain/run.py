@@ -19,7 +19,7 @@ import storage
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError, warn
+from errors import InputError, decorating, warn
 from model import EncoderConfig
 from model.backbone import rematerialize
 from pretrain.batches import Batches
@@ -314,7 +314,9 @@ def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
     if not workers.is_chief():
         return
     names = ("loss", *hparams.objective.curves, "learning_rate")
-    picture = monitoring.plot_curves(model_dir, names)
+    picture = None
+    with decorating("the curves"):
+        picture = monitoring.plot_curves(model_dir, names)
     curves = f" curves in {picture}," if picture else ""
     print(
         f"step {step}, model in {model_dir},{curves} peak memory {peak_memory_gib():.1f} GiB",

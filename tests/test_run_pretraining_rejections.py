@@ -89,7 +89,7 @@ def widths(**changes):
 
 OTHER = "holds a run of another configuration"
 NEW = {"model_dir": "{0}/new"}
-DATA = ["model.ckpt-5.data", "model.ckpt-10.data", "model.ckpt-12.data"]
+DATA = ["model.ckpt-5 ", "model.ckpt-10 ", "model.ckpt-12 "]
 # What is done to the copies, hyper-parameters, options, and what the error names.
 REJECTED = {
     # The run of another configuration, in whatever state its checkpoints are.
@@ -101,7 +101,7 @@ REJECTED = {
     "other text": (edit("data/manifest.json:settings", corpus_digest="of another text"), {}, {},
                    "--data_dir was ", "is {}/data now", "corpus_digest"),
     "other network": (edit("m/hparams.json:hparams", **widths(intermediate_size=48)),
-                      widths(intermediate_size=48), {}, "its checkpoint does not hold"),
+                      widths(intermediate_size=48), {}, "model.ckpt-12"),
     # A damaged model directory.
     "no checkpoints": (remove("m/checkpoints/*"), {}, {}, "came to step 12"),
     "record 3": (write("m/hparams.json", '{"hparams": 3}'), {}, {}, "hparams.json"),
@@ -125,9 +125,9 @@ REJECTED = {
     "devices": (None, {"train_batch_size": 5}, {**NEW, "strategy": "mirrored:2"},
                 "divisible by the 2 devices"),
     # Nothing to start from.
-    "typo": (None, {}, {**NEW, **EVALUATE}, "there is no checkpoint"),
-    "typo in JSON": (None, EVALUATE, NEW, "there is no checkpoint"),
-    "no steps": (None, {}, {**NEW, "continue_from": "{0}/m"}, "should be more than its 12 steps"),
+    "typo": (None, {}, {**NEW, **EVALUATE}, "checkpoints"),
+    "typo in JSON": (None, EVALUATE, NEW, "checkpoints"),
+    "no steps": (None, {}, {**NEW, "continue_from": "{0}/m"}, "`num_train_steps`"),
     "other encoder": (None, {**widths(hidden_size=48), "num_train_steps": 15},
                       {**NEW, "continue_from": "{0}/m"},
                       "another encoder:\n  hidden_size: 32 there, 48 now"),

@@ -147,7 +147,7 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
         try:
             row = json.loads(line)
             rows.append({**row, "step": int(row["step"]), "split": str(row["split"])})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             damaged.append(line)
     return rows, damaged
 

@@ -157,7 +157,7 @@ def test_no_configuration(tmp_path):
     assert_rejected(tmp_path / "nothing", "nothing")
     folder = copied("bert", tmp_path)
     (folder / CONFIG).write_text("{")
-    assert_rejected(folder, CONFIG, "line 1")
+    assert_rejected(folder, CONFIG, "JSON")
     (folder / CONFIG).unlink()
     assert_rejected(folder, CONFIG)
     # One that lies elsewhere does as well.

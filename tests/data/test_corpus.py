@@ -13,6 +13,7 @@ import tarfile
 import numpy as np
 import pytest
 
+import storage
 from data.corpus import open_corpus
 from data.readers import base
 from data.readers.text import TextCorpus, TextPerFileCorpus
@@ -99,14 +100,14 @@ def test_units_of_text_per_file_are_bounded_in_bytes(tmp_path, monkeypatch):
 def test_an_unreadable_folder_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "closed").mkdir()
-    scandir = os.scandir
+    listdir = storage._listdir
 
     def denied(path):  # also where root may read everything
         if os.fspath(path).endswith("closed"):
             raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
+        return listdir(path)
 
-    monkeypatch.setattr(os, "scandir", denied)
+    monkeypatch.setattr(storage, "_listdir", denied)
     for corpus_format in ("text", "text_per_file"):
         with pytest.raises(OSError):
             open_corpus(str(tmp_path), corpus_format)

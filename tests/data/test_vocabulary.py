@@ -86,7 +86,7 @@ def test_switches_beside_the_vocabulary(tmp_path, config, expected):
         ("vocab.txt", b"[PAD]\n[UNK]\n\n[CLS]\n[SEP]\n[MASK]\n", "line 3"),
         ("vocab.txt", "[PAD]\n[UNK]\n".encode("utf-16"), "UTF-16"),
         ("vocab.txt", b"\xef\xbb\xbf[PAD]\n\xff\n", "line 2"),
-        ("tokenizer_config.json", b"{", "line 1"),
+        ("tokenizer_config.json", b"{", "JSON"),
         ("tokenizer_config.json", b"[]", "list"),
         ("tokenizer_config.json", b'{"do_lower_case": "yes"}', "do_lower_case"),
     ],

@@ -69,7 +69,7 @@ def on(monkeypatch):
 def record(folder, **hparams):
     """A folder as a run that resumes has it."""
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "checkpoints" / "checkpoint").write_text("")
+    (folder / "checkpoints" / "model.ckpt-5.index").write_text("")
     (folder / "hparams.json").write_text(json.dumps({"hparams": {"seed": 0, **hparams}}))
 
 
