@@ -179,16 +179,6 @@ def test_a_batch_that_two_workers_cannot_share(data_dir, tmp_path):
     assert not list(tmp_path.glob("m/*"))
 
 
-def test_a_worker_that_never_comes(data_dir, tmp_path):
-    flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING, worker_timeout=20)
-    workers = Pair(tmp_path, "run_pretraining.py", flags)
-    workers.commands[1].kill()
-    done = workers.commands[0].finish(timeout=200)
-    assert done.returncode == 75
-    assert done.stderr.count("error: ") == 1
-    assert not os.path.exists(tmp_path / "m")
-
-
 def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
     """In CoLA's official layout; with fewer examples in the last batch than there are workers'."""
     vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))

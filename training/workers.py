@@ -214,6 +214,7 @@ def at_work(strategy: str, folder: str, timeout: float = TIMEOUT) -> Iterator[No
             stack.enter_context(lost_workers())
         if is_chief() and _may_be_written(folder):
             stack.enter_context(locked(folder))
+        stack.callback(_remove_temporary_folder)
         yield
         barrier()
 
