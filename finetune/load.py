@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
+from errors import InputError
 from files import read_json
 from finetune import declaration
 from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning
 from finetune.task import Task
 from model import build_backbone, load_config
+from model.config import CONFIG_FILE
 from pretrain.load import restore
 from pretrain.saved_settings import load_vocabulary
-from settings import field_names
+from settings import differences, field_names
 from training.checkpointing import as_stored
 from training.model_directory import TASK_FILE, read_record
 
@@ -45,6 +48,11 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     config = load_config(model_dir)
     record = read_record(model_dir)
     saved = record.get("hparams", {})
+    now = json.loads(json.dumps({"task": task.to_json(), "encoder": config.to_json()}))
+    now["task"].pop("folders", None)  # the data may move
+    for name, file in (("task", TASK_FILE), ("encoder", CONFIG_FILE)):
+        if name in saved and (changed := differences(saved[name], now[name])):  # not if converted
+            raise InputError(f"{model_dir}/{file}: not as the run has it: {'; '.join(changed)}")
     vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)

@@ -84,7 +84,9 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
         states = output.pooled if own.kind == "classification" else output.sequence
         scores = tf.reshape(objective.head(states), [-1, len(own.labels)])
         objective.head.dense.bias.assign_sub(tf.reduce_mean(scores, 0))
-    describe(folder, config, words, dataclasses.asdict(hparams))
+    recorded = {"task": {**own.to_json()}, "encoder": config.to_json()}
+    del recorded["task"]["folders"]
+    describe(folder, config, words, dataclasses.asdict(hparams) | recorded)
     (folder / TASK_FILE).write_text(json.dumps(own.to_json()))
     save(folder, tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
     return objective, hparams, words

@@ -129,9 +129,12 @@ def cut(pattern, length):
     return change
 
 
-def widen(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
+def edit(name, **changes):
+    def change(folder):
+        fields = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**fields, **changes}))
+
+    return change
 
 
 def unchanged(folder):
@@ -146,7 +149,9 @@ def unchanged(folder):
         (remove("checkpoints/*"), None, "checkpoints"),
         (remove("checkpoints/*.data*"), None, "weights-7"),
         (cut("checkpoints/*.data*", 100), None, "weights-7"),
-        (widen, None, "checkpoint"),
+        (edit("config.json", intermediate_size=64), None, "config.json"),
+        (edit("config.json", hidden_act="relu"), None, "config.json"),
+        (edit("task.json", labels=["b", "a"]), None, "task.json"),
         (remove("hparams.json"), None, "hparams.json"),
         (lambda folder: (folder / "task.json").write_text("{"), None, "task.json"),
         (unchanged, 65, "max_seq_length"),
