@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import storage
+from errors import warn
 from finetune.objective import FineTuning
 from training import checkpointing, monitoring, workers
 from training.model_directory import CHECKPOINT_FOLDER
@@ -43,8 +44,13 @@ class Evaluations:
         self._scores = {
             row["step"]: _or_lowest(row[self._metric])
             for row in monitoring.read_metrics(trial.folder)
-            if row["split"] == SPLIT and row["step"] <= step
+            if row["split"] == SPLIT and row["step"] <= step and self._metric in row
         }
+        kept = checkpointing.find_checkpoints(os.path.join(self._folder, CHECKPOINT_FOLDER))
+        for best in map(checkpointing.step_of, kept):
+            if self._keeps_best and best < step and best not in self._scores:
+                warn(f"{self._folder}: the score of step {best} is lost, so its weights are kept")
+                self._scores[best] = math.inf
 
     def next(self, step: int) -> int:
         """The first step after this one at which the run is evaluated, at most the last."""

@@ -20,6 +20,7 @@ from finetune.objective import FineTuning, learning_rate_scales
 from finetune.predictor import Predictor
 from model import Backbone
 from model.backbone import rematerialize
+from model.task_heads import exclude_outputs
 from training.loop import Trainer
 from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
 from training.randomness import seed_initializers
@@ -188,7 +189,10 @@ def _with_new_head(encoder: Backbone, trial: Trial, context: Context) -> FineTun
     seed_initializers(f"head {hparams.seed}")  # or it would repeat what the encoder drew
     with context.strategy.scope():
         head = task.plugin.head(task, encoder.config, hparams)
-        return FineTuning(encoder, head, hparams.loss_reduction)
+        objective = FineTuning(encoder, head, hparams.loss_reduction)
+        if task.untrained:
+            exclude_outputs(head, [task.labels.index(name) for name in task.untrained])
+        return objective
 
 
 def _assign(network: tf.Module, initial: tf.Module) -> None:

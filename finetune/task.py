@@ -43,8 +43,8 @@ class Task:
         delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
         labels: the label names, in the order of the network's outputs; () where `resolve_labels`
             is to collect them from the training split.
-        unseen_labels: whether labels that only development splits have are labels, too: they are
-            never trained, and so count as wrong.
+        unseen_labels: whether labels that only development splits have count as wrong.
+        untrained: those, at the end of `labels`: no answer is one of them. `resolve_labels` says.
         metrics: names among the metrics of the kind; the first is the main one.
         symmetric: whether training shows both orders of the two texts (ELECTRA's
             `double_unordered`); only for tasks with a text_b.
@@ -79,6 +79,7 @@ class Task:
     folders: tuple[str, ...] = ()
     delimiter: str | None = None
     unseen_labels: bool = False
+    untrained: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self)

@@ -268,7 +268,7 @@ def _as_in_tfds(task: Task) -> Task:
 def resolve_labels(task: Task, data_dir: Data) -> Task:
     """The task with its labels, collected (sorted) from the training split if not declared.
 
-    With `unseen_labels`, also those that only development splits have.
+    With `unseen_labels`, those that only development splits have come last.
 
     Raises:
         InputError: a file that is missing, or rows without a label; names file and line.
@@ -278,16 +278,16 @@ def resolve_labels(task: Task, data_dir: Data) -> Task:
     named = task.labels or task.plugin.label_names(task)
     source = source_of(task, data_dir, task.train)
     found = dict.fromkeys(named, 0) or _collected(source)
-    for split in task.dev if task.unseen_labels else ():
-        for name in _collected(source_of(task, data_dir, split)):
-            found.setdefault(name, 0)
     if not named:
         # "10" comes after "9".
         ordered = sorted(found, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
         found = {name: found[name] for name in ordered}
         print(f"{task.name} labels, collected from {task.train}: {shown(found)}", file=sys.stderr)
+    unseen: dict[str, None] = {}
+    for split in task.dev if task.unseen_labels else ():
+        unseen |= dict.fromkeys(sorted({*_collected(source_of(task, data_dir, split))} - {*found}))
     with located(source.path):
-        return dataclasses.replace(task, labels=tuple(found))
+        return dataclasses.replace(task, labels=(*found, *unseen), untrained=tuple(unseen))
 
 
 def _collected(source: Source) -> collections.Counter[str]:

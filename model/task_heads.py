@@ -25,6 +25,15 @@ NO_OPTION = -1e9  # the logit of what cannot be chosen
 HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates
 
 
+def exclude_outputs(head: tf_keras.layers.Layer, places: Sequence[int]) -> None:
+    """Keeps outputs of a new head's `dense` layer from being answered, by a bias of -100.
+
+    In float32 their share is 0, and so is the gradient that could change it.
+    """
+    bias = head.dense.bias
+    bias.assign(tf.tensor_scatter_nd_update(bias, [[i] for i in places], [-100.0] * len(places)))
+
+
 class _PooledHead(tf_keras.layers.Layer):
     """A dense layer on the vector of a text, maybe after another one, D -> D with an activation.
 

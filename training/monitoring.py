@@ -146,7 +146,11 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
     for line in lines:
         try:
             row = json.loads(line)
-            rows.append({**row, "step": int(row["step"]), "split": str(row["split"])})
+            row = {**row, "step": int(row["step"]), "split": str(row["split"])}
+            metrics = (value for name, value in row.items() if name not in ("split", "data_dir"))
+            if not all(value is None or isinstance(value, (int, float)) for value in metrics):
+                raise ValueError("a metric is no number")
+            rows.append(row)
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             damaged.append(line)
     return rows, damaged

@@ -100,6 +100,8 @@ class Classification(TextKind):
         fits = not task.labels or {*hparams.class_weights} <= {*task.labels}
         expectation = f"of the labels {', '.join(task.labels)}"
         check_setting(hparams, fits, "class_weights", expectation)
+        fits = not (hparams.label_smoothing and task.untrained)  # or they would be trained
+        check_setting(hparams, fits, "label_smoothing", "0 with labels that nothing trains")
 
     def head(self, task: Task, config: BackboneConfig, hparams: ClassificationHParams) -> Any:
         weights = None

@@ -2,9 +2,11 @@
 
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import convbert
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -101,6 +103,25 @@ def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypat
     assert accuracy == pytest.approx(run.scores["dev"]["accuracy"])
     assert not (pathlib.Path(run.folder) / "best").exists()
     assert result["best_step"] == best[1]["best_step"]
+
+
+def test_where_scores_are_lost_the_best_weights_stay(tmp_path):
+    objective = tf.Module()
+    objective.weight = tf.Variable(1.0)
+    hparams = {"keep": "best", "early_stopping_patience": None, "eval_steps": 10}
+    run = types.SimpleNamespace(
+        folder=str(tmp_path),
+        num_steps=40,
+        steps_per_epoch=10,
+        hparams=types.SimpleNamespace(**hparams),
+        data=types.SimpleNamespace(task=types.SimpleNamespace(metrics=("accuracy",))),
+    )
+    Evaluations(objective, run, 0).add(10, {"accuracy": 90.0})
+    objective.weight.assign(2.0)
+    resumed = Evaluations(objective, run, 15)  # without metrics.jsonl
+    resumed.add(20, {"accuracy": 50.0})
+    assert resumed.finish() == {"best_step": 10}
+    assert objective.weight.numpy() == 1.0
 
 
 def test_training_stops_early(model_dir, tmp_path):

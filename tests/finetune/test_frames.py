@@ -133,7 +133,18 @@ def test_an_error_names_the_row(model_dir, tmp_path):
     assert "`train`, row 3" in str(error.value)
     given["hparams"] = {**HPARAMS, "max_steps": 1}
     run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
-    assert convbert.load(run.folder).labels == ["maybe", "no", "yes"]
+    model = convbert.load(run.folder)
+    assert model.labels == ["no", "yes", "maybe"]
+    assert "maybe" not in model.predict(dev["review"].tolist()).label
+
+
+def test_labels_that_only_dev_has_count_as_wrong(model_dir, tmp_path):
+    """Also of a network that has hardly been trained."""
+    dev = reviews(9, 1).assign(verdict="maybe")
+    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    given["hparams"] = {**HPARAMS, "max_steps": 1, "learning_rate": 1e-7}
+    run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
+    assert run.scores["dev"]["accuracy"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_labels_of_the_dev_split_alone_are_all_named_or_count_as_wrong(tmp_path,
     for named in ("dev.csv, line 3", "'new'", "'odd'", "unseen_labels"):
         assert named in str(caught.value)
     data = read(declare(tmp_path, ROWS, kind, dev, unseen_labels=True))
-    assert data.task.labels == ("neg", "new", "odd", "pos")
+    assert data.task.labels == ("neg", "pos", "new", "odd")
     assert parse(data.task.to_json(), "task") == data.task
     kind, examples = data.task.plugin, data.splits["dev"].examples
     assert [kind.gold(data.task, example) for example in examples[:2]] in (

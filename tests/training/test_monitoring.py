@@ -50,7 +50,7 @@ def test_rows_after_the_last_checkpoint_and_half_rows_are_dropped(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "train"]
 
 
-@pytest.mark.parametrize("damage", ["deleted", "cut", "garbled"])
+@pytest.mark.parametrize("damage", ["deleted", "cut", "garbled", "a text", "deep"])
 def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damage):
     step, path = tf.Variable(0), tmp_path / "metrics.jsonl"
     log = MetricsLog(str(tmp_path), step)
@@ -61,13 +61,15 @@ def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damag
     if damage == "deleted":
         path.unlink()
     else:
-        path.write_bytes(whole[:-20] if damage == "cut" else whole.replace(b'"step": 2', b"\xff"))
-    kept = {"deleted": [], "cut": [1.0, 2.0, 3.0], "garbled": [1.0, 3.0, 4.0]}[damage]
+        broken = {"garbled": b"\xff", "a text": b'"step": 2, "x": "y"', "deep": b"[" * 200_000}
+        changed = whole.replace(b'"step": 2', broken.get(damage, b""))
+        path.write_bytes(whole[:-20] if damage == "cut" else changed)
+    kept = {"deleted": [], "cut": [1.0, 2.0, 3.0]}.get(damage, [1.0, 3.0, 4.0])
     assert not capsys.readouterr().err
     MetricsLog(str(tmp_path), step, resumed=True)
     assert [loss for *_, loss in rows(tmp_path)] == kept
     assert str(path) in capsys.readouterr().err
-    assert (tmp_path / "metrics.jsonl.damaged").exists() == (damage == "garbled")
+    assert (tmp_path / "metrics.jsonl.damaged").exists() == (damage not in ("deleted", "cut"))
 
 
 def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
