@@ -108,7 +108,7 @@ def load(paths: Sequence[str]) -> None:
 
 
 def recorded() -> dict[str, dict[str, str]]:
-    """What a record of this command says of its plug-ins, {} if it has none.
+    """Returns the paths and digests of the loaded plug-ins, {} without any.
 
     Returns:
         {"plugins": {path: SHA-256 of the file}}; of a package it is the file `__init__.py`.

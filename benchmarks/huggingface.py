@@ -189,7 +189,7 @@ class ReplacedTokenDetection(nn.Module):
 def masked_logits(
     model: PreTrainedModel, masked_ids: torch.Tensor, positions: torch.Tensor
 ) -> torch.Tensor:
-    """What an ELECTRA generator predicts for [B, P] slots only: logits, float32 [B * P, V]."""
+    """Returns an ELECTRA generator's logits of [B, P] slots only: float32 [B * P, V]."""
     hidden = model.base_model(masked_ids).last_hidden_state
     masked = torch.take_along_dim(hidden, positions[..., None], 1)  # [B, P, D]
     transformed = model.generator_predictions(masked.flatten(0, 1))  # [B * P, E]

@@ -86,7 +86,7 @@ def main(argv: list[str]) -> None:
 
 
 def systems(names: list[str], folder: str, batch: int, length: int) -> list[System]:
-    """Those named, for one batch and length."""
+    """Returns the named systems, for one batch and length."""
     found = []
     for name in names:
         target, model, others = SYSTEMS[name]

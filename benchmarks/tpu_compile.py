@@ -1,4 +1,4 @@
-"""What the compiler of a TPU or GPU makes of a pre-training step, on a machine that has neither.
+"""Compiles a pre-training step for a TPU or GPU on a machine that has neither.
 
     python -m venv .venv-tpu && .venv-tpu/bin/pip install -r requirements-tpu-compile.txt
     python -m benchmarks.tpu_compile --python .venv-tpu/bin/python
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
 
 
 def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[str, Any]:
-    """What `program_compile.compiled` says, or `failed`: why it says nothing.
+    """Returns the result of `program_compile.compiled`, or `failed` with the reason.
 
     Args:
         shape: size, batch, length and precision, as of `ours.step_hparams`.

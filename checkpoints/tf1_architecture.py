@@ -181,7 +181,7 @@ def _generator_shares(file: TensorFile, config: EncoderConfig) -> dict[str, Any]
 
 
 def _scopes(file: TensorFile) -> tuple[str, str]:
-    """What the names of the encoder begin with, and those of its embeddings."""
+    """Returns the scopes of the encoder and of its embeddings."""
     if _has_layers(file, tf1.ENCODER) or not _has_layers(file, tf1.GENERATOR):
         return tf1.ENCODER, tf1.ENCODER
     own = f"{tf1.GENERATOR}/embeddings/word_embeddings" in file.shapes

@@ -123,7 +123,7 @@ def encode_tags(
 
 
 def _labelled(examples: Sequence, field: str) -> bool:
-    """Whether all examples have labels, which only those of test splits may lack."""
+    """Returns True if all examples have labels; only test splits may lack them."""
     return all(getattr(example, field) is not None for example in examples)
 
 

@@ -124,7 +124,7 @@ def _cells(group: Group, best: bool, sources: dict[str, int]) -> dict[str, str]:
 
 
 def _warnings(groups: Sequence[Group]) -> Iterator[str]:
-    """What speaks against the scores, for both the report and the line."""
+    """Returns the warnings about the scores, for the report and the summary line."""
     runs = [(group, run) for group in groups for run in group.results]
     if collapsed := [
         f"{group.task} trial {run['trial']}{' from random weights' * (group.init == 'random')} "

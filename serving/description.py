@@ -91,7 +91,7 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
 
 
 def mask_of(description: dict[str, Any]) -> str:
-    """What texts say for a masked token."""
+    """Returns the predicted texts of a masked token."""
     return "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
 
 

@@ -156,7 +156,7 @@ _readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this pro
 
 
 def damage(prefix: str) -> str | None:
-    """What is wrong with a checkpoint; None where every tensor has the bytes of its checksum."""
+    """Returns why a checkpoint cannot be read; None if every tensor matches its checksum."""
     found = (prefix, *((path, storage.getsize(path)) for path in _parts(prefix)))
     if found in _readable:
         return None

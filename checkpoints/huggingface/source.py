@@ -42,12 +42,12 @@ class Source:
 
     @property
     def has_masked_lm_head(self) -> bool:
-        """Whether there is a head that predicts masked tokens and shares the embeddings."""
+        """Returns True if a head predicts masked tokens and shares the embeddings."""
         return self._has(names.MASKED_LM_HEADS[self.model_type]) and self.is_tied
 
     @functools.cached_property
     def is_tied(self) -> bool:
-        """Whether the output layer is the word embeddings, as far as that can be seen."""
+        """Returns True if the output layer is the word embeddings, as far as files show it."""
         copies = {copy: self._original(copy) for copy in names.COPIES if copy in self.stored}
         same = [
             original in self.stored and np.array_equal(self.read(copy), self.read(original))

@@ -69,7 +69,7 @@ class TensorFiles:
         return tensor
 
     def notes(self) -> list[str]:
-        """What is to be said about tensors of other types than float32."""
+        """Returns a note for each tensor that is not float32."""
         types = [
             self._files[path].get_slice(name).get_dtype() for name, path in self._path_of.items()
         ]

@@ -1,4 +1,4 @@
-"""What both formats of XLNet have in common: networks and vocabulary."""
+"""XLNet's networks and vocabulary, for both of its formats."""
 
 from __future__ import annotations
 

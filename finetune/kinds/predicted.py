@@ -62,7 +62,7 @@ def constant_label(predicted: Predicted) -> str | None:
 def constant_answer(
     answers: Sequence, gold: Sequence, name: Callable[[Any], str] = repr
 ) -> str | None:
-    """What is said of answers that are all, or all but all, the same; None of others.
+    """Returns a warning if nearly all answers are the same, else None.
 
     All but all: fewer than one in `_RARE` of the gold answers that differ are answered otherwise.
 
