@@ -91,7 +91,7 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
 
 
 def mask_of(description: dict[str, Any]) -> str:
-    """Returns the predicted texts of a masked token."""
+    """Returns the token that stands for a masked word in texts."""
     return "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
 
 
