@@ -157,10 +157,13 @@ _readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this pro
 
 def damage(prefix: str) -> str | None:
     """Returns why a checkpoint cannot be read; None if every tensor matches its checksum."""
-    found = (prefix, *((path, storage.getsize(path)) for path in _parts(prefix)))
+    parts = _parts(prefix)
+    found = (prefix, *((path, storage.getsize(path)) for path in parts))
     if found in _readable:
         return None
     try:
+        for path in parts:
+            files.check_regular(path)  # reading a pipe would never end
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
