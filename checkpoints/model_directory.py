@@ -46,7 +46,7 @@ class Options:
     config: str | None = None  # a `config.json` of the source's own kind
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    num_attention_heads: int | None = None  # N, before the bottleneck
+    model_size: str | None = None  # where no `config.json` says it
     generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
     task: str | None = None  # whose head the source holds: its name, or its declaration
 
