@@ -28,10 +28,11 @@ from pretrain.load import load_encoder, restore, stored_parts
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
-from training.checkpointing import as_stored, describe_run, latest_checkpoint, step_of
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE
+from training.checkpointing import latest_checkpoint, step_of
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
+from training.stored_shapes import as_stored
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # What can be done with a model that lacks networks of its objective.

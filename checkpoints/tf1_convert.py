@@ -36,8 +36,9 @@ from model.config import CONFIG_FILE
 from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
 from pretrain.saved_settings import special_ids
-from training.checkpointing import no_larger_than, step_of
+from training.checkpointing import step_of
 from training.optimizer import AdamWeightDecay
+from training.stored_shapes import no_larger_than
 
 _SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)
 _TASK_HEADS = "task_specific/"
