@@ -49,13 +49,24 @@ def contiguous(given, tmp_path_factory) -> tuple[build.BuildOptions, Path]:
     return options, folder
 
 
+def texts_of(given: build.BuildOptions) -> list[str]:
+    """The documents of a corpus."""
+    files = Path(given.corpus).iterdir()
+    return [text for path in files for text in path.read_text().split("\n\n")]
+
+
+def tokenized(texts: list[str]) -> set[tuple[int, ...]]:
+    """The ids of each text."""
+    tokenizer = create_tokenizer(VOCABULARY)
+    return {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
+
+
 def test_blocks_are_the_stream(contiguous, given):
     """Every document with [SEP] behind it is there once, on one side; blocks begin with [CLS]."""
     _, folder = contiguous
     cls, sep = VOCABULARY.cls_id, VOCABULARY.sep_id
-    tokenizer = create_tokenizer(VOCABULARY)
-    texts = [text for p in Path(given.corpus).iterdir() for text in p.read_text().split("\n\n")]
-    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
+    texts = texts_of(given)
+    wanted = tokenized(texts)
     heldout = blocks(folder, "heldout")
     stream = [token for block in heldout for token in block[1:]]
     assert {block[0] for block in heldout} == {cls}
@@ -65,7 +76,9 @@ def test_blocks_are_the_stream(contiguous, given):
     ends = np.flatnonzero(np.array(stream) == sep)
     found = {tuple(part[:-1].tolist()) for part in np.split(stream, ends + 1)[:-1]}
     assert found < wanted
-    counts = read_manifest(str(folder))["splits"]
+    manifest = read_manifest(str(folder))
+    assert manifest["example_layout"] == manifest["settings"]["example_layout"] == "contiguous"
+    counts = manifest["splits"]
     assert len(found) == counts["heldout"]["documents"]
     training = blocks(folder, "train")
     assert sum(len(block) - 1 for block in training) == counts["train"]["tokens"]
@@ -97,27 +110,14 @@ def test_ordered_blocks_follow_the_text(contiguous, given, tmp_path):
     found = blocks(tmp_path / "data", "train")
     assert {len(block) for block in found} == {S}
     stream = np.array([token for block in found for token in block[1:]])
-    tokenizer = create_tokenizer(VOCABULARY)
-    texts = [text for p in Path(given.corpus).iterdir() for text in p.read_text().split("\n\n")]
-    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
     parts = np.split(stream, np.flatnonzero(stream == VOCABULARY.sep_id) + 1)
     assert len(parts) > 3
-    assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= wanted
+    assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= tokenized(texts_of(given))
     counts = read_manifest(str(tmp_path / "data"))["splits"]["train"]
     assert 0 <= counts["tokens"] - len(stream) < S - 1
 
 
-def test_the_manifest_records_the_layout(contiguous, built):
-    _, folder = contiguous
-    content = read_manifest(str(folder))
-    assert content["example_layout"] == content["settings"]["example_layout"] == "contiguous"
-    before = read_manifest(str(built))
-    assert before["example_layout"] == "segments"
-
-
-def test_stopped_builds_and_several_processes_give_the_same_bytes(
-    contiguous, tmp_path, monkeypatch
-):
+def test_stopped_builds_give_the_same_bytes(contiguous, tmp_path, monkeypatch):
     options, _ = contiguous
     options = replace(options, num_shards=3, output_dir=str(tmp_path / "whole"))
     build.build(options)
@@ -126,8 +126,6 @@ def test_stopped_builds_and_several_processes_give_the_same_bytes(
         stopped_after(1, patched)
         with pytest.raises(KeyboardInterrupt):
             build.build(stopped)
-    with pytest.raises(InputError):
-        build.build(replace(stopped, example_layout="segments"))
     build.build(stopped)
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
 

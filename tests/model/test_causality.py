@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from model import build_encoder
 from model.config import CONVOLUTIONS
-from model.kernels import convolution, fusion
+from model.kernels import fusion
 from model.token_mixing import attention_bias
 from tests.model_support import TINY, normal, random_features, randomize
 
@@ -136,31 +136,6 @@ def test_gradients_do_not_know_later_tokens(token_mixer, kind, causal):
     gradient = tape.gradient(loss, output.embedding_output).numpy()
     assert (gradient[:, t] != 0).all()
     assert (gradient[:, t + 1 :] == 0).all() == causal
-
-
-@pytest.mark.parametrize("K", [5])
-@pytest.mark.parametrize("fuse", [False, True], ids=["op by op", "fused"])
-@pytest.mark.parametrize("name", ["lightweight_conv", "depthwise_conv"])
-def test_causal_kernels_are_their_references(monkeypatch, name, fuse, K):
-    """Values and gradients, written out and automatic."""
-    if fuse:
-        monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
-    values, upstream = tf.constant(normal(2, S, 8)), normal(2, S, 8, seed=3)
-    shape, heads = ((2, S, 2 * K), [2]) if name == "lightweight_conv" else ((K, 8), [])
-    weights = tf.constant(normal(*shape, seed=2))
-
-    @tf.function(autograph=False)
-    def both(values, weights):
-        found = []
-        for function in (name, f"{name}_reference"):
-            with tf.GradientTape() as tape:
-                tape.watch([values, weights])
-                output = getattr(convolution, function)(values, weights, *heads, True)
-            found.append([output, *tape.gradient(output, [values, weights], upstream)])
-        return found
-
-    for one, other in zip(*both(values, weights), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_the_last_token_stands_for_the_text():

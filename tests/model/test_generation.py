@@ -147,33 +147,6 @@ def test_draws():
     np.testing.assert_allclose(shares(temperature=0.5), squares, atol=0.03)
 
 
-@pytest.mark.slow  # traces a loop for seconds
-def test_in_a_graph_of_any_shape():
-    encoder, head = build()
-    generator = Generator(encoder, head, END, NEVER)
-    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-    options = sampling(3, num_tokens=4, temperature=0.7)
-    specs.append(Sampling(*(tf.TensorSpec([None], option.dtype) for option in options)))
-    traced = tf.function(generator, input_signature=specs, autograph=False)
-    ids, lengths = prompts()
-    expected, found = generator(ids, lengths, options), traced(ids, lengths, options)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5)
-
-
-def test_windows():
-    """The windows of the convolution hold what was read last."""
-    encoder, _ = build(K=3)
-    ids = tf.constant([[5, 6, 7, 8]])
-    _, state = advance(encoder, ids, 0, empty_state(encoder, 1))
-    assert state[0].keys.shape == (1, 2, 4, 4)
-    assert state[0].window.shape == (1, 2, 16)
-    _, shorter = advance(encoder, ids[:, :2], 0, empty_state(encoder, 1))
-    _, again = advance(encoder, ids[:, 2:], 2, shorter)
-    np.testing.assert_allclose(again[1].window, state[1].window, atol=1e-6)
-    assert np.abs(shorter[1].window - state[1].window).max() > 1e-3
-
-
 @pytest.mark.bfloat16
 def test_bfloat16_is_close_to_float32():
     """Cached logits of half precision, for the same tokens."""

