@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 import sentencepiece
-import tensorflow as tf
 
 import files
 from data.sentencepiece_learning import learn_sentencepiece
@@ -187,23 +186,3 @@ def test_long_runs_take_no_quadratic_time():
     start = time.perf_counter()
     tokenizer.tokenize(["\u0301\u0316" * 50_000, "a" + "\u0f73" * 100_000, "`" * 100_000])
     assert time.perf_counter() - start < 5
-
-
-def test_a_graph_holds_its_model(tmp_path):
-    words = Vocabulary.of_model(comma_model())
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def both(text):
-        tokenizer = create_tokenizer(words)
-        plain = tokenizer.tokenize_ragged(text)
-        aligned = tokenizer.tokenize_ragged_with_offsets(tokenizer.normalize(text))
-        return {"plain": plain.values, "aligned": aligned[0].values}
-
-    tf.saved_model.save(tf.Module(), str(tmp_path / "saved"), signatures=both)
-    (tmp_path / "saved").rename(tmp_path / "moved")
-    answers = tf.saved_model.load(str(tmp_path / "moved")).signatures["serving_default"](
-        tf.constant(LINES)
-    )
-    expected = [number for line in LINES for number in PythonTokenizer(words).ids(line)]
-    assert answers["plain"].numpy().tolist() == expected
-    assert answers["aligned"].numpy().tolist() == expected

@@ -190,24 +190,6 @@ def test_dropouts_are_independent():
     assert 0.4 < (first == second).mean() < 0.6
 
 
-@pytest.mark.parametrize("changes", [{}, {"convolution": "static", "linear_groups": 2}])
-def test_dynamic_batch_and_length(changes):
-    encoder = build(**changes)
-    spec = tf.TensorSpec([None, None], tf.int32)
-    names = ("input_ids", "input_mask", "segment_ids")
-    traced = tf.function(
-        lambda features: encoder(features).sequence,
-        input_signature=[dict.fromkeys(names, spec)],
-    )
-    for B, S in ((1, 9), (3, 4)):
-        features = random_features(B, S, lengths=[S] * (B - 1) + [S - 1])
-        np.testing.assert_allclose(
-            traced({name: tf.constant(features[name]) for name in names}),
-            encoder(features).sequence,
-            atol=1e-5,
-        )
-
-
 @pytest.mark.parametrize(
     "changes", [{"linear_groups": 2}, {"convolution": "static", "num_hidden_layers": 1}]
 )
@@ -245,24 +227,6 @@ def test_every_variable_receives_a_gradient(token_mixer, convolution, groups):
         assert gradient is not None, variable.name
         if not variable.name.endswith("key/bias:0"):  # shifts all scores alike: zero by nature
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 1e-6, variable.name
-
-
-def test_heads_variables_receive_gradients():
-    encoder = build()
-    masked_lm, discriminator = MaskedLMHead(TINY, encoder.embeddings), DiscriminatorHead(TINY)
-    positions = tf.constant([[1, 3], [2, 2]])
-    with tf.GradientTape() as tape:
-        sequence = encoder(random_features(2, 7)).sequence
-        logits, scores = masked_lm(sequence, positions), discriminator(sequence)
-        loss = tf.reduce_sum(tf.nn.log_softmax(logits)[..., 5]) + tf.reduce_sum(scores)
-    assert logits.shape == (2, 2, TINY.vocab_size)
-    assert scores.shape == (2, 7)
-    np.testing.assert_allclose(logits[1, 0], logits[1, 1], atol=1e-6)
-    own = len(encoder.embeddings.trainable_variables)
-    assert len(masked_lm.trainable_variables) == own + 5  # dense, layer norm, output_bias
-    assert len(discriminator.trainable_variables) == 4
-    variables = masked_lm.trainable_variables + discriminator.trainable_variables
-    assert all(gradient is not None for gradient in tape.gradient(loss, variables))
 
 
 @pytest.mark.bfloat16

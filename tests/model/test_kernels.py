@@ -7,7 +7,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from model import build_encoder
 from model.kernels import (
@@ -15,7 +14,6 @@ from model.kernels import (
     attention,
     compiled_for_each_length,
     convolution,
-    for_accelerator,
     fusion,
     normalization,
     projection,
@@ -223,29 +221,6 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
     assert_close(*values_and_gradients(*tensors(*shapes)))
 
 
-def without_dropout(function):
-    return lambda *given: function(*given, N, bias_of_padding(), 0.0, None)
-
-
-SAME = ("affine", "affine and gelu", "affine and gelu_new", "convolution", "causal convolution")
-LITERT = {name: PATHS[name] for name in SAME}
-LITERT["attend"] = (
-    *map(without_dropout, (attention.attend, attention.attend_reference)),
-    [HIDDEN] * 3,
-)
-
-
-@pytest.mark.parametrize("name", LITERT)
-def test_forms_of_litert(name):
-    """Values, of batches and lengths known only at run time."""
-    fast, readable, shapes = LITERT[name]
-    given = tensors(*shapes)
-    specs = [tf.TensorSpec([None, None, *n[2:]] if len(n) == 3 else n) for n in shapes]
-    with for_accelerator("litert"):
-        traced = tf.function(fast, specs).get_concrete_function()
-    assert_close(*map(tf.nest.flatten, (traced(*given), readable(*given))))
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_project_is_its_reference(training):
     """Values, and gradients of inputs, weights and biases; a layer that is not there stays None."""
@@ -299,30 +274,6 @@ def test_nothing_large_is_stored_in_between(name, results):
     sizes = [np.prod([int(n) for n in shape.split(",")]) for shape in shapes]
     values = B * (S + K - 1) * N * D
     assert values * 0.5 < max(sizes) <= values, entry
-
-
-def optimized_nodes(function, *given):
-    """The nodes of what runs when a function is called, and its result."""
-    with context.collect_graphs(optimized=True) as graphs:
-        output = function(*given)
-    nodes = [node for graph in graphs for node in graph.node]
-    bodies = [body for graph in graphs for body in graph.library.function]
-    return nodes + [node for body in bodies for node in body.node_def], output
-
-
-@pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
-@pytest.mark.parametrize("function", [projection.affine, projection.affine_gelu])
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("length", [2**11, 2**4, None])
-def test_the_bias_is_part_of_the_product(function, dtype, length):
-    """Unless that is known to be large, and in bfloat16, of which oneDNN makes two passes then."""
-    given = tensors([4, length or 2**11, 16], [16, 32], [32], dtype=dtype)
-    specs = [tf.TensorSpec([4, length, 16], dtype), *map(tf.TensorSpec.from_tensor, given[1:])]
-    apply = tf.function(function, input_signature=specs)
-    nodes, output = optimized_nodes(apply, *given)
-    fused = [node for node in nodes if b"BiasAdd" in node.attr["fused_ops"].list.s]
-    assert len(fused) == (dtype == tf.float32 or length != 2**11)
-    assert output.dtype == dtype
 
 
 @pytest.mark.parametrize("gradient", [False, True], ids=["inference", "training"])

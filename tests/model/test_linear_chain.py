@@ -1,4 +1,4 @@
-"""The chain against all paths, one by one, and against pytorch-crf."""
+"""The chain against all paths, one by one."""
 
 import itertools
 
@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from model import linear_chain
 from model.linear_chain import FORBIDDEN, ChainScores
-from tests import peers
 
 
 def random_chain(K, rng, scale=2.0):
@@ -159,28 +158,3 @@ def test_long_chain_of_large_scores_is_exact():
         gradient.sum(-1), tf.sequence_mask(lengths, 512, tf.float32), atol=1e-5
     )
     assert gradient.min() > -1e-6
-
-
-@pytest.mark.slow  # imports torch
-def test_loss_gradients_and_best_paths_are_those_of_pytorch_crf():
-    peers.need("torch", "transformers", "torchcrf")
-    rng = np.random.default_rng(1)
-    R, W, K = 32, 64, 45
-    chain = random_chain(K, rng, 0.5)
-    emissions = rng.normal(0, 2, [R, W, K]).astype(np.float32)
-    tags = rng.integers(0, K, [R, W]).astype(np.int32)
-    lengths = rng.integers(1, W + 1, [R]).astype(np.int32)
-    mask = np.arange(W) < lengths[:, None]
-    losses, gradients, paths = peers.ask(peers.crf, tuple(chain), emissions, tags, mask)
-    variables = [tf.constant(emissions), *constants(chain)]
-    with tf.GradientTape() as tape:
-        tape.watch(variables)
-        loss = linear_chain.negative_log_likelihood(
-            variables[0], tags, lengths, ChainScores(*variables[1:]), tf.zeros([R], tf.bool)
-        )
-        total = tf.reduce_sum(loss)
-    np.testing.assert_allclose(loss, losses, rtol=1e-5)
-    for one, other in zip(tape.gradient(total, variables), gradients):
-        np.testing.assert_allclose(one, other, atol=2e-4)
-    best, _ = linear_chain.viterbi(emissions, lengths, constants(chain))
-    assert [best[i, : lengths[i]].numpy().tolist() for i in range(R)] == paths

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
 from model import build_backbone
 from model.backbone import rematerialize
 from model.kernels.relative import (
@@ -218,27 +217,6 @@ def test_dropout_is_a_function_of_the_seed():
     np.testing.assert_allclose(tf.concat(halves, 0), once, atol=1e-5)
 
 
-def test_what_the_streams_see():
-    """A query does not see what is not permitted, and the content of its own token never."""
-    encoder, features = build(), batch(lengths=[S] * B)
-    mask_embedding = normal(1, D)
-    targets = np.tile(np.arange(S, dtype=np.int32), [B, 1])
-    permitted = np.tile(np.tril(np.ones([S, S], np.float32), -1), [B, 1, 1])  # left to right
-    changed, j = features["input_ids"].copy(), 3
-    changed[:, j] = (changed[:, j] + 1) % TINY.vocab_size
-    before, after = (
-        encoder.two_streams({**features, "input_ids": ids}, permitted, targets, mask_embedding)
-        for ids in (features["input_ids"], changed)
-    )
-    moved = np.abs(before.queries - after.queries).max((0, 2)) > 1e-3
-    assert moved.tolist() == [False] * (j + 1) + [True] * (S - j - 1)
-    moved = np.abs(before.content.sequence - after.content.sequence).max((0, 2)) > 1e-3
-    assert moved.tolist() == [False] * j + [True] * (S - j)
-    np.testing.assert_array_equal(before.queries[:, : j + 1], after.queries[:, : j + 1])
-    blind = before.queries[:, 0]  # the first of the order sees nothing, whatever the text is
-    np.testing.assert_allclose(blind, tf.tile(blind[:1], [B, 1]), atol=1e-6)
-
-
 def test_memory_is_the_text_before():
     """The second half of a text, with the first as memory, is as within the whole text."""
     encoder, features = build(), batch(lengths=[S] * B)
@@ -269,15 +247,6 @@ def test_the_head_is_the_embeddings_and_a_bias():
     own = {variable.name: tuple(variable.shape) for variable in head.trainable_variables}
     assert own.pop(encoder.embeddings.word_embeddings.name) == (31, D)
     assert own == {"lm_head/output_bias:0": (31,), "lm_head/mask_embedding:0": (1, D)}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("hidden_size", 18), ("clamp_length", 0), ("num_hidden_layers", 0), ("hidden_act", "swish")],
-)
-def test_wrong_fields_are_named(field, value):
-    with pytest.raises(InputError, match=f"`{field}`"):
-        TINY.replace(**{field: value})
 
 
 def one_layer():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
 from model import CausalLMHead, build_encoder
 from model import operations as count
 from model.kernels import vocabulary
@@ -116,24 +115,6 @@ def test_objective():
     variables = objective.trainable_variables
     gradients = tape.gradient(loss, variables)
     assert [v.name for v, gradient in zip(variables, gradients) if gradient is None] == []
-
-
-@pytest.mark.parametrize(
-    ("values", "field"),
-    [
-        ({"adaptive_softmax_cutoffs": [20, 10]}, "adaptive_softmax_cutoffs"),
-        ({"adaptive_softmax_cutoffs": [0, 10]}, "adaptive_softmax_cutoffs"),
-        ({"adaptive_softmax_cutoffs": [10, 40_000]}, "adaptive_softmax_cutoffs"),
-        ({"adaptive_softmax_cutoffs": ["10"]}, "adaptive_softmax_cutoffs"),
-        ({"adaptive_softmax_cutoffs": 10}, "adaptive_softmax_cutoffs"),
-        ({"adaptive_softmax_divisor": 0}, "adaptive_softmax_divisor"),
-        ({"model_size": "convbert-small"}, "causal"),
-    ],
-)
-def test_rejected(values, field):
-    defaults = {"objective": "causal_lm", "model_size": "causal-mixed-small"}
-    with pytest.raises(InputError, match=f"`{field}`"):
-        resolve_hparams({**defaults, **values}, 30522)
 
 
 @pytest.mark.parametrize("objective", ["masked_lm", "self_critic", "causal_lm"])

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from analysis.operations import EXECUTED, pretraining
-from errors import InputError
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from pretrain.permutation import permitted
@@ -189,24 +188,6 @@ def test_a_sequence_of_padding_alone(objective):
     batch = objective.prepare(empty, SEED)
     assert not batch["target_weights"][2:].numpy().any()
     assert np.isfinite(loss_of(objective, batch)[0])
-
-
-@pytest.mark.parametrize(
-    ("values", "field"),
-    [
-        ({"mask_prob": 0.0}, "mask_prob"),
-        ({"max_span_words": 0}, "max_span_words"),
-        ({"span_context": 0}, "span_context"),
-        ({"perm_size": 0}, "perm_size"),
-        ({"spans_in_pieces": "yes"}, "spans_in_pieces"),
-        ({"model_size": "convbert-tiny"}, "model_size"),
-    ],
-)
-def test_rejected(values, field):
-    defaults = {"objective": "permutation_lm", "model_size": "xlnet-tiny"}
-    resolve_hparams(defaults, 8192)
-    with pytest.raises(InputError, match=f"`{field}`"):
-        resolve_hparams({**defaults, **values}, 8192)
 
 
 @pytest.mark.slow  # traces a loss and profiles it

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 import plugins
 from checkpoints.formats import to_elsewhere
-from data.vocabulary import Vocabulary
 from errors import InputError
 from model import DiscriminatorHead
 from pretrain import objectives
@@ -151,25 +150,3 @@ def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
     notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
     assert any(NAME in note for note in notes)
     assert (tmp_path / "theirs" / "model.safetensors").exists()
-
-
-@pytest.mark.slow  # needs half a minute: two commands
-def test_it_is_exported_and_asked(trained, tmp_path):
-    export = [f"--model_dir={trained / 'model'}", f"--output_dir={tmp_path / 'exported'}"]
-    rejected = command_support.run("export_savedmodel.py", *export)
-    assert rejected.returncode == 1
-    assert NAME in rejected.stderr
-    done = command_support.run("export_savedmodel.py", *export, f"--plugins={FILE}")
-    assert done.returncode == 0, done.stderr
-    asked = ["-m", "serving.predict", f"--model={tmp_path / 'exported'}"]
-    done = command_support.run(*asked, "--signature=replaced_tokens", text="w1 w2 w3\n")
-    assert done.returncode == 0, done.stderr
-    (answer,) = map(json.loads, done.stdout.splitlines())
-    assert answer["pieces"] == ["[CLS]", "w1", "w2", "w3", "[SEP]"]
-    objective = load_objective(str(trained / "model"))
-    ids = Vocabulary.load(trained / "model").ids
-    features = {"input_ids": tf.constant([[ids[piece] for piece in answer["pieces"]]])}
-    features["input_mask"] = tf.ones_like(features["input_ids"])
-    features["segment_ids"] = tf.zeros_like(features["input_ids"])
-    logits = objective.head(objective.encoder(features).sequence)[0]
-    np.testing.assert_allclose(answer["probabilities"], tf.sigmoid(logits), atol=1e-5)

@@ -6,7 +6,6 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
-from errors import InputError
 from model.operations import forward, masked_lm_head
 from pretrain import objectives
 from pretrain.build import build_objective
@@ -163,20 +162,6 @@ def test_no_parameter_beyond_a_masked_lms():
     assert names[0] == names[1]
 
 
-def test_a_new_critic_takes_all_tokens_for_original(features):
-    """All scores are near 0: p(replaced) = 1 / (1 + V)."""
-    objective = make(spread=False)
-    batch = objective.prepare(features, SEED)
-    _, metrics = run(objective, batch)
-    sampled = objective.sample(*predictions(objective, batch), batch)
-    weights = batch["masked_lm_weights"] * tf.cast(sampled != batch["masked_lm_ids"], tf.float32)
-    share = float(tf.reduce_sum(weights)) / float(tf.reduce_sum(batch["input_mask"]))
-    expected = share * np.log(1 + V) + (1 - share) * np.log(1 + 1 / V)
-    assert share > 0.1
-    assert metrics["disc_loss"] == pytest.approx(expected, rel=0.01)
-    assert metrics["disc_accuracy"] == pytest.approx(1 - share, abs=1e-6)
-
-
 def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
     objective = make()
     batch = objective.prepare(features, SEED)
@@ -200,12 +185,6 @@ def test_operations_are_two_passes_and_scores_at_every_position():
     slots = hparams.objective.max_predictions(128) / 128
     expected = forward(config, 128, False) * 2 + masked_lm_head(config) * (1 + slots)
     assert pretraining(hparams, EXECUTED).total == pytest.approx(expected.total)
-
-
-@pytest.mark.parametrize("name", ["disc_weight", "temperature"])
-def test_settings_that_cannot_be_right(name):
-    with pytest.raises(InputError, match=name):
-        parse_hparams({"objective": "self_critic", name: -1.0})
 
 
 def test_continuation_with_a_masked_lm_carries_the_head():

@@ -74,12 +74,14 @@ def test_trajectory_of_the_original(stage, compiled):
     assert moved > 1e-4  # the trajectory does go somewhere
 
 
-def test_warmup_multiplies_the_decayed_rate():
-    schedule = WarmupTimesDecay(peak=2.0, total_steps=100, warmup_steps=10)
-    np.testing.assert_allclose(schedule(0), 2.0 * 0.99 * 0.1, rtol=1e-6)
-    np.testing.assert_allclose(schedule(4), 2.0 * 0.95 * 0.5, rtol=1e-6)
-    np.testing.assert_allclose(schedule(49), 1.0, rtol=1e-6)
-    assert schedule(99) == 0.0
+@pytest.mark.parametrize("begin", [0, 1_000_000])
+def test_warmup_multiplies_the_decayed_rate(begin):
+    """Also of a schedule that begins later, as if the steps before had not been."""
+    schedule = WarmupTimesDecay(2.0, total_steps=begin + 100, warmup_steps=10, from_step=begin)
+    expected = {0: 2.0 * 0.99 * 0.1, 4: 2.0 * 0.95 * 0.5, 49: 1.0, 99: 0.0}
+    for step, rate in expected.items():
+        np.testing.assert_allclose(schedule(begin + step), rate, rtol=1e-6)
+    assert WarmupTimesDecay.from_config(schedule.get_config()).from_step == begin
     np.testing.assert_allclose(WarmupTimesDecay(2.0, 100, 0)(0), 2.0 * 0.99)
 
 
@@ -94,15 +96,6 @@ def test_decay_may_follow_the_warmup(from_step):
     np.testing.assert_allclose(all_warmup(99), 2.0)
     default = WarmupTimesDecay(1.0, 10, 1).schedule
     assert default == PretrainingHParams().lr_schedule == FinetuningHParams().lr_schedule
-
-
-def test_a_schedule_may_begin_later():
-    """As if the steps before had not been: same rates, so many steps later."""
-    begun = WarmupTimesDecay(peak=2.0, total_steps=100, warmup_steps=10)
-    later = WarmupTimesDecay(peak=2.0, total_steps=1_000_100, warmup_steps=10, from_step=1_000_000)
-    for step in (0, 4, 9, 49, 99):
-        assert later(1_000_000 + step) == begun(step)
-    assert WarmupTimesDecay.from_config(later.get_config()).from_step == 1_000_000
 
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])
