@@ -96,7 +96,9 @@ def test_what_is_forbidden_is_never_answered():
     emissions = head(tf.random.stateless_normal([50, 9, D], [1, 2]) * 3)
     lengths = tf.fill([50], 9)
     free = viterbi(emissions, lengths, ChainScores(*head.chain))[0].numpy()
-    tags = viterbi(emissions, lengths, head.scores())[0].numpy()
+    tags, shares = (found.numpy() for found in viterbi(emissions, lengths, head.scores()))
+    assert np.isfinite(shares).all()
+    assert np.max(shares) <= 0
     for answers, count in ((free, 3), (tags, 0)):
         broken = [(answers[:, 1:] == 2).any(), (answers[:, 0] == 1).any(), (answers[:, -1] == 3)]
         assert sum(bool(np.any(item)) for item in broken) == count

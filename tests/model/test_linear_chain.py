@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from model import linear_chain
-from model.linear_chain import FORBIDDEN, ChainScores
+from model.linear_chain import ChainScores
 
 
 def random_chain(K, rng, scale=2.0):
@@ -115,24 +115,6 @@ def test_chain_divided_over_rows_is_the_chain():
         np.testing.assert_allclose(whole(found[0].numpy()), expected[0], atol=1e-5)
         for one, two in zip(found[1:], expected[1:]):
             np.testing.assert_allclose(one, two, atol=1e-5)
-
-
-def test_forbidden_transitions_have_no_share_and_no_path():
-    rng = np.random.default_rng(3)
-    chain = random_chain(3, rng, 0.5)
-    chain.transitions[:, 2] = FORBIDDEN  # tag 2 can only begin a sentence
-    emissions = rng.normal(0, 1, [8, 5, 3]).astype(np.float32)
-    emissions[:, 1:, 2] += 20.0
-    lengths = tf.fill([8], 5)
-    tags, log_probability = linear_chain.viterbi(emissions, lengths, constants(chain))
-    assert not np.any(tags.numpy()[:, 1:] == 2)
-    allowed = emissions.copy()
-    allowed[:, 1:, 2] = FORBIDDEN
-    partition = linear_chain.log_partition(emissions, lengths, constants(chain))
-    expected = linear_chain.log_partition(allowed, lengths, constants(chain))
-    np.testing.assert_allclose(partition, expected, atol=1e-4)
-    assert np.all(np.isfinite(log_probability))
-    assert np.all(log_probability.numpy() <= 0)
 
 
 def test_long_chain_of_large_scores_is_exact():

@@ -26,12 +26,7 @@ from training.distribution import create_strategy
 MEMORY = {
     **{name: value for name, value in OF_CONVBERT.items() if name != "generator_hidden_size"},
     **{"objective": "permutation_lm", "model_size": "xlnet-tiny", "memory_length": 12},
-    "model_hparam_overrides": {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    },
+    "model_hparam_overrides": {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64},
     **{"num_train_steps": 6, "iterations_per_loop": 3, "save_checkpoints_steps": 3},
 }
 SETTINGS = split_hparams(MEMORY)[0]  # without those of the run

@@ -12,6 +12,17 @@ from settings import read_json_object
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 
+# Of all three papers.
+_SHARED = {
+    "num_hidden_layers": 12,
+    "num_warmup_steps": 10_000,
+    "lr_decay_power": 1.0,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "weight_decay_rate": 0.01,
+    "mask_prob": 0.15,
+}
+
 # Table 1 of the ConvBERT supplement. Its head counts are those after the bottleneck.
 _CONVBERT_ROWS = (
     *("hidden_size", "embedding_size", "intermediate_size", "generator_hidden_size", "num_heads"),
@@ -23,15 +34,10 @@ _CONVBERT = {
     "convbert_base": (768, 768, 3072, 1 / 3, 6, 64, 2e-4, 256),
 }
 _CONVBERT_SHARED = {
-    "num_hidden_layers": 12,
-    "num_warmup_steps": 10_000,
-    "lr_decay_power": 1.0,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
+    **_SHARED,
     "max_seq_length": 128,
     "num_train_steps": 1_000_000,  # Table 3
     "optimizer": "adam",
-    "weight_decay_rate": 0.01,
     "token_mixer": "mixed",
     "convolution": "span",
     "conv_kernel_size": 9,
@@ -40,7 +46,7 @@ _CONVBERT_SHARED = {
     "disc_weight": 50.0,
     "temperature": 1.0,
 }
-_MASKING = {"mask_prob": 0.15, "mask_token_prob": 0.85, "random_token_prob": 0.0}
+_MASKING = {"mask_token_prob": 0.85, "random_token_prob": 0.0}
 
 # Table V of the ALE report.
 _ALE = {
@@ -49,20 +55,15 @@ _ALE = {
     "ale_small": {"num_train_steps": 162_000, "share_layers": True},
 }
 _ALE_SHARED = {
+    **_SHARED,
     "max_seq_length": 128,
     "embedding_size": 128,
     "train_batch_size": 1024,
     "learning_rate": 5e-4,
-    "num_hidden_layers": 12,
     "hidden_size": 256,
     "intermediate_size": 1024,
     "num_heads": 4,
     "head_size": 64,
-    "lr_decay_power": 1.0,
-    "num_warmup_steps": 10_000,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "weight_decay_rate": 0.01,
     "optimizer": "lamb",
     "token_mixer": "attention",
 }
@@ -91,14 +92,8 @@ for _name, _row in _ALE.items():
 
 # Table 4 of SCRIPT.
 _SCRIPT_SHARED = {
-    "num_hidden_layers": 12,
+    **_SHARED,
     "head_size": 64,
-    "mask_prob": 0.15,
-    "lr_decay_power": 1.0,
-    "num_warmup_steps": 10_000,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "weight_decay_rate": 0.01,
     "optimizer": "adam",
     # Appendix 4.1
     "objective": "self_critic",

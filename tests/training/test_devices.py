@@ -5,6 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
+from errors import InputError
 from finetune import run as finetuning
 from finetune.batches import FEW_LENGTHS
 from finetune.glue import TASKS
@@ -20,6 +21,16 @@ H100 = Device("GPU", "NVIDIA H100", (9, 0))
 T4 = Device("GPU", "Tesla T4", (7, 5))
 TPU = Device("TPU", "with 8 cores")
 CONFIG = EncoderConfig(vocab_size=7)
+
+
+@pytest.mark.parametrize(
+    "name", ["mirrored:0", "mirrored:00", "mirrored:-1", "mirrored:two", "tpus", "tpu"]
+)
+def test_a_strategy_that_does_not_exist_is_rejected(name, capsys, monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    with pytest.raises(InputError):
+        create_strategy(name)
+    assert not capsys.readouterr().err  # nothing about devices that are not made
 
 
 @pytest.mark.parametrize(

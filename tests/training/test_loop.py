@@ -10,6 +10,7 @@ from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
 from tests.model_support import SPECIAL, TINY, TINY_XLNET
 from training.loop import Evaluator, Trainer
+from training.objective import Objective
 from training.optimizer import create_optimizer
 
 V, B, S = 120, 8, 32
@@ -144,3 +145,36 @@ def test_evaluation_repeats_itself_and_changes_nothing():
     assert whole == evaluate(-1) == evaluate(3)
     assert whole["loss"] != evaluate(1)["loss"]
     assert_equal(before, weights(trainer))
+
+
+def test_terms_of_a_loss_are_taken_one_after_the_other():
+    """Their gradients add up; the first's are there before the second is computed."""
+    variable, happened = tf.Variable([2.0, 3.0]), []
+
+    @tf.custom_gradient
+    def squared(value, name):
+        def gradient(upstream):
+            happened.append(f"gradient {name}")
+            return 2 * value * upstream, None
+
+        happened.append(f"term {name}")
+        return tf.reduce_sum(value**2), gradient
+
+    class Terms(Objective):
+        def __init__(self):
+            super().__init__()
+            self.encoder = variable
+
+        prepare = normalizers = loss = None
+
+        def losses(self, batch, normalizers, *, training, seed=None):
+            for number in (1, 2):
+                yield number * squared(variable, number), {f"loss {number}": tf.constant(1.0)}
+
+    Terms.__abstractmethods__ = frozenset()
+    trainer = Trainer(Terms(), None, None, seed=0, strategy=tf.distribute.get_strategy())
+    loss, sums, (gradient,) = trainer._part_gradients_fn({}, {}, None)
+    assert happened == ["term 1", "gradient 1", "term 2", "gradient 2"]
+    assert float(loss) == 3 * (4 + 9)
+    assert set(sums) == {"loss 1", "loss 2"}
+    np.testing.assert_array_equal(gradient, [12.0, 18.0])
