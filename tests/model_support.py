@@ -1,11 +1,13 @@
-"""A tiny encoder and weights large enough that every part of it shows in the output."""
+"""Tiny encoders and weights large enough that every part of it shows in the output."""
 
 from __future__ import annotations
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from model import EncoderConfig
+from model.xlnet.config import XLNetConfig
 
 TINY = EncoderConfig(
     vocab_size=31,
@@ -17,6 +19,15 @@ TINY = EncoderConfig(
     max_position_embeddings=64,
     conv_kernel_size=5,
 )
+TINY_XLNET = XLNetConfig(
+    vocab_size=31,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=64,
+)
+SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 
 
 def randomize(layer: tf_keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> None:
@@ -32,6 +43,23 @@ def randomize(layer: tf_keras.layers.Layer, seed: int = 0, scale: float = 0.5) -
 def normal(*shape: int, seed: int = 1) -> np.ndarray:
     """Normally distributed float32 values."""
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def framed_texts(B: int, S: int, lengths=None, vocab_size: int = 31, seed: int = 0) -> dict:
+    """Features of `[CLS] tokens [SEP] tokens [SEP]` and padding, with the ids of SPECIAL."""
+    draw, places = np.random.default_rng(seed), np.arange(S)
+    lengths = np.full(B, S) if lengths is None else np.asarray(lengths)
+    ids = draw.integers(5, vocab_size, [B, S]).astype(np.int32)
+    ids[:, 0] = SPECIAL["cls"]
+    ids[np.arange(B), lengths // 2] = ids[np.arange(B), lengths - 1] = SPECIAL["sep"]
+    mask = (places < lengths[:, None]).astype(np.int32)
+    segments = (places > lengths[:, None] // 2) * mask
+    return {"input_ids": ids * mask, "input_mask": mask, "segment_ids": segments}
+
+
+def tensors(features: dict) -> dict[str, tf.Tensor]:
+    """Features as TensorFlow has them."""
+    return {name: tf.constant(value, tf.int32) for name, value in features.items()}
 
 
 def random_features(B: int, S: int, lengths=None, vocab_size: int = 31, seed: int = 2) -> dict:

@@ -1,7 +1,7 @@
 """What torch and transformers compute: in a process of its own, as one with TensorFlow too crashes.
 
 `ask` runs one of the functions below there, by the Python of the variable PEERS_PYTHON, or else by
-this one; it needs torch, transformers and, for `crf`, pytorch-crf (requirements-peers.txt).
+this one; it needs torch and transformers (requirements-peers.txt).
 """
 
 from __future__ import annotations
@@ -232,21 +232,6 @@ def tokenized(folder, texts, whole=(), tokens=()):
         "token_ids": tokenizer.convert_tokens_to_ids(list(tokens)),
         **{name: getattr(tokenizer, name) for name in names},
     }
-
-
-def crf(chain, emissions, tags, mask):
-    """pytorch-crf's losses, gradients and best paths."""
-    import torchcrf
-
-    peer = torchcrf.CRF(emissions.shape[-1], batch_first=True)
-    weights = (peer.start_transitions, peer.transitions, peer.end_transitions)
-    for weight, value in zip(weights, chain):
-        weight.data = torch.tensor(value)
-    scores, mask = torch.tensor(emissions, requires_grad=True), torch.tensor(mask)
-    likelihood = peer(scores, torch.tensor(tags).long(), mask, reduction="none")
-    (-likelihood.sum()).backward()
-    gradients = [each.grad.numpy() for each in (scores, *weights)]
-    return -likelihood.detach().numpy(), gradients, peer.decode(scores, mask)
 
 
 if __name__ == "__main__":

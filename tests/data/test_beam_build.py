@@ -33,12 +33,10 @@ def built_by_beam(options: build.BuildOptions, folder: pathlib.Path, *arguments:
     return content(folder)
 
 
-def test_the_local_builders_files(given, built, tmp_path):
-    assert built_by_beam(given, tmp_path / "beam") == content(built)
-
-
-def test_several_worker_processes(given, built, tmp_path):
-    arguments = "--direct_num_workers=2", "--direct_running_mode=multi_processing"
+@pytest.mark.parametrize(
+    "arguments", [(), ("--direct_num_workers=2", "--direct_running_mode=multi_processing")]
+)
+def test_the_local_builders_files(given, built, tmp_path, arguments):
     assert built_by_beam(given, tmp_path / "beam", *arguments) == content(built)
 
 

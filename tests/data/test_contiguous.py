@@ -49,13 +49,24 @@ def contiguous(given, tmp_path_factory) -> tuple[build.BuildOptions, Path]:
     return options, folder
 
 
+def texts_of(given: build.BuildOptions) -> list[str]:
+    """The documents of a corpus."""
+    files = Path(given.corpus).iterdir()
+    return [text for path in files for text in path.read_text().split("\n\n")]
+
+
+def tokenized(texts: list[str]) -> set[tuple[int, ...]]:
+    """The ids of each text."""
+    tokenizer = create_tokenizer(VOCABULARY)
+    return {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
+
+
 def test_blocks_are_the_stream(contiguous, given):
     """Every document with [SEP] behind it is there once, on one side; blocks begin with [CLS]."""
     _, folder = contiguous
     cls, sep = VOCABULARY.cls_id, VOCABULARY.sep_id
-    tokenizer = create_tokenizer(VOCABULARY)
-    texts = [text for p in Path(given.corpus).iterdir() for text in p.read_text().split("\n\n")]
-    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
+    texts = texts_of(given)
+    wanted = tokenized(texts)
     heldout = blocks(folder, "heldout")
     stream = [token for block in heldout for token in block[1:]]
     assert {block[0] for block in heldout} == {cls}
@@ -65,7 +76,9 @@ def test_blocks_are_the_stream(contiguous, given):
     ends = np.flatnonzero(np.array(stream) == sep)
     found = {tuple(part[:-1].tolist()) for part in np.split(stream, ends + 1)[:-1]}
     assert found < wanted
-    counts = read_manifest(str(folder))["splits"]
+    manifest = read_manifest(str(folder))
+    assert manifest["example_layout"] == manifest["settings"]["example_layout"] == "contiguous"
+    counts = manifest["splits"]
     assert len(found) == counts["heldout"]["documents"]
     training = blocks(folder, "train")
     assert sum(len(block) - 1 for block in training) == counts["train"]["tokens"]
@@ -97,27 +110,14 @@ def test_ordered_blocks_follow_the_text(contiguous, given, tmp_path):
     found = blocks(tmp_path / "data", "train")
     assert {len(block) for block in found} == {S}
     stream = np.array([token for block in found for token in block[1:]])
-    tokenizer = create_tokenizer(VOCABULARY)
-    texts = [text for p in Path(given.corpus).iterdir() for text in p.read_text().split("\n\n")]
-    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
     parts = np.split(stream, np.flatnonzero(stream == VOCABULARY.sep_id) + 1)
     assert len(parts) > 3
-    assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= wanted
+    assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= tokenized(texts_of(given))
     counts = read_manifest(str(tmp_path / "data"))["splits"]["train"]
     assert 0 <= counts["tokens"] - len(stream) < S - 1
 
 
-def test_the_manifest_records_the_layout(contiguous, built):
-    _, folder = contiguous
-    content = read_manifest(str(folder))
-    assert content["example_layout"] == content["settings"]["example_layout"] == "contiguous"
-    before = read_manifest(str(built))
-    assert before["example_layout"] == "segments"
-
-
-def test_stopped_builds_and_several_processes_give_the_same_bytes(
-    contiguous, tmp_path, monkeypatch
-):
+def test_stopped_builds_give_the_same_bytes(contiguous, tmp_path, monkeypatch):
     options, _ = contiguous
     options = replace(options, num_shards=3, output_dir=str(tmp_path / "whole"))
     build.build(options)
@@ -126,8 +126,6 @@ def test_stopped_builds_and_several_processes_give_the_same_bytes(
         stopped_after(1, patched)
         with pytest.raises(KeyboardInterrupt):
             build.build(stopped)
-    with pytest.raises(InputError):
-        build.build(replace(stopped, example_layout="segments"))
     build.build(stopped)
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
 
@@ -155,6 +153,7 @@ def lines(tmp_path) -> build.BuildOptions:
 
 
 def test_words_by_count_with_an_eos_per_line(lines):
+    """Of another held-out corpus it is another build."""
     manifest = build.build(lines)
     folder = Path(lines.output_dir)
     vocabulary = Vocabulary.load(folder)
@@ -174,6 +173,9 @@ def test_words_by_count_with_an_eos_per_line(lines):
     assert [counts[split]["words"] for split in ("train", "heldout")] == [13, 5]
     assert [counts[split]["unknown_tokens"] for split in ("train", "heldout")] == [2, 1]
     assert manifest["settings"]["heldout_fraction"] == 0.0
+    Path(lines.heldout_corpus).write_text("another text\n")
+    with pytest.raises(InputError):
+        build.build(lines)
 
 
 def test_blocks_of_words_begin_with_the_last_token_of_the_one_before(lines):
@@ -234,27 +236,13 @@ def test_words_of_odd_whitespace_and_case(lines):
         ({"tokenizer": "word"}, "`tokenizer`"),
         ({"strip_accents": True}, "`strip_accents`"),
         ({"heldout_corpus": "absent.txt"}, "absent.txt"),
+        ({"vocab": "of word pieces"}, "tokenizer"),
     ],
 )
-def test_bad_options_are_named(lines, changes, named):
+def test_bad_options_are_named(lines, given, changes, named):
+    if "vocab" in changes:
+        changes = {"vocab": given.vocab}
     with pytest.raises(InputError) as error:
         build.build(replace(lines, **changes))
     assert named in str(error.value)
     assert not os.path.exists(lines.output_dir) or not content(Path(lines.output_dir))
-
-
-def test_a_vocabulary_of_another_tokenizer(lines, given):
-    with pytest.raises(InputError):
-        build.build(replace(lines, vocab=given.vocab))
-    words = Path(lines.corpus).parent
-    (words / "vocab.txt").write_text("[PAD]\n[UNK]\n")
-    (words / "tokenizer_config.json").write_text('{"tokenizer": "words"}')
-    with pytest.raises(InputError):
-        Vocabulary.load(words)
-
-
-def test_another_heldout_corpus_is_another_build(lines):
-    build.build(lines)
-    Path(lines.heldout_corpus).write_text("another text\n")
-    with pytest.raises(InputError):
-        build.build(lines)

@@ -78,6 +78,7 @@ def test_text_ranges_give_the_whole_file_once(tmp_path, monkeypatch, range_bytes
 
 
 def test_text_per_file_is_one_document_per_file(tmp_path, monkeypatch):
+    """Units are bounded in files and in bytes."""
     monkeypatch.setattr(TextPerFileCorpus, "files_per_unit", 2)
     for name, content in {"c": "3\n\n3", "a": "1", "b": " \n", "d": "4"}.items():
         (tmp_path / name).write_text(content)
@@ -87,14 +88,10 @@ def test_text_per_file_is_one_document_per_file(tmp_path, monkeypatch):
     assert read(corpus, problems) == [["1"], ["3", "3"], ["4"]]
     assert problems == {"empty_documents": 1}
     assert read(open_corpus(str(tmp_path / "c"), "text_per_file")) == [["3", "3"]]
-
-
-def test_units_of_text_per_file_are_bounded_in_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(TextPerFileCorpus, "unit_bytes", 10)
-    for name, size in {"a": 4, "b": 6, "c": 1, "d": 25, "e": 2}.items():
-        (tmp_path / name).write_text("x" * size)
-    corpus = open_corpus(str(tmp_path), "text_per_file")
-    assert [unit.members for unit in corpus.units] == [("a", "b"), ("c",), ("d",), ("e",)]
+    monkeypatch.undo()
+    monkeypatch.setattr(TextPerFileCorpus, "unit_bytes", 4)
+    units = open_corpus(str(tmp_path), "text_per_file").units
+    assert [unit.members for unit in units] == [("a", "b"), ("c",), ("d",)]
 
 
 def test_an_unreadable_folder_is_an_error(tmp_path, monkeypatch):
@@ -217,6 +214,7 @@ FAULTS = [
     *((name, {"notes.txt": "Some text.\n".encode(encoding)}, rf"notes\.txt must be .*{encoding}")
       for name in TEXTS for encoding in ("UTF-16", "UTF-32")),
     *((name, {}, "at least one file") for name in (*TEXTS, "openwebtext")),
+    *((name, None, "absent") for name in (*TEXTS, "openwebtext")),
     *((name, {"a": b" \n"}, "at least one document.*Received") for name in TEXTS),
     ("openwebtext", {"a.tar": tar_of({"a.txt": b" "})}, "at least one document.*1 empty documents"),
     ("wikiextractor", {"wiki_00": WIKI[:-10].encode()}, "wiki_00 must end with </doc>"),
@@ -232,16 +230,11 @@ FAULTS = [
 
 @pytest.mark.parametrize(("corpus_format", "files", "message"), FAULTS)
 def test_faults_are_named(tmp_path, corpus_format, files, message):
-    for name, content in files.items():
+    for name, content in (files or {}).items():
         (tmp_path / name).write_bytes(content)
+    folder = tmp_path / "absent" if files is None else tmp_path
     with pytest.raises(InputError, match=message):
-        read(open_corpus(str(tmp_path), corpus_format))
-
-
-@pytest.mark.parametrize("corpus_format", [*TEXTS, "openwebtext"])
-def test_a_corpus_that_is_not_there(tmp_path, corpus_format):
-    with pytest.raises(InputError):
-        open_corpus(str(tmp_path / "nowhere"), corpus_format)
+        read(open_corpus(str(folder), corpus_format))
 
 
 @pytest.fixture(scope="module")
@@ -281,27 +274,24 @@ def test_tfds_as_lines_of_a_language_model(tiny_dataset, monkeypatch):
     expected = [[f"line {i}", "", f"mehr für {i}"] if i != 3 else [""] for i in range(50)]
     assert read(corpus) == expected  # in their order
     assert len(corpus.units) == 2
-    with pytest.raises(InputError):
-        open_corpus("tiny_prose:1.0.0", "tfds_language_model")
-    with pytest.raises(InputError):  # nothing is downloaded
-        open_corpus("lm1b:1.1.0", "tfds_language_model")
-    assert not (tiny_dataset / "lm1b").exists()
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
+    ("path", "corpus_format", "message"),
     [
-        ("wikipedi", "wikipedi"),
-        ("lm1b:9.9.9", "lm1b:9.9.9"),
-        ("tiny_prose#n", "tiny_prose"),
-        ("tiny_prose@validation", "validation"),
+        ("wikipedi", "tfds", "wikipedi"),
+        ("lm1b:9.9.9", "tfds", "lm1b:9.9.9"),
+        ("tiny_prose#n", "tfds", "tiny_prose"),
+        ("tiny_prose@validation", "tfds", "validation"),
+        ("tiny_prose:1.0.0", "tfds_language_model", "tiny_prose"),
+        ("lm1b:1.1.0", "tfds_language_model", "lm1b"),
     ],
 )
-def test_tfds_mistakes(tiny_dataset, monkeypatch, path, message):
+def test_tfds_mistakes(tiny_dataset, monkeypatch, path, corpus_format, message):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_dataset))
-    with pytest.raises(InputError) as error:
-        open_corpus(path, "tfds")
-    assert message in str(error.value)
+    with pytest.raises(InputError, match=message):
+        open_corpus(path, corpus_format)
+    assert not (tiny_dataset / "lm1b").exists()  # nothing is downloaded
 
 
 # ---------------------------------------------------------------- documents and lines without end

@@ -5,7 +5,7 @@ import collections
 import pytest
 
 from data.corpus import open_corpus
-from data.readers.documentation import InstalledDocumentation, is_prose, prose_lines
+from data.readers.documentation import is_prose, prose_lines
 from errors import InputError
 
 DOCSTRING = """Summary of what it does,
@@ -84,6 +84,8 @@ def packages(tmp_path):
             f"def escape():\n    '''{PROSE} \\ud800.'''\n"
         ),
         "b/broken.py": "def '''",
+        "b/copy.py": f'"""{PROSE} one."""',
+        "c/copy.py": f'"""{PROSE} one."""',
         "b/tests/case.py": f'"""{PROSE} tests."""',
         "b/test_it.py": f'"""{PROSE} test file."""',
         "b/_vendor/a.py": f'"""{PROSE} vendored."""',
@@ -101,7 +103,7 @@ def test_documents_of_a_folder_of_packages(packages):
     corpus = open_corpus(packages, "installed_documentation")
     problems = collections.Counter()
     documents = {d.name: d.lines for unit in corpus.units for d in corpus.documents(unit, problems)}
-    assert [unit.name for unit in corpus.units] == ["a.py@0", "b@0"]
+    assert [unit.name for unit in corpus.units] == ["a.py@0", "b@0", "c@0"]
     endings = {name: lines[0].removeprefix(PROSE) for name, lines in documents.items()}
     assert list(endings.items()) == [
         ("a.py:1", " five."),
@@ -111,19 +113,9 @@ def test_documents_of_a_folder_of_packages(packages):
         ("b/code.py:8", " four."),
         ("b/code.py:11", "   one."),
         ("b/code.py:15", " ?."),
+        ("c/copy.py:1", " one."),  # duplicates are left out within a unit only
     ]
-    assert problems == {"short_documents": 1, "unparsable_files": 1}
-
-
-def test_duplicates_within_a_unit_are_dropped(tmp_path):
-    for name in ("p/a.py", "p/b.py", "q/a.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(f"def f():\n    '''{PROSE}.'''\n")
-    corpus = InstalledDocumentation(str(tmp_path))
-    problems = collections.Counter()
-    names = [d.name for unit in corpus.units for d in corpus.documents(unit, problems)]
-    assert names == ["p/a.py:1", "q/a.py:1"]
-    assert problems == {"duplicate_documents": 1}
+    assert problems == {"short_documents": 1, "unparsable_files": 1, "duplicate_documents": 1}
 
 
 def test_the_running_environment_is_the_default():

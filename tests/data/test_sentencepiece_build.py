@@ -9,7 +9,7 @@ import pytest
 
 from data import build, input_pipeline
 from data.build_options import BuildOptions
-from data.manifest import read_manifest, summary
+from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError
 from pretrain.hparams import encoder_config, fitted_to, resolve_hparams
@@ -55,24 +55,15 @@ def examples(folder, split="train"):
     return [batch[name] for name in ("input_ids", "input_mask", "segment_ids")]
 
 
-def test_the_vocabulary_is_xlnets(folder):
-    words = Vocabulary.load(folder)
-    assert words.tokenizer == "sentencepiece"
-    assert (words.do_lower_case, words.strip_accents) == (False, True)
-    assert (words.cls_id, words.sep_id, words.mask_id) == (3, 4, 6)
-    content = read_manifest(folder)
-    assert content["vocabulary_digest"] == words.digest
-    assert content["vocabulary_size"] == words.size
-    assert content["splits"]["train"]["unknown_tokens"] == 0
-    assert "<unk>" in summary(folder, content)
-
-
 @pytest.mark.parametrize("layout", ["segments", "contiguous"])
 def test_examples_end_with_the_summary_token(options, folder, tmp_path, layout):
     if layout == "contiguous":
         folder = str(tmp_path / "data")
         build.build(replace(options, output_dir=folder, example_layout=layout))
-    words = Vocabulary.load(folder)
+    words, manifest = Vocabulary.load(folder), read_manifest(folder)
+    assert words.tokenizer == "sentencepiece"
+    assert (words.do_lower_case, words.strip_accents) == (False, True)
+    assert manifest["vocabulary_digest"] == words.digest
     ids, mask, segments = examples(folder)
     last = mask.sum(1) - 1
     rows = np.arange(len(ids))
@@ -93,7 +84,8 @@ def test_examples_end_with_the_summary_token(options, folder, tmp_path, layout):
         assert all(segments[r, : first[r] + 1].max() == 0 for r in rows)
     else:
         assert not (segments == 1).any()
-    counts = read_manifest(folder)["splits"]["train"]
+    counts = manifest["splits"]["train"]
+    assert counts["unknown_tokens"] == 0
     specials = len(ids) if layout == "contiguous" else len(ids) + separators.sum()
     assert mask.sum() - specials == counts["tokens_kept"] == counts["tokens"]
 

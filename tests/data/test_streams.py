@@ -4,15 +4,7 @@ import time
 
 import tensorflow as tf
 
-from data.streams import READ_AHEAD, batch_stream, without_autotuning
-
-
-def test_without_autotuning_keeps_what_a_stream_came_with():
-    own = tf.data.Options()
-    own.deterministic = True
-    options = without_autotuning(tf.data.Dataset.range(3).with_options(own)).options()
-    assert options.autotune.enabled is False
-    assert options.deterministic
+from data.streams import READ_AHEAD, batch_stream
 
 
 def test_batches_are_read_ahead_in_order_without_autotuning():

@@ -101,18 +101,6 @@ def test_shapes_types_and_batches(monkeypatch):
     assert (ids.dtype, splits.dtype) == (np.int32, np.int64)
 
 
-def test_ragged_in_a_graph_gives_the_same():
-    tokenizer = Tokenizer(english_vocabulary())
-    in_graph = tf.function(
-        tokenizer.tokenize_ragged, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
-    ragged = in_graph(tf.constant(LINES))
-    ids, splits = tokenizer.tokenize(LINES)
-    assert ragged.dtype == tf.int32
-    np.testing.assert_array_equal(ragged.values, ids)
-    np.testing.assert_array_equal(ragged.row_splits, splits)
-
-
 def test_very_long_words_are_cut_not_lost():
     """The original makes one [UNK] of a word over 200 characters; here it is 2,400 bytes."""
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "##a", "ก", "##ก"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from model import EncoderConfig, MaskedLMHead, build_encoder
+from model import MaskedLMHead, build_encoder
 from model.encoder import EncoderLayer
 from model.layers import GroupedDense, LayerNorm, dense
 from tests.model_support import TINY, normal, random_features, randomize
@@ -115,15 +113,6 @@ def test_every_norm_has_the_epsilon():
     assert {norm.epsilon for norm in norms} == {1e-5}
 
 
-def test_a_configuration_without_the_new_fields(tmp_path):
-    """Model directories were written before there were such fields."""
-    fields = dataclasses.asdict(TINY)
-    del fields["layer_norm_eps"]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert EncoderConfig.load(str(tmp_path)) == TINY
-    assert TINY.layer_norm_eps == 1e-12
-
-
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 def test_a_padded_head_predicts_pieces_only(precision):
     """Logits of the pieces as of a head without padding; no gradient for the rows beyond."""
@@ -145,17 +134,3 @@ def test_a_padded_head_predicts_pieces_only(precision):
     to_table = tape.gradient(total, encoder.embeddings.word_embeddings)
     assert not np.any(to_table[28:])
     assert np.all(np.any(to_table[:28], axis=-1))
-
-
-def test_without_padding_the_graph_is_the_same():
-    encoder = build_encoder(TINY)
-
-    def operations(pieces):
-        head = MaskedLMHead(TINY, encoder.embeddings, pieces=pieces)
-        head(tf.zeros([1, 2, 16]), tf.zeros([1, 1], tf.int32))
-        specs = [tf.TensorSpec([2, 5, 16]), tf.TensorSpec([2, 3], tf.int32)]
-        graph = tf.function(head, input_signature=specs).get_concrete_function().graph
-        return [op.type for op in graph.get_operations()]
-
-    assert operations(None) == operations(TINY.vocab_size)
-    assert len(operations(28)) > len(operations(None))

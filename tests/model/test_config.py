@@ -9,33 +9,30 @@ import pytest
 
 from errors import InputError
 from model import SIZES, EncoderConfig
-from tests.model_support import TINY
+from tests.model_support import TINY, TINY_XLNET
+
+REJECTED = [
+    *({"token_mixer": "attn"}, {"convolution": "sdconv"}, {"hidden_act": "geluu"}),
+    *({"conv_kernel_size": 4}, {"conv_kernel_size": 0}, {"num_hidden_layers": 0}),
+    *({"head_ratio": 3}, {"head_ratio": 0}, {"head_ratio": 2.0}, {"hidden_size": 18}),  # 4 heads
+    {"intermediate_size": 31, "linear_groups": 2},
+    {"hidden_size": 20, "linear_groups": 8, "intermediate_size": 32},
+    *({"vocab_size": "31"}, {"vocab_size": True}, {"share_layers": 1}),
+    *({"hidden_dropout_prob": 1.0}, {"attention_probs_dropout_prob": -0.1}),
+    *({"initializer_range": "0.02"}, {"clamp_length": 0}),
+]
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        *({"token_mixer": "attn"}, {"convolution": "sdconv"}, {"hidden_act": "geluu"}),
-        *({"conv_kernel_size": 4}, {"conv_kernel_size": 0}, {"num_hidden_layers": 0}),
-        *(
-            {"head_ratio": 3},
-            {"head_ratio": 0},
-            {"head_ratio": 2.0},
-            {"hidden_size": 18},
-        ),  # 4 heads
-        {"intermediate_size": 31, "linear_groups": 2},
-        {"hidden_size": 20, "linear_groups": 8, "intermediate_size": 32},
-        *({"vocab_size": "31"}, {"vocab_size": True}, {"share_layers": 1}),
-        *({"hidden_dropout_prob": 1.0}, {"attention_probs_dropout_prob": -0.1}),
-        {"initializer_range": "0.02"},
-    ],
+    ("config", "changes"),
+    [(c, new) for c in (TINY, TINY_XLNET) for new in REJECTED if {*new} <= {*vars(c)}],
     ids=str,
 )
-def test_rejected(changes):
+def test_rejected(config, changes):
     """The sentence begins with the field at fault and ends with what it was."""
     name, value = next(iter(changes.items()))
     with pytest.raises(InputError) as error:
-        TINY.replace(**changes)
+        config.replace(**changes)
     assert str(error.value).startswith(f"`{name}` should be ")
     assert str(error.value).endswith(f"Received: {value!r}")
 
@@ -85,9 +82,16 @@ def test_bad_file_is_named(tmp_path, text, complaint):
 
 
 def test_the_field_of_sentencepiece_is_written_where_it_is_needed(tmp_path):
-    """Else earlier versions, which reject fields that they do not know, read the file."""
+    """Else earlier versions, which reject fields that they do not know, read the file.
+
+    And files of versions before there was an epsilon are read.
+    """
     TINY.save(str(tmp_path))
-    assert "summary_last" not in json.loads((tmp_path / "config.json").read_text())
+    fields = json.loads((tmp_path / "config.json").read_text())
+    assert "summary_last" not in fields
+    assert fields.pop("layer_norm_eps") == 1e-12
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert EncoderConfig.load(str(tmp_path)) == TINY
     last = TINY.replace(summary_last=True)
     assert (TINY.summary_token, last.summary_token) == (0, -1)
     last.save(str(tmp_path))

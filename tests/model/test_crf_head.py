@@ -77,33 +77,16 @@ def test_loss_is_of_first_pieces_and_of_whole_sentences():
 
 
 @pytest.mark.bfloat16
-@pytest.mark.slow  # compiles
-def test_step_compiles_and_stays_in_float32_under_half_precision():
+def test_it_stays_in_float32_under_half_precision():
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        head = head_of()
-    finally:
-        tf_keras.mixed_precision.set_global_policy("float32")
-    assert {variable.dtype for variable in head.trainable_variables} == {tf.float32}
-    batch = batch_of(np.random.default_rng(1))
+    head, batch = head_of(), batch_of(np.random.default_rng(1))
     batch["sequence"] = tf.cast(batch["sequence"], tf.bfloat16)
-    found = []
-    for compiled in (False, True):
-
-        @tf.function(jit_compile=compiled, autograph=False)
-        def step(batch):
-            with tf.GradientTape() as tape:
-                loss = total(head, batch)
-            return loss, tape.gradient(loss, head.trainable_variables)
-
-        found.append(step(batch))
-    assert found[0][0].dtype == tf.float32
-    assert float(found[0][0]) == pytest.approx(float(found[1][0]), rel=1e-6)
-    assert len(found[0][1]) == 5
-    for one, other in zip(found[0][1], found[1][1]):
-        assert one.dtype == tf.float32
-        assert np.any(one)
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    with tf.GradientTape() as tape:
+        loss = total(head, batch)
+    gradients = tape.gradient(loss, head.trainable_variables)
+    assert len(gradients) == 5
+    assert {value.dtype for value in (loss, *head.variables, *gradients)} == {tf.float32}
+    assert all(np.any(gradient) for gradient in gradients)
 
 
 def test_what_is_forbidden_is_never_answered():
@@ -113,7 +96,9 @@ def test_what_is_forbidden_is_never_answered():
     emissions = head(tf.random.stateless_normal([50, 9, D], [1, 2]) * 3)
     lengths = tf.fill([50], 9)
     free = viterbi(emissions, lengths, ChainScores(*head.chain))[0].numpy()
-    tags = viterbi(emissions, lengths, head.scores())[0].numpy()
+    tags, shares = (found.numpy() for found in viterbi(emissions, lengths, head.scores()))
+    assert np.isfinite(shares).all()
+    assert np.max(shares) <= 0
     for answers, count in ((free, 3), (tags, 0)):
         broken = [(answers[:, 1:] == 2).any(), (answers[:, 0] == 1).any(), (answers[:, -1] == 3)]
         assert sum(bool(np.any(item)) for item in broken) == count

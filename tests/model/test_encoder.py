@@ -136,15 +136,14 @@ def test_share_layers(token_mixer):
     np.testing.assert_allclose(output.sequence, expected.sequence, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_dropout_rate(dtype):
+@pytest.mark.bfloat16
+def test_dropout_rate_in_bfloat16():
     """A uniform drawn in bfloat16 has 128 values and drops 13 of them: 0.1016."""
-    ones = tf.ones([2000, 1000], dtype)
+    ones = tf.ones([2000, 1000], tf.bfloat16)
     output = tf.cast(dropout(ones, 0.1, tf.constant([3, 4])), tf.float32).numpy()
     dropped = (output == 0.0).mean()
     assert dropped == pytest.approx(0.1, abs=8e-4)  # four standard deviations
-    kept = output[output != 0.0]
-    np.testing.assert_allclose(kept, 1 / 0.9, rtol=5e-3 if dtype == "bfloat16" else 1e-6)
+    np.testing.assert_allclose(output[output != 0.0], 1 / 0.9, rtol=5e-3)
 
 
 def test_dropout_is_a_function_of_the_seed():
@@ -190,34 +189,8 @@ def test_dropouts_are_independent():
     assert 0.4 < (first == second).mean() < 0.6
 
 
-@pytest.mark.parametrize("changes", [{}, {"convolution": "static", "linear_groups": 2}])
-def test_dynamic_batch_and_length(changes):
-    encoder = build(**changes)
-    spec = tf.TensorSpec([None, None], tf.int32)
-    names = ("input_ids", "input_mask", "segment_ids")
-    traced = tf.function(
-        lambda features: encoder(features).sequence,
-        input_signature=[dict.fromkeys(names, spec)],
-    )
-    for B, S in ((1, 9), (3, 4)):
-        features = random_features(B, S, lengths=[S] * (B - 1) + [S - 1])
-        np.testing.assert_allclose(
-            traced({name: tf.constant(features[name]) for name in names}),
-            encoder(features).sequence,
-            atol=1e-5,
-        )
-
-
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        pytest.param(  # compiles for ten seconds
-            {"convolution": "dynamic", "linear_groups": 2, "share_layers": True},
-            marks=pytest.mark.slow,
-        ),
-        {"convolution": "static", "num_hidden_layers": 1},
-    ],
+    "changes", [{"linear_groups": 2}, {"convolution": "static", "num_hidden_layers": 1}]
 )
 def test_xla_equals_plain(changes):
     """A training step's forward and backward pass, with the same dropout for any seed."""
@@ -255,33 +228,6 @@ def test_every_variable_receives_a_gradient(token_mixer, convolution, groups):
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 1e-6, variable.name
 
 
-def test_heads_variables_receive_gradients():
-    encoder = build()
-    masked_lm, discriminator = MaskedLMHead(TINY, encoder.embeddings), DiscriminatorHead(TINY)
-    positions = tf.constant([[1, 3], [2, 2]])
-    with tf.GradientTape() as tape:
-        sequence = encoder(random_features(2, 7)).sequence
-        logits, scores = masked_lm(sequence, positions), discriminator(sequence)
-        loss = tf.reduce_sum(tf.nn.log_softmax(logits)[..., 5]) + tf.reduce_sum(scores)
-    assert logits.shape == (2, 2, TINY.vocab_size)
-    assert scores.shape == (2, 7)
-    np.testing.assert_allclose(logits[1, 0], logits[1, 1], atol=1e-6)
-    own = len(encoder.embeddings.trainable_variables)
-    assert len(masked_lm.trainable_variables) == own + 5  # dense, layer norm, output_bias
-    assert len(discriminator.trainable_variables) == 4
-    variables = masked_lm.trainable_variables + discriminator.trainable_variables
-    assert all(gradient is not None for gradient in tape.gradient(loss, variables))
-
-
-def test_shared_embeddings_are_one_set_of_variables():
-    discriminator = build()
-    generator = build_encoder(TINY.replace(hidden_size=8), discriminator.embeddings)
-    assert generator.embeddings is discriminator.embeddings
-    assert generator.embeddings_project is None  # E is the generator's D here
-    shared = {v.ref() for v in generator.variables} & {v.ref() for v in discriminator.variables}
-    assert shared == {v.ref() for v in discriminator.embeddings.variables}
-
-
 @pytest.mark.bfloat16
 @pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
 def test_bfloat16_is_close_to_float32(token_mixer, convolution):
@@ -303,17 +249,10 @@ def test_bfloat16_is_close_to_float32(token_mixer, convolution):
     assert np.sqrt(np.mean(difference**2)) < 0.03 * np.std(expected)
     assert np.std(difference) > 0  # it was not float32 after all
 
+    assert MaskedLMHead(TINY, half.embeddings)(output, [[0]] * 4).dtype == tf.float32
+    assert DiscriminatorHead(TINY)(output).dtype == tf.float32
     dropped = half(features, training=True, seed=[1, 2]).sequence
     assert np.isfinite(tf.cast(dropped, tf.float32)).all()
-
-
-@pytest.mark.bfloat16
-def test_bfloat16_heads_return_float32():
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    encoder = build_encoder(TINY)
-    sequence = encoder(random_features(2, 7)).sequence
-    assert MaskedLMHead(TINY, encoder.embeddings)(sequence, [[0], [1]]).dtype == tf.float32
-    assert DiscriminatorHead(TINY)(sequence).dtype == tf.float32
 
 
 @pytest.mark.parametrize("compiled", [None, False, True])

@@ -42,11 +42,16 @@ def prompts():
 
 
 @pytest.mark.parametrize(
-    ("token_mixer", "kind", "K"),
-    [*[(*mixer, 5) for mixer in MIXERS], ("mixed", "span", 1), ("mixed", "span", 9)],
+    ("token_mixer", "kind", "K", "precision"),
+    [
+        *[(*mixer, 5, "float32") for mixer in MIXERS],
+        *[("mixed", "span", K, "float32") for K in (1, 9)],
+        ("mixed", "span", 5, "mixed_bfloat16"),
+    ],
 )
-def test_cached_logits_are_the_uncached_ones(token_mixer, kind, K):
+def test_cached_logits_are_the_uncached_ones(token_mixer, kind, K, precision):
     """Of tokens read one by one, and several at once; K may be longer than what was read."""
+    tf_keras.mixed_precision.set_global_policy(precision)
     encoder, head = build(token_mixer, kind, K, linear_groups=2)
     ids = tf.constant(np.random.default_rng(1).integers(1, V, [2, 7]), tf.int32)
     expected = head(encoder({"input_ids": ids}).sequence)
@@ -56,15 +61,18 @@ def test_cached_logits_are_the_uncached_ones(token_mixer, kind, K):
             hidden, state = advance(encoder, ids[:, start : start + size], start, state)
             found.append(head(hidden))
             start += size
-        np.testing.assert_allclose(tf.concat(found, 1), expected, atol=1e-5, rtol=1e-5)
+            assert hidden.dtype == encoder.compute_dtype
+        difference = tf.concat(found, 1) - expected
+        share = 1e-5 if precision == "float32" else 0.03  # of rounding
+        assert np.sqrt(np.mean(difference**2)) < share * np.std(expected)
 
 
 @pytest.mark.parametrize(
     ("token_mixer", "kind", "temperature"),
     [
         ("mixed", "span", 1.3),
-        pytest.param("mixed", "span", 0.0, marks=pytest.mark.slow),  # seconds of single operations
-        pytest.param("convolution", "static", 1.3, marks=pytest.mark.slow),
+        # Seconds of single operations.
+        pytest.param("convolution", "static", 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_cached_tokens_are_the_uncached_ones(token_mixer, kind, temperature):
@@ -145,51 +153,3 @@ def test_draws():
     assert np.mean(ones == others) == pytest.approx(0.3, abs=0.03)  # 0.1² + 0.4² + 0.2² + 0.3²
     squares = np.array([1, 16, 4, 9]) / 30
     np.testing.assert_allclose(shares(temperature=0.5), squares, atol=0.03)
-
-
-@pytest.mark.slow  # traces a loop for seconds
-def test_in_a_graph_of_any_shape():
-    encoder, head = build()
-    generator = Generator(encoder, head, END, NEVER)
-    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-    options = sampling(3, num_tokens=4, temperature=0.7)
-    specs.append(Sampling(*(tf.TensorSpec([None], option.dtype) for option in options)))
-    traced = tf.function(generator, input_signature=specs, autograph=False)
-    ids, lengths = prompts()
-    expected, found = generator(ids, lengths, options), traced(ids, lengths, options)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5)
-
-
-def test_windows():
-    """The windows of the convolution hold what was read last."""
-    encoder, _ = build(K=3)
-    ids = tf.constant([[5, 6, 7, 8]])
-    _, state = advance(encoder, ids, 0, empty_state(encoder, 1))
-    assert state[0].keys.shape == (1, 2, 4, 4)
-    assert state[0].window.shape == (1, 2, 16)
-    _, shorter = advance(encoder, ids[:, :2], 0, empty_state(encoder, 1))
-    _, again = advance(encoder, ids[:, 2:], 2, shorter)
-    np.testing.assert_allclose(again[1].window, state[1].window, atol=1e-6)
-    assert np.abs(shorter[1].window - state[1].window).max() > 1e-3
-
-
-@pytest.mark.bfloat16
-def test_bfloat16_is_close_to_float32():
-    """Cached logits of half precision, for the same tokens."""
-    encoder, head = build()
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    half, half_head = build()
-    assert half.compute_dtype == "bfloat16"
-    ids = tf.constant(np.random.default_rng(1).integers(1, V, [2, 7]), tf.int32)
-    for small, network in ((half, encoder), (half_head, head)):
-        network_weights = [0.3 * weight for weight in network.get_weights()]
-        small.set_weights(network_weights)
-        network.set_weights(network_weights)
-    expected = head(encoder({"input_ids": ids}).sequence)
-    hidden, state = advance(half, ids[:, :3], 0, empty_state(half, 2))
-    rest, _ = advance(half, ids[:, 3:], 3, state)
-    assert hidden.dtype == tf.bfloat16
-    found = half_head(tf.concat([hidden, rest], 1))
-    assert found.dtype == tf.float32
-    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * np.std(expected)

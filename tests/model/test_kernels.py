@@ -7,8 +7,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
-from tensorflow.python.eager import context
 
 from model import build_encoder
 from model.kernels import (
@@ -16,7 +14,6 @@ from model.kernels import (
     attention,
     compiled_for_each_length,
     convolution,
-    for_accelerator,
     fusion,
     normalization,
     projection,
@@ -96,6 +93,12 @@ def test_compiled_equals_plain(name, dtype):
         np.testing.assert_allclose(one, other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+def assert_close(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        rounding = 2e-6 * np.abs(other).max()  # of a sum, relative to its largest terms
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
+
+
 def readable_cross_entropy(logits):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(token_ids(), logits)
 
@@ -157,6 +160,14 @@ PATHS = {
     "convolution, even": (*of_both("lightweight_conv", convolution, N), [HIDDEN, [B, S, N * 4]]),
     "depthwise convolution": (*of_both("depthwise_conv", convolution), [HIDDEN, [K, D]]),
     "depthwise convolution, even": (*of_both("depthwise_conv", convolution), [HIDDEN, [4, D]]),
+    "causal convolution": (
+        *of_both("lightweight_conv", convolution, N, True),
+        [[B, S, N * D], [B, S, N * K]],
+    ),
+    "depthwise causal convolution": (
+        *of_both("depthwise_conv", convolution, True),
+        [HIDDEN, [K, D]],
+    ),
     "logits": (*of_both("vocabulary_logits", projection), [HIDDEN, [50, D], [50]]),
     "cross entropy": (fast_cross_entropy, readable_cross_entropy, [[B, S, 50]]),
 }
@@ -207,51 +218,7 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
         each = compiled == "of each length" and fusion.running_on_cpu_only()
         compiles = each or compiled == "of known lengths"
         assert any("_XlaMustCompile" in node for node in nodes) == compiles
-    for one, other in zip(*values_and_gradients(*tensors(*shapes)), strict=True):
-        rounding = 2e-6 * np.abs(other).max()  # of a sum, relative to its largest terms
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
-
-
-def without_dropout(function):
-    return lambda *given: function(*given, N, bias_of_padding(), 0.0, None)
-
-
-LITERT = {name: PATHS[name] for name in ("affine", "affine and gelu", "affine and gelu_new")}
-LITERT |= {
-    "convolution": PATHS["convolution"],
-    "causal convolution": (
-        *of_both("lightweight_conv", convolution, N, True),
-        [[B, S, N * D], [B, S, N * K]],
-    ),
-    "attend": (*map(without_dropout, (attention.attend, attention.attend_reference)), [HIDDEN] * 3),
-}
-
-
-@pytest.mark.parametrize("name", LITERT)
-def test_forms_of_litert(name):
-    """Values, of batches and lengths known only at run time."""
-    fast, readable, shapes = LITERT[name]
-    given = tensors(*shapes)
-    specs = [tf.TensorSpec([None, None, *n[2:]] if len(n) == 3 else n) for n in shapes]
-    with for_accelerator("litert"):
-        traced = tf.function(fast, specs).get_concrete_function()
-    for one, other in zip(*map(tf.nest.flatten, (traced(*given), readable(*given))), strict=True):
-        rounding = 2e-6 * np.abs(other).max()  # of a sum, relative to its largest terms
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
-
-
-def test_gelu_is_an_operation_of_litert():
-    """Also where a plug-in calls it."""
-    (given,) = tensors(HIDDEN)
-    with for_accelerator("litert"):
-        traced = tf.function(activations.gelu, [tf.TensorSpec(HIDDEN)]).get_concrete_function()
-    content = tf.lite.TFLiteConverter.from_concrete_functions([traced], None).convert()
-    interpreter = tf.lite.Interpreter(model_content=content)
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], given)
-    interpreter.invoke()
-    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
-    np.testing.assert_allclose(found, activations.gelu(given), atol=1e-5)
+    assert_close(*values_and_gradients(*tensors(*shapes)))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -269,9 +236,7 @@ def test_project_is_its_reference(training):
         assert nothing is None
         variables = [v for layer in (layers[0], layers[2]) for v in layer.trainable_variables]
         found.append([one, other, *tape.gradient(total, [inputs, *variables])])
-    for one, other in zip(*found, strict=True):
-        rounding = 2e-6 * np.abs(other).max()  # of a sum, relative to its largest terms
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
+    assert_close(*found)
 
 
 @pytest.mark.parametrize("length", [16, 64, 97, 100, 768, 1024, 2048])
@@ -283,84 +248,28 @@ def test_last_axis_mean(length):
 
 
 @pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
-def test_a_norm_stores_nothing_in_between():
-    """Of the size of its inputs: what rows are summed of is part of the kernels that sum."""
-    rows, width = 2048, 256
-    inputs, upstream, gamma = tensors([rows, width], [rows, width], [width])
-    for name, given, results in (
-        ("_add_and_norm", (inputs, upstream, gamma, gamma, 1e-12), 1),
-        ("_add_and_norm_gradient", (upstream, inputs, upstream, gamma, 1e-12), 2),
-    ):
-        hlo = FUSED[name].compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
-        entry = hlo[hlo.index("ENTRY") :]
-        made = re.findall(rf"= f32\[{rows},{width}\]\S* (?!parameter)", entry)
-        assert results <= len(made) <= results + 1, entry
-
-
-def test_what_is_compiled():
-    def compiles(shape):
-        function = tf.function(activations.gelu, input_signature=[tf.TensorSpec(shape, tf.float32)])
-        operations = function.get_concrete_function().graph.get_operations()
-        return any("PartitionedCall" in op.type for op in operations)
-
-    assert compiles([64, 64, 64])
-    assert not compiles([64, None, 128])
-    assert not compiles([8, 8, 8])
-    with compiled_for_each_length():
-        assert compiles([64, None, 128]) == fusion.running_on_cpu_only()
-        assert not compiles([8, None, 8])
-    assert not compiles([64, None, 128])
-
-
-def optimized_nodes(function, *given):
-    """The nodes of what runs when a function is called, and its result."""
-    with context.collect_graphs(optimized=True) as graphs:
-        output = function(*given)
-    nodes = [node for graph in graphs for node in graph.node]
-    bodies = [body for graph in graphs for body in graph.library.function]
-    return nodes + [node for body in bodies for node in body.node_def], output
-
-
-@pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_gelu_is_part_of_the_product_in_inference(precision, groups):
-    """Of what runs, with lengths known only then, as in an exported model."""
-    tf_keras.mixed_precision.set_global_policy(precision)
-    encoder = build_encoder(TINY.replace(linear_groups=groups))
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
-    def encode(ids):
-        return encoder({"input_ids": ids}).sequence
-
-    nodes, _ = optimized_nodes(encode, tf.ones([2, 5], tf.int32))
-    fused = [node for node in nodes if b"GeluExact" in node.attr["fused_ops"].list.s]
-    assert len(fused) == groups * TINY.num_hidden_layers
-    assert not [node.name for node in nodes if node.op == "Erf"]
-
-
-@pytest.mark.perf  # needs a CPU alone, with AVX-512, for which TensorFlow has oneDNN's fusions
-@pytest.mark.parametrize("function", [projection.affine, projection.affine_gelu])
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("length", [2**11, 2**4, None])
-def test_the_bias_is_part_of_the_product(function, dtype, length):
-    """Unless that is known to be large, and in bfloat16, of which oneDNN makes two passes then."""
-    given = tensors([4, length or 2**11, 16], [16, 32], [32], dtype=dtype)
-    specs = [tf.TensorSpec([4, length, 16], dtype), *map(tf.TensorSpec.from_tensor, given[1:])]
-    apply = tf.function(function, input_signature=specs)
-    nodes, output = optimized_nodes(apply, *given)
-    fused = [node for node in nodes if b"BiasAdd" in node.attr["fused_ops"].list.s]
-    assert len(fused) == (dtype == tf.float32 or length != 2**11)
-    assert output.dtype == dtype
-
-
-@pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
-@pytest.mark.parametrize("name", ["_lightweight_conv_forward", "_lightweight_conv_gradient"])
-def test_the_convolution_unfolds_nothing(name):
-    """No buffer of the compiled kernel is K times as large as the values, nor nearly."""
-    given = arguments(name)
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [
+        ("_add_and_norm", 1),
+        ("_add_and_norm_gradient", 2),
+        ("_lightweight_conv_forward", None),
+        ("_lightweight_conv_gradient", None),
+    ],
+)
+def test_nothing_large_is_stored_in_between(name, results):
+    """What rows are summed of is part of the kernels that sum; and no buffer of a convolution is K
+    times as large as the values, nor nearly."""
+    given, rows, width = arguments(name), 2048, 256
+    if results:
+        large, vector = tensors([rows, width], [width])
+        given = [large if n.shape.rank == 3 else vector for n in given[:-1]] + [LAYER_NORM_EPSILON]
     hlo = FUSED[name].compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
     entry = hlo[hlo.index("ENTRY") :]
+    if results:
+        made = re.findall(rf"= f32\[{rows},{width}\]\S* (?!parameter)", entry)
+        assert results <= len(made) <= results + 1, entry
+        return
     shapes = re.findall(r"f32\[([\d,]+)\]", entry)
     sizes = [np.prod([int(n) for n in shape.split(",")]) for shape in shapes]
     values = B * (S + K - 1) * N * D

@@ -1,4 +1,4 @@
-"""The chain against all paths, one by one, and against pytorch-crf."""
+"""The chain against all paths, one by one."""
 
 import itertools
 
@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from model import linear_chain
-from model.linear_chain import FORBIDDEN, ChainScores
-from tests import peers
+from model.linear_chain import ChainScores
 
 
 def random_chain(K, rng, scale=2.0):
@@ -118,24 +117,6 @@ def test_chain_divided_over_rows_is_the_chain():
             np.testing.assert_allclose(one, two, atol=1e-5)
 
 
-def test_forbidden_transitions_have_no_share_and_no_path():
-    rng = np.random.default_rng(3)
-    chain = random_chain(3, rng, 0.5)
-    chain.transitions[:, 2] = FORBIDDEN  # tag 2 can only begin a sentence
-    emissions = rng.normal(0, 1, [8, 5, 3]).astype(np.float32)
-    emissions[:, 1:, 2] += 20.0
-    lengths = tf.fill([8], 5)
-    tags, log_probability = linear_chain.viterbi(emissions, lengths, constants(chain))
-    assert not np.any(tags.numpy()[:, 1:] == 2)
-    allowed = emissions.copy()
-    allowed[:, 1:, 2] = FORBIDDEN
-    partition = linear_chain.log_partition(emissions, lengths, constants(chain))
-    expected = linear_chain.log_partition(allowed, lengths, constants(chain))
-    np.testing.assert_allclose(partition, expected, atol=1e-4)
-    assert np.all(np.isfinite(log_probability))
-    assert np.all(log_probability.numpy() <= 0)
-
-
 def test_long_chain_of_large_scores_is_exact():
     """Marginals of 512 words sum to 1, though the scores of paths are in the thousands."""
     rng = np.random.default_rng(0)
@@ -159,28 +140,3 @@ def test_long_chain_of_large_scores_is_exact():
         gradient.sum(-1), tf.sequence_mask(lengths, 512, tf.float32), atol=1e-5
     )
     assert gradient.min() > -1e-6
-
-
-@pytest.mark.slow  # imports torch
-def test_loss_gradients_and_best_paths_are_those_of_pytorch_crf():
-    peers.need("torch", "transformers", "torchcrf")
-    rng = np.random.default_rng(1)
-    R, W, K = 32, 64, 45
-    chain = random_chain(K, rng, 0.5)
-    emissions = rng.normal(0, 2, [R, W, K]).astype(np.float32)
-    tags = rng.integers(0, K, [R, W]).astype(np.int32)
-    lengths = rng.integers(1, W + 1, [R]).astype(np.int32)
-    mask = np.arange(W) < lengths[:, None]
-    losses, gradients, paths = peers.ask(peers.crf, tuple(chain), emissions, tags, mask)
-    variables = [tf.constant(emissions), *constants(chain)]
-    with tf.GradientTape() as tape:
-        tape.watch(variables)
-        loss = linear_chain.negative_log_likelihood(
-            variables[0], tags, lengths, ChainScores(*variables[1:]), tf.zeros([R], tf.bool)
-        )
-        total = tf.reduce_sum(loss)
-    np.testing.assert_allclose(loss, losses, rtol=1e-5)
-    for one, other in zip(tape.gradient(total, variables), gradients):
-        np.testing.assert_allclose(one, other, atol=2e-4)
-    best, _ = linear_chain.viterbi(emissions, lengths, constants(chain))
-    assert [best[i, : lengths[i]].numpy().tolist() for i in range(R)] == paths

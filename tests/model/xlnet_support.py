@@ -7,17 +7,9 @@ import re
 import tensorflow as tf
 
 from model import build_backbone
-from model.xlnet.config import XLNetConfig
+from tests.model_support import TINY_XLNET as TINY
 from tests.model_support import randomize
 
-TINY = XLNetConfig(
-    vocab_size=31,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=24,
-    max_position_embeddings=64,
-)
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 

@@ -14,7 +14,8 @@ from pretrain.original_names import translate
 from settings import differences, read_json_object, replace_checked
 
 # Objectives that not every architecture can learn.
-SIZES_OF = {"causal_lm": "causal-mixed-small", "permutation_lm": "xlnet-tiny"}
+CAUSAL = {"objective": "causal_lm", "model_size": "causal-mixed-small"}
+PERMUTED = {"objective": "permutation_lm", "model_size": "xlnet-tiny"}
 
 
 def test_json_written_for_the_original():
@@ -78,50 +79,57 @@ def test_attention_only():
     assert (electra.token_mixer, electra.head_ratio) == ("attention", 1)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"learning_rat": 1e-3},
-            "Unknown name `learning_rat`. Did you mean `learning_rate`",
-        ),
-        ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
-        ({"learning_rate": "fast"}, "`learning_rate`"),
-        ({"num_train_steps": 10.5}, "`num_train_steps` should be int. Received: 10.5"),
-        ({"electra_objective": 1}, "`electra_objective` should be true or false. Received: 1"),
-        ({"objective": "maskedlm"}, "masked_lm"),
-        ({"objective": None}, "`objective`"),
-        ({"electra_objective": True, "objective": "masked_lm"}, "`objective`"),
-        ({"num_train_steps": True}, "`num_train_steps` should be int. Received: True"),
-        ({"model_size": "smal"}, "Did you mean small"),
-        ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
-        (
-            {"model_hparam_overrides": {"vocab_size": 100}},
-            "`vocab_size` in `model_hparam_overrides` should be at least 30522",
-        ),
-        ({"model_hparam_overrides": {"layer_norm_eps": 0.0}}, "`layer_norm_eps` should be in (0"),
-        ({"masked_lm_act": "selu"}, "`masked_lm_act` should be null or one of gelu, gelu_new"),
-        ({"generator_intermediate_size": 0}, "`generator_intermediate_size` should be at least 1"),
-        ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
-        ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
-        ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv"),
-        ({"model_hparam_overrides": {"hiden_size": 3}}, "Did you mean `hidden_size`"),
-        ({"model_hparam_overrides": {"conv_kernel_size": 4}}, "`conv_kernel_size` should be odd"),
-        ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
-        ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
-        ({"debug": True}, "`debug` is not supported"),
-        ({"seed": -1}, "`seed` should be in [0, "),
-        (
-            {"schedule_from_step": 10, "num_train_steps": 10},
-            "`schedule_from_step` should be at least 0 and less than num_train_steps (10)",
-        ),
-        ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
-        (
-            {"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}},
-            "`head_ratio` is 2 but 4 in `model_hparam_overrides`",
-        ),
-    ],
-)
+MISTAKES = [
+    ({"learning_rat": 1e-3}, "Unknown name `learning_rat`. Did you mean `learning_rate`"),
+    ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
+    ({"learning_rate": "fast"}, "`learning_rate`"),
+    ({"num_train_steps": 10.5}, "`num_train_steps` should be int. Received: 10.5"),
+    ({"electra_objective": 1}, "`electra_objective` should be true or false. Received: 1"),
+    ({"objective": "maskedlm"}, "masked_lm"),
+    ({"objective": None}, "`objective`"),
+    ({"electra_objective": True, "objective": "masked_lm"}, "`objective`"),
+    ({"num_train_steps": True}, "`num_train_steps` should be int. Received: True"),
+    ({"model_size": "smal"}, "Did you mean small"),
+    ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
+    ({"model_hparam_overrides": {"vocab_size": 100}}, "`vocab_size` in `model_hparam_overrides`"),
+    ({"model_hparam_overrides": {"layer_norm_eps": 0.0}}, "`layer_norm_eps` should be in (0"),
+    ({"masked_lm_act": "selu"}, "`masked_lm_act` should be null or one of gelu, gelu_new"),
+    ({"generator_intermediate_size": 0}, "`generator_intermediate_size` should be at least 1"),
+    ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
+    ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
+    ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv"),
+    ({"model_hparam_overrides": {"hiden_size": 3}}, "Did you mean `hidden_size`"),
+    ({"model_hparam_overrides": {"conv_kernel_size": 4}}, "`conv_kernel_size` should be odd"),
+    ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
+    ({"mask_prob": 0.0}, "`mask_prob` should be in (0, 1)"),
+    ({"debug": True}, "`debug` is not supported"),
+    ({"seed": -1}, "`seed` should be in [0, "),
+    ({"schedule_from_step": 10, "num_train_steps": 10}, "`schedule_from_step`"),
+    ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
+    ({"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}}, "`head_ratio` is 2 but 4"),
+    ({"objective": "self_critic", "disc_weight": -1.0}, "disc_weight"),
+    ({"objective": "self_critic", "temperature": -1.0}, "temperature"),
+    ({**CAUSAL, "adaptive_softmax_cutoffs": [20, 10]}, "`adaptive_softmax_cutoffs`"),
+    ({**CAUSAL, "adaptive_softmax_cutoffs": [0, 10]}, "`adaptive_softmax_cutoffs`"),
+    ({**CAUSAL, "adaptive_softmax_cutoffs": [10, 40_000]}, "`adaptive_softmax_cutoffs`"),
+    ({**CAUSAL, "adaptive_softmax_cutoffs": ["10"]}, "`adaptive_softmax_cutoffs`"),
+    ({**CAUSAL, "adaptive_softmax_cutoffs": 10}, "`adaptive_softmax_cutoffs`"),
+    ({**CAUSAL, "adaptive_softmax_divisor": 0}, "`adaptive_softmax_divisor`"),
+    ({**CAUSAL, "model_size": "convbert-small"}, "`causal`"),
+    ({**PERMUTED, "mask_prob": 0.0}, "`mask_prob`"),
+    ({**PERMUTED, "max_span_words": 0}, "`max_span_words`"),
+    ({**PERMUTED, "span_context": 0}, "`span_context`"),
+    ({**PERMUTED, "perm_size": 0}, "`perm_size`"),
+    ({**PERMUTED, "spans_in_pieces": "yes"}, "`spans_in_pieces`"),
+    ({**PERMUTED, "model_size": "convbert-tiny"}, "`model_size`"),
+    ({**PERMUTED, "memory_length": -1}, "`memory_length`"),
+    ({**PERMUTED, "reuse_length": 16}, "`reuse_length`"),  # without a memory
+    ({**PERMUTED, "memory_length": 8, "reuse_length": 12}, "`reuse_length`"),
+    ({**PERMUTED, "memory_length": 8, "data_shards": 2}, "`data_shards`"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), MISTAKES)
 def test_mistakes(values, message):
     with pytest.raises(InputError) as error:
         resolve_hparams(split_hparams(translate(values))[0], vocab_size=30522)

@@ -3,47 +3,33 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
-from model import SIZES, DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
-from model.xlnet.config import XLNetConfig
+from model import DiscriminatorHead, Encoder, MaskedLMHead
 from pretrain import objectives
 from pretrain.build import build_objective
-from pretrain.hparams import parse_hparams, resolve_hparams
+from pretrain.hparams import parse_hparams
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
 from tests.golden_support import MODELS, load_golden
+from tests.model_support import SPECIAL, TINY, TINY_XLNET, framed_texts, normal, tensors
 from training.metrics import summarize
 
-SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
-CONFIG = EncoderConfig(
-    vocab_size=97,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=40,
-)
-XLNET = XLNetConfig(
-    vocab_size=97,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=40,
-)
+SIZES = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64}
+CONFIG = TINY.replace(embedding_size=16, conv_kernel_size=9, **SIZES)
+CONFIGS = {"permutation_lm": TINY_XLNET.replace(**SIZES), "causal_lm": CONFIG.replace(causal=True)}
 SEED = tf.constant([3, 4])
-
-
-def config_of(name):
-    """What an objective trains."""
-    return XLNET if name == "permutation_lm" else CONFIG
 
 
 def make_hparams(**changes):
     sizes = {"max_seq_length": 24, "vocab_size": 97, "train_batch_size": 6}
     return parse_hparams({**sizes, "generator_hidden_size": 0.5, **changes})
+
+
+def build(name, config=None, **changes):
+    hparams = make_hparams(objective=name, **changes)
+    return build_objective(hparams, config or CONFIGS.get(name, CONFIG), SPECIAL)
 
 
 def detection(**changes):
@@ -52,12 +38,7 @@ def detection(**changes):
 
 @pytest.fixture(scope="module")
 def features():
-    ids = np.random.default_rng(0).integers(5, 97, [6, 24])
-    ids[:, 0], ids[:, -1] = SPECIAL["cls"], SPECIAL["sep"]
-    mask = np.ones_like(ids)
-    mask[3:, 18:] = 0
-    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
-    return {name: tf.constant(value, tf.int32) for name, value in features.items()}
+    return tensors(framed_texts(6, 24, [24] * 3 + [18] * 3, 97))
 
 
 def run(objective, features, seed=SEED, dropout_seed=None):
@@ -96,28 +77,17 @@ def test_losses_of_the_original(name):
     np.testing.assert_array_equal(labels, corrupted != golden.reference["input_ids"])
 
 
-def test_generator_of_every_size():
-    for name, config in SIZES.items():
-        if not isinstance(config, EncoderConfig):  # only ours is scaled
-            continue
-        hparams = resolve_hparams({"model_size": name}, config.vocab_size)
-        scaled = hparams.objective.generator_config(config)
-        multiplier = 3 if config.hidden_size == 768 else 4
-        assert scaled.hidden_size == config.hidden_size // multiplier
-        assert scaled.intermediate_size == 4 * scaled.hidden_size
-        assert scaled.num_attention_heads == max(1, config.num_attention_heads // multiplier)
-
-
-def test_labels_are_zero_where_the_sample_is_right(features):
-    objective = detection()
+@pytest.mark.parametrize("name", ["replaced_token_detection", "self_critic"])
+def test_labels_are_zero_where_the_sample_is_right(features, name):
+    objective = build(name)
     batch = objective.prepare(features, SEED)
-    objective.sample = lambda logits, softmax, batch: batch["masked_lm_ids"]
-    _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
-    assert summarize(sums)["sampled_masked_lm_accuracy"] == 1.0
-    assert sums["disc_auc"][1].numpy().sum() == 0  # no positives at all
-    objective.sample = lambda logits, softmax, batch: (batch["masked_lm_ids"] - 5 + 1) % 92 + 5
-    _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
-    assert sums["disc_auc"][1].numpy().sum() == batch["masked_lm_weights"].numpy().sum()
+    for wrong in (0, 1):
+        ids = (batch["masked_lm_ids"] - 5 + wrong) % 92 + 5
+        objective.sample = lambda *_, ids=ids: ids
+        _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
+        positives = wrong * batch["masked_lm_weights"].numpy().sum()
+        assert sums["disc_auc"][1].numpy().sum() == positives
+        assert summarize(sums)["sampled_masked_lm_accuracy"] == 1 - wrong
 
 
 def gradients(objective, features):
@@ -181,10 +151,11 @@ def test_disallow_correct(features):
         assert metrics["sampled_masked_lm_accuracy"] == 0.0
 
 
-def test_temperature_sharpens_the_samples(features):
-    objective = detection(temperature=1e-3)
+@pytest.mark.parametrize("name", ["replaced_token_detection", "self_critic"])
+def test_temperature_sharpens_the_samples(features, name):
+    objective = build(name, temperature=1e-3)
     batch = objective.prepare(features, SEED)
-    logits = objective.generator_logits(batch)
+    logits = tf.constant(normal(*batch["masked_lm_ids"].shape, 97))
     softmax = unnormalized_softmax(logits)
     np.testing.assert_array_equal(objective.sample(logits, softmax, batch), tf.argmax(logits, -1))
 
@@ -207,8 +178,8 @@ def test_masked_lm_starts_at_log_v(features):
 @pytest.mark.parametrize("changes", [{}, {"uniform_generator": True}, {"untied_generator": False}])
 @pytest.mark.parametrize("name", objectives.names())
 def test_what_an_objective_says_of_its_networks_is_so(name, changes):
-    hparams = make_hparams(objective=name, **changes)
-    settings, objective = hparams.objective, build_objective(hparams, config_of(name), SPECIAL)
+    settings = make_hparams(objective=name, **changes).objective
+    objective = build(name, **changes)
     own = [getattr(objective, network) for network in settings.own_networks()]
     variables = [{v.ref() for v in network.trainable_variables} for network in own]
     assert set().union(*variables) == {v.ref() for v in objective.trainable_variables}
@@ -231,11 +202,14 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
         pytest.param("replaced_token_detection", marks=pytest.mark.slow),
         pytest.param("self_critic", marks=pytest.mark.slow),
         pytest.param("permutation_lm", marks=pytest.mark.slow),
+        pytest.param("causal_lm", marks=pytest.mark.slow),
     ],
 )
 def test_the_step_compiles_to_the_same_numbers(features, name):
-    hparams = make_hparams(objective=name)
-    objective = build_objective(hparams, config_of(name).replace(num_hidden_layers=1), SPECIAL)
+    changes = {"adaptive_softmax_cutoffs": [9, 20]} if name == "causal_lm" else {}
+    objective = build(name, CONFIGS.get(name, CONFIG).replace(num_hidden_layers=1), **changes)
+    drawn = {"permutation_lm": "target_positions", "causal_lm": "input_ids"}
+    drawn = drawn.get(name, "masked_lm_positions")
 
     def step(features, seed):
         batch = objective.prepare(features, seed)
@@ -243,7 +217,6 @@ def test_the_step_compiles_to_the_same_numbers(features, name):
             normalizers = objective.normalizers(batch)
             loss, sums = objective.loss(batch, normalizers, training=True, seed=seed)
         found = tape.gradient(loss, objective.trainable_variables)
-        drawn = "target_positions" if name == "permutation_lm" else "masked_lm_positions"
         return loss, sums, tf.linalg.global_norm(found), batch[drawn]
 
     plain = tf.function(step)(features, SEED)
@@ -251,6 +224,37 @@ def test_the_step_compiles_to_the_same_numbers(features, name):
     np.testing.assert_array_equal(plain[3], compiled[3])
     for a, b in zip(tf.nest.flatten(plain[:3]), tf.nest.flatten(compiled[:3])):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.bfloat16
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("causal_lm", {"adaptive_softmax_cutoffs": [9]}),
+        ("permutation_lm", {"mask_prob": 0.3, "memory_length": 6}),
+    ],
+)
+def test_bfloat16_loss_is_close(features, name, changes):
+    losses = []
+    for policy in ("float32", "mixed_bfloat16"):
+        tf_keras.mixed_precision.set_global_policy(policy)
+        objective = build(name, **changes)
+        draw = np.random.default_rng(1)  # small weights would have the loss ln V, whatever they are
+        for variable in objective.trainable_variables:
+            noise = draw.normal(0, 0.2, variable.shape)
+            variable.assign(noise + variable.name.endswith("gamma:0"))
+        objective.begin_training(6)
+        batch = objective.prepare(features, SEED)
+        normalizers = objective.normalizers(batch)
+        for _ in range(2):  # the second time with what the first one has remembered
+            with tf.GradientTape() as tape:
+                loss, _ = objective.loss(batch, normalizers, training=True, seed=SEED)
+        assert loss.dtype == tf.float32
+        for gradient in tape.gradient(loss, objective.trainable_variables):
+            assert np.isfinite(tf.convert_to_tensor(gradient)).all()
+        losses.append(float(loss))
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
+    assert losses[0] > 1.1 * np.log(97)
 
 
 def test_dropout_is_a_function_of_its_seed(features):

@@ -19,9 +19,9 @@ from pretrain.permutation import (
     permute_tokens,
     sample_spans,
 )
+from tests.model_support import SPECIAL, framed_texts, tensors
 
 V, S = 300, 128
-SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 STARTS = np.arange(V) % 3 != 2  # a third of the tokens go on with a word
 STARTS[:5] = True
 
@@ -72,22 +72,15 @@ def local_perm(ids, is_masked, index):
     return target, (self_rev_index[:, None] <= rev_index[None, :]) & ~non_mask[None, :]
 
 
-def texts(B, lengths=None, seed=0):
-    """Features: [CLS] tokens [SEP] tokens [SEP] padding."""
-    draw = np.random.default_rng(seed)
-    ids = draw.integers(5, V, [B, S]).astype(np.int32)
-    lengths = np.full(B, S) if lengths is None else np.asarray(lengths)
-    ids[:, 0] = SPECIAL["cls"]
-    ids[np.arange(B), lengths // 2] = SPECIAL["sep"]
-    ids[np.arange(B), lengths - 1] = SPECIAL["sep"]
-    mask = (np.arange(S) < lengths[:, None]).astype(np.int32)
-    return {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
+def texts(B, lengths=None):
+    return framed_texts(B, S, lengths, V)
 
 
 def prepare(features, seed=(1, 2), **settings):
     hparams = parse_hparams({"objective": "permutation_lm", "max_seq_length": S, **settings})
-    tensors = {name: tf.constant(value) for name, value in features.items()}
-    batch = permute_tokens(tensors, hparams, SPECIAL, tf.constant(STARTS), tf.constant(seed))
+    batch = permute_tokens(
+        tensors(features), hparams, SPECIAL, tf.constant(STARTS), tf.constant(seed)
+    )
     return {name: value.numpy() for name, value in batch.items()}
 
 
@@ -221,7 +214,7 @@ def test_every_order_is_equally_likely():
 
 
 def test_compiled_draws_are_the_same():
-    features = {name: tf.constant(x) for name, x in texts(6, [128, 90, 5, 4, 60, 3]).items()}
+    features = tensors(texts(6, [128, 90, 5, 4, 60, 3]))
     hparams = parse_hparams({"objective": "permutation_lm", "max_seq_length": S})
 
     def step(features, seed):

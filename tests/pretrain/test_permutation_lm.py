@@ -1,34 +1,22 @@
-"""Permutation language modelling: who sees whom, the loss, and a run of the command."""
+"""Permutation language modelling: who sees whom, the loss."""
 
 from __future__ import annotations
-
-import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
-from errors import InputError
-from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from pretrain.permutation import permitted
 from tests.analysis.test_flops import products, profiled
-from tests.pretraining_support import assert_same_run, build_data, metrics, run
+from tests.model_support import SPECIAL, TINY_XLNET, framed_texts, tensors
 from training.metrics import summarize
 
 V, B, S = 97, 4, 24
-SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
-CONFIG = XLNetConfig(
-    vocab_size=V,
-    hidden_size=16,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=64,
-)
+SIZES = {"vocab_size": V, "num_attention_heads": 2, "intermediate_size": 32}
+CONFIG = TINY_XLNET.replace(num_hidden_layers=3, **SIZES)
 SEED = tf.constant([3, 4])
 
 
@@ -38,15 +26,7 @@ def build(config=CONFIG, **changes):
 
 
 def make_features(lengths=(S, S, 20, 13)):
-    draw = np.random.default_rng(0)
-    ids = draw.integers(5, V, [B, S])
-    lengths = np.array(lengths)
-    ids[:, 0] = SPECIAL["cls"]
-    ids[np.arange(B), lengths // 2] = ids[np.arange(B), lengths - 1] = SPECIAL["sep"]
-    mask = (np.arange(S) < lengths[:, None]).astype(int)
-    segments = (np.arange(S) > lengths[:, None] // 2) * mask
-    arrays = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": segments}
-    return {name: tf.constant(value, tf.int32) for name, value in arrays.items()}
+    return tensors(framed_texts(B, S, lengths, V))
 
 
 @pytest.fixture(scope="module")
@@ -210,47 +190,6 @@ def test_a_sequence_of_padding_alone(objective):
     assert np.isfinite(loss_of(objective, batch)[0])
 
 
-@pytest.mark.bfloat16
-def test_bfloat16_loss_is_close():
-    losses = []
-    for policy in ("float32", "mixed_bfloat16"):
-        tf_keras.mixed_precision.set_global_policy(policy)
-        tf_keras.utils.set_random_seed(3)
-        objective = build(mask_prob=0.3, memory_length=6)
-        draw = np.random.default_rng(1)  # small weights would have the loss ln V, whatever they are
-        for variable in objective.trainable_variables:
-            noise = draw.normal(0, 0.2, variable.shape)
-            variable.assign(noise + variable.name.endswith("gamma:0"))
-        objective.begin_training(B)
-        batch = objective.prepare(make_features(), SEED)
-        for _ in range(2):  # the second time with what the first one has remembered
-            loss, _ = objective.loss(
-                batch, objective.normalizers(batch), training=True, seed=tf.constant([1, 2])
-            )
-        assert loss.dtype == tf.float32
-        losses.append(float(loss))
-    assert losses[0] == pytest.approx(losses[1], rel=0.01)
-    assert losses[0] > 1.1 * np.log(CONFIG.vocab_size)
-
-
-@pytest.mark.parametrize(
-    ("values", "field"),
-    [
-        ({"mask_prob": 0.0}, "mask_prob"),
-        ({"max_span_words": 0}, "max_span_words"),
-        ({"span_context": 0}, "span_context"),
-        ({"perm_size": 0}, "perm_size"),
-        ({"spans_in_pieces": "yes"}, "spans_in_pieces"),
-        ({"model_size": "convbert-tiny"}, "model_size"),
-    ],
-)
-def test_rejected(values, field):
-    defaults = {"objective": "permutation_lm", "model_size": "xlnet-tiny"}
-    resolve_hparams(defaults, 8192)
-    with pytest.raises(InputError, match=f"`{field}`"):
-        resolve_hparams({**defaults, **values}, 8192)
-
-
 @pytest.mark.slow  # traces a loss and profiles it
 def test_operations():
     """Those of both streams and of the head; encodings of distances are not counted."""
@@ -267,39 +206,3 @@ def test_operations():
     counted = products(profiled(step, tf.TensorSpec([1, S], tf.int32)))
     encodings = 2 * (2 * S) * 2 * 32 * 32  # 2 S of them in two layers
     assert pretraining(hparams, EXECUTED).matrix * S + encodings == pytest.approx(counted, abs=1)
-
-
-HPARAMS = {
-    "objective": "permutation_lm",
-    "model_size": "xlnet-tiny",
-    "model_hparam_overrides": {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    },
-    "train_batch_size": 4,
-    "max_seq_length": 32,
-    "num_train_steps": 6,
-    "num_warmup_steps": 2,
-    "learning_rate": 1e-3,
-    "iterations_per_loop": 3,
-    "save_checkpoints_steps": 3,
-    "num_eval_steps": 2,
-}
-
-
-@pytest.mark.slow  # needs two runs
-def test_it_trains_and_resumes_to_the_bit(tmp_path, capsys):
-    data_dir = build_data(tmp_path)
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    run(data_dir, whole, defaults=HPARAMS, do_eval=True)
-    row = metrics(whole)[-1]
-    assert (row["split"], row["step"]) == ("heldout", 6)
-    assert {"permutation_lm_loss", "permutation_lm_accuracy"} <= set(row)
-    shutil.copytree(whole, resumed)
-    for path in (resumed / "checkpoints").glob("model.ckpt-6.*"):
-        path.unlink()
-    run(data_dir, resumed, defaults=HPARAMS, do_eval=True)
-    assert "resuming from step 3 of 6" in capsys.readouterr().err
-    assert_same_run(resumed, whole, 6)

@@ -15,26 +15,24 @@ from pretrain.batches import Batches
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
 from pretrain.load import load_objective
 from pretrain.permutation import permitted, permute_tokens
-from tests.pretrain.test_permutation import SPECIAL as SPECIAL_IDS
+from tests.model_support import SPECIAL, tensors
 from tests.pretrain.test_permutation import STARTS, local_perm, texts
 from tests.pretrain.test_permutation import S as LENGTH
-from tests.pretrain.test_permutation_lm import CONFIG, HPARAMS, SEED, B, S, build, make_features
+from tests.pretrain.test_permutation_lm import CONFIG, SEED, B, S, build, make_features
+from tests.pretraining_support import HPARAMS as OF_CONVBERT
 from tests.pretraining_support import assert_same_run, build_data, checkpoint_tensors, run
 from training.distribution import create_strategy
 
-MEMORY = {**HPARAMS, "memory_length": 12}
+MEMORY = {
+    **{name: value for name, value in OF_CONVBERT.items() if name != "generator_hidden_size"},
+    **{"objective": "permutation_lm", "model_size": "xlnet-tiny", "memory_length": 12},
+    "model_hparam_overrides": {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64},
+    **{"num_train_steps": 6, "iterations_per_loop": 3, "save_checkpoints_steps": 3},
+}
 SETTINGS = split_hparams(MEMORY)[0]  # without those of the run
 
 
-def test_settings():
-    for values, field in (
-        ({"memory_length": -1}, "memory_length"),
-        ({"reuse_length": 16}, "reuse_length"),  # without a memory
-        ({"memory_length": 8, "reuse_length": 12}, "reuse_length"),
-        ({"memory_length": 8, "data_shards": 2}, "data_shards"),
-    ):
-        with pytest.raises(InputError, match=f"`{field}`"):
-            resolve_hparams({**SETTINGS, "memory_length": 0, **values}, 8192)
+def test_records_are_of_what_is_new():
     hparams = resolve_hparams({**SETTINGS, "memory_length": 8, "reuse_length": 16}, 8192)
     assert hparams.objective.record_length(32) == 16
 
@@ -42,14 +40,14 @@ def test_settings():
 def test_halves_have_orders_of_their_own():
     """As get_dataset of data_utils.py joins two masks: the first half is blind to the second."""
     half = LENGTH // 2
-    features = {name: tf.constant(value) for name, value in texts(30).items()}
+    features = tensors(texts(30))
     hparams = parse_hparams(
         {
             **{"objective": "permutation_lm", "max_seq_length": LENGTH},
             **{"memory_length": 8, "reuse_length": half},
         }
     )
-    drawn = permute_tokens(features, hparams, SPECIAL_IDS, tf.constant(STARTS), tf.constant([1, 2]))
+    drawn = permute_tokens(features, hparams, SPECIAL, tf.constant(STARTS), tf.constant([1, 2]))
     sees = permitted(drawn["order"], drawn["limit"]).numpy()
     assert not sees[:, :half, half:].any()
     assert sees[:, half:, :half].all()

@@ -11,9 +11,8 @@ import tensorflow as tf
 
 import plugins
 from checkpoints.formats import to_elsewhere
-from data.vocabulary import Vocabulary
 from errors import InputError
-from model import DiscriminatorHead, EncoderConfig
+from model import DiscriminatorHead
 from pretrain import objectives
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
@@ -21,6 +20,7 @@ from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
 from serving.load import load
 from tests import command_support
+from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 from tests.pretraining_support import HPARAMS as SMALL
 from tests.pretraining_support import build_data, metrics
 
@@ -81,23 +81,9 @@ def test_what_cannot_be_an_objective_is_rejected():
 
 
 def test_tokens_swap_places_within_their_sequence():
-    ids = np.random.default_rng(0).integers(5, 40, [4, 32])
-    ids[:, 0], ids[:, -1] = 2, 3
-    mask = np.ones_like(ids)
-    mask[2:, 20:] = 0
-    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
-    features = {name: tf.constant(value, tf.int32) for name, value in features.items()}
-    config = EncoderConfig(
-        vocab_size=40,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-    )
-    hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 40})
-    objective = build_objective(hparams, config, {"cls": 2, "sep": 3, "mask": 4})
+    features = tensors(framed_texts(4, 32, [32, 32, 20, 20]))
+    hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 31})
+    objective = build_objective(hparams, TINY, SPECIAL)
     shuffled = objective.prepare(features, tf.constant([1, 2]))["shuffled_ids"].numpy()
     before = features["input_ids"].numpy()
     np.testing.assert_array_equal(np.sort(shuffled), np.sort(before))
@@ -164,25 +150,3 @@ def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
     notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
     assert any(NAME in note for note in notes)
     assert (tmp_path / "theirs" / "model.safetensors").exists()
-
-
-@pytest.mark.slow  # needs half a minute: two commands
-def test_it_is_exported_and_asked(trained, tmp_path):
-    export = [f"--model_dir={trained / 'model'}", f"--output_dir={tmp_path / 'exported'}"]
-    rejected = command_support.run("export_savedmodel.py", *export)
-    assert rejected.returncode == 1
-    assert NAME in rejected.stderr
-    done = command_support.run("export_savedmodel.py", *export, f"--plugins={FILE}")
-    assert done.returncode == 0, done.stderr
-    asked = ["-m", "serving.predict", f"--model={tmp_path / 'exported'}"]
-    done = command_support.run(*asked, "--signature=replaced_tokens", text="w1 w2 w3\n")
-    assert done.returncode == 0, done.stderr
-    (answer,) = map(json.loads, done.stdout.splitlines())
-    assert answer["pieces"] == ["[CLS]", "w1", "w2", "w3", "[SEP]"]
-    objective = load_objective(str(trained / "model"))
-    ids = Vocabulary.load(trained / "model").ids
-    features = {"input_ids": tf.constant([[ids[piece] for piece in answer["pieces"]]])}
-    features["input_mask"] = tf.ones_like(features["input_ids"])
-    features["segment_ids"] = tf.zeros_like(features["input_ids"])
-    logits = objective.head(objective.encoder(features).sequence)[0]
-    np.testing.assert_allclose(answer["probabilities"], tf.sigmoid(logits), atol=1e-5)

@@ -7,11 +7,21 @@ import pathlib
 import pytest
 
 from analysis.operations import training_flops
-from errors import InputError
 from pretrain.hparams import encoder_config, resolve_hparams, split_hparams
 from settings import read_json_object
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
+
+# Of all three papers.
+_SHARED = {
+    "num_hidden_layers": 12,
+    "num_warmup_steps": 10_000,
+    "lr_decay_power": 1.0,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "weight_decay_rate": 0.01,
+    "mask_prob": 0.15,
+}
 
 # Table 1 of the ConvBERT supplement. Its head counts are those after the bottleneck.
 _CONVBERT_ROWS = (
@@ -24,15 +34,10 @@ _CONVBERT = {
     "convbert_base": (768, 768, 3072, 1 / 3, 6, 64, 2e-4, 256),
 }
 _CONVBERT_SHARED = {
-    "num_hidden_layers": 12,
-    "num_warmup_steps": 10_000,
-    "lr_decay_power": 1.0,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
+    **_SHARED,
     "max_seq_length": 128,
     "num_train_steps": 1_000_000,  # Table 3
     "optimizer": "adam",
-    "weight_decay_rate": 0.01,
     "token_mixer": "mixed",
     "convolution": "span",
     "conv_kernel_size": 9,
@@ -41,7 +46,7 @@ _CONVBERT_SHARED = {
     "disc_weight": 50.0,
     "temperature": 1.0,
 }
-_MASKING = {"mask_prob": 0.15, "mask_token_prob": 0.85, "random_token_prob": 0.0}
+_MASKING = {"mask_token_prob": 0.85, "random_token_prob": 0.0}
 
 # Table V of the ALE report.
 _ALE = {
@@ -50,20 +55,15 @@ _ALE = {
     "ale_small": {"num_train_steps": 162_000, "share_layers": True},
 }
 _ALE_SHARED = {
+    **_SHARED,
     "max_seq_length": 128,
     "embedding_size": 128,
     "train_batch_size": 1024,
     "learning_rate": 5e-4,
-    "num_hidden_layers": 12,
     "hidden_size": 256,
     "intermediate_size": 1024,
     "num_heads": 4,
     "head_size": 64,
-    "lr_decay_power": 1.0,
-    "num_warmup_steps": 10_000,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "weight_decay_rate": 0.01,
     "optimizer": "lamb",
     "token_mixer": "attention",
 }
@@ -92,14 +92,8 @@ for _name, _row in _ALE.items():
 
 # Table 4 of SCRIPT.
 _SCRIPT_SHARED = {
-    "num_hidden_layers": 12,
+    **_SHARED,
     "head_size": 64,
-    "mask_prob": 0.15,
-    "lr_decay_power": 1.0,
-    "num_warmup_steps": 10_000,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "weight_decay_rate": 0.01,
     "optimizer": "adam",
     # Appendix 4.1
     "objective": "self_critic",
@@ -124,11 +118,11 @@ def read(name: str) -> tuple[dict, dict]:
     return values, about
 
 
-def resolve(values: dict):
+def resolve(values: dict, vocab_size: int = 30_522):
     hparams, run, ignored = split_hparams(values)
     assert not run
     assert not ignored
-    return resolve_hparams(hparams, 30522)
+    return resolve_hparams(hparams, vocab_size)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -167,15 +161,22 @@ def test_longer_sequences_for_other_sizes_need_only_the_size(size):
     assert encoder_config(hparams, 30522) == encoder_config(shorter, 30522)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_recipe_says_where_it_comes_from_and_what_it_costs(name):
+# Our own, of causal language models; with the types of their corpora, [PAD] and [MASK].
+_CAUSAL = {"wikitext103_transformer": 267_737, "wikitext103_mixed": 267_737, "ptb_small": 10_002}
+_ENTRIES = {**dict.fromkeys(EXPECTED, 30_522), **_CAUSAL, "xlnet_base": 32_000}
+
+
+@pytest.mark.parametrize(("name", "entries"), _ENTRIES.items())
+def test_recipe_says_where_it_comes_from_and_what_it_costs(name, entries):
     values, about = read(name)
-    assert {"source", "command", "cost", "expected"} <= set(about)
-    assert f"--recipe configs/{name}.json" in about["command"]
-    assert {"training_flops", "convention", "published_flops", "hours"} <= set(about["cost"])
-    assert about["expected"]["status"] == "not reproduced here"
+    if name in EXPECTED:
+        assert f"--recipe configs/{name}.json" in about["command"]
+        assert {"training_flops", "convention", "published_flops", "hours"} <= set(about["cost"])
+    status = "not reproduced here" if name in EXPECTED else "not run"
+    assert about["expected"]["status"] == status
     steps = about["cost"].get("updates", values["num_train_steps"])
-    counted = training_flops(resolve({**values, "num_train_steps": steps}))
+    hparams = split_hparams({**values, "num_train_steps": steps})[0]
+    counted = training_flops(resolve_hparams(hparams, entries))
     assert about["cost"]["training_flops"] == pytest.approx(counted, rel=0.005)
 
 
@@ -200,29 +201,13 @@ def test_recipe_quotes_the_published_score(name, published):
         assert mean == pytest.approx(published, rel=0.001)
 
 
-# Our own, of causal language models; with the types of their corpora, [PAD] and [MASK].
-_CAUSAL = {"wikitext103_transformer": 267_737, "wikitext103_mixed": 267_737, "ptb_small": 10_002}
-
-
-@pytest.mark.parametrize(("name", "entries"), _CAUSAL.items())
-def test_recipes_of_causal_language_models(name, entries):
-    values, about = read(name)
-    hparams = resolve_hparams(split_hparams(values)[0], entries)
-    assert hparams.objective.name == "causal_lm"
-    assert about["cost"]["training_flops"] == pytest.approx(training_flops(hparams), rel=0.005)
-    assert about["expected"]["status"] == "not run"
-    assert f"{entries:,}" in json.dumps(about)
-
-
 def test_recipe_of_xlnet():
     """README.md of zihangdai/xlnet: 85 of 512 tokens, spans of 1 to 5 words, batches of 2048."""
     values, about = read("xlnet_base")
-    hparams = resolve_hparams(split_hparams(values)[0], 32_000)
+    hparams = resolve(values, 32_000)
     assert hparams.objective.max_predictions(hparams.max_seq_length) == 85
     assert (hparams.objective.max_span_words, hparams.objective.span_context) == (5, 6)
     assert (hparams.train_batch_size, hparams.max_seq_length) == (2048, 512)
-    assert about["cost"]["training_flops"] == pytest.approx(training_flops(hparams), rel=0.005)
-    assert about["expected"]["status"] == "not run"
     assert "from memory" in about["notes"]
 
 
@@ -244,10 +229,3 @@ def test_every_recipe_file_is_valid_and_has_an_about():
         values = json.loads(path.read_text())
         assert {"source", "command", "cost", "expected"} <= set(values.pop("about"))
         split_hparams(values)
-
-
-def test_unknown_keys_of_a_recipe_are_rejected():
-    with pytest.raises(InputError):
-        resolve({**read("convbert_small")[0], "learning_rat": 1e-4})
-    with pytest.raises(InputError):
-        resolve({**read("convbert_small")[0], "about": {}})

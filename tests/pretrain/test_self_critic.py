@@ -6,28 +6,20 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
-from errors import InputError
-from model import EncoderConfig
 from model.operations import forward, masked_lm_head
 from pretrain import objectives
 from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
-from pretrain.masking import mask_and_draw, replace_tokens
+from pretrain.masking import replace_tokens
 from pretrain.vocabulary_softmax import unnormalized_softmax
-from tests.model_support import normal
+from tests.model_support import SPECIAL, TINY, framed_texts, normal, tensors
 from training.loop import Trainer
 from training.metrics import summarize
 
-SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 V, B, S = 23, 4, 16
-CONFIG = EncoderConfig(
+CONFIG = TINY.replace(
     vocab_size=V,
-    embedding_size=8,
-    hidden_size=16,
     num_hidden_layers=1,
-    num_attention_heads=4,
-    intermediate_size=32,
-    max_position_embeddings=S,
     conv_kernel_size=3,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
@@ -54,12 +46,7 @@ def spread_out(objective, deviation=0.5):
 
 @pytest.fixture(scope="module")
 def features():
-    ids = np.random.default_rng(0).integers(5, V, [B, S])
-    ids[:, 0], ids[:, -1] = SPECIAL["cls"], SPECIAL["sep"]
-    mask = np.ones_like(ids)
-    mask[2:, 11:] = 0
-    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
-    return {name: tf.constant(value, tf.int32) for name, value in features.items()}
+    return tensors(framed_texts(B, S, [S, S, 11, 11], V))
 
 
 @pytest.fixture(scope="module", params=["attention", "mixed"])
@@ -175,32 +162,6 @@ def test_no_parameter_beyond_a_masked_lms():
     assert names[0] == names[1]
 
 
-def test_a_new_critic_takes_all_tokens_for_original(features):
-    """All scores are near 0: p(replaced) = 1 / (1 + V)."""
-    objective = make(spread=False)
-    batch = objective.prepare(features, SEED)
-    _, metrics = run(objective, batch)
-    sampled = objective.sample(*predictions(objective, batch), batch)
-    weights = batch["masked_lm_weights"] * tf.cast(sampled != batch["masked_lm_ids"], tf.float32)
-    share = float(tf.reduce_sum(weights)) / float(tf.reduce_sum(batch["input_mask"]))
-    expected = share * np.log(1 + V) + (1 - share) * np.log(1 + 1 / V)
-    assert share > 0.1
-    assert metrics["disc_loss"] == pytest.approx(expected, rel=0.01)
-    assert metrics["disc_accuracy"] == pytest.approx(1 - share, abs=1e-6)
-
-
-def test_labels_are_zero_where_the_sample_is_right(features):
-    objective = make()
-    batch = objective.prepare(features, SEED)
-    for wrong in (0, 1):
-        ids = (batch["masked_lm_ids"] - 5 + wrong) % (V - 5) + 5
-        objective.sample = lambda logits, softmax, batch, ids=ids: ids
-        _, sums = objective.loss(batch, objective.normalizers(batch), training=False)
-        positives = wrong * batch["masked_lm_weights"].numpy().sum()
-        assert sums["disc_auc"][1].numpy().sum() == positives
-        assert summarize(sums)["sampled_masked_lm_accuracy"] == 1 - wrong
-
-
 def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
     objective = make()
     batch = objective.prepare(features, SEED)
@@ -218,56 +179,12 @@ def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
     assert np.any(labels != other_labels)
 
 
-def test_masking_is_the_papers():
-    hparams = parse_hparams({"objective": "self_critic", "vocab_size": 1000})
-    ids = np.random.default_rng(0).integers(5, 1000, [800, 128]).astype(np.int32)
-    features = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
-    batch = mask_and_draw(
-        {name: tf.constant(value) for name, value in features.items()}, hparams, SPECIAL, SEED
-    )
-    places = batch["masked_lm_positions"].numpy()[batch["masked_lm_weights"].numpy() > 0]
-    chosen = np.zeros_like(ids, bool)
-    chosen[np.nonzero(batch["masked_lm_weights"].numpy())[0], places] = True
-    shown = batch["masked_input_ids"].numpy()
-    assert chosen.mean() == pytest.approx(0.15, abs=0.002)
-    assert (shown == ids)[~chosen].all()
-    assert (shown == SPECIAL["mask"])[chosen].mean() == pytest.approx(0.8, abs=0.01)
-    assert (shown == ids)[chosen].mean() == pytest.approx(0.1, abs=0.01)
-
-
-def test_temperature_sharpens_the_samples(features):
-    objective = make(temperature=1e-3)
-    batch = objective.prepare(features, SEED)
-    logits, softmax = predictions(objective, batch)
-    np.testing.assert_array_equal(objective.sample(logits, softmax, batch), tf.argmax(logits, -1))
-
-
-def test_samples_follow_the_predictions():
-    """Equation 3's hard samples: tokens come as often as their probability says."""
-    objective = make()
-    logits = tf.constant(normal(V, seed=3), tf.float32)
-    n = 20_000
-    logits, noise = (
-        tf.tile(logits[None, None], [n, 1, 1]),
-        tf.random.stateless_uniform([n, 1, 2], SEED),
-    )
-    drawn = objective.sample(logits, unnormalized_softmax(logits), {"sampling_noise": noise})
-    found = np.bincount(drawn.numpy().ravel(), minlength=V) / n
-    np.testing.assert_allclose(found, tf.nn.softmax(logits[0, 0]), atol=4 * (0.25 / n) ** 0.5)
-
-
 def test_operations_are_two_passes_and_scores_at_every_position():
     hparams = resolve_hparams({"model_size": "bert-small", "objective": "self_critic"}, 30522)
     config = encoder_config(hparams, 30522)
     slots = hparams.objective.max_predictions(128) / 128
     expected = forward(config, 128, False) * 2 + masked_lm_head(config) * (1 + slots)
     assert pretraining(hparams, EXECUTED).total == pytest.approx(expected.total)
-
-
-@pytest.mark.parametrize("name", ["disc_weight", "temperature"])
-def test_settings_that_cannot_be_right(name):
-    with pytest.raises(InputError, match=name):
-        parse_hparams({"objective": "self_critic", name: -1.0})
 
 
 def test_continuation_with_a_masked_lm_carries_the_head():

@@ -6,35 +6,17 @@ import tensorflow as tf
 import tf_keras
 
 from errors import TrainingStopped
-from model import EncoderConfig
-from model.xlnet.config import XLNetConfig
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
-from training.distribution import create_strategy
+from tests.model_support import SPECIAL, TINY, TINY_XLNET
 from training.loop import Evaluator, Trainer
 from training.objective import Objective
 from training.optimizer import create_optimizer
 
-SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 V, B, S = 120, 8, 32
-CONFIG = EncoderConfig(
-    vocab_size=V,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=S,
-)
-
-XLNET = XLNetConfig(
-    vocab_size=V,
-    hidden_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=S,
-)
+SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}
+CONFIG = TINY.replace(embedding_size=16, conv_kernel_size=9, **SIZES)
+XLNET = TINY_XLNET.replace(**SIZES)
 
 
 def corpus(batches=4):
@@ -112,128 +94,28 @@ def one_by_one(tmp_path_factory):
     return found
 
 
-@pytest.fixture(scope="module")
-def in_loops():
-    """The same steps in loops of 1, 1, 3 and 2."""
+def test_steps_per_loop_do_not_matter(one_by_one):
+    """Another run of the same steps, in loops of 1, 1, 3 and 2, is equal to the bit."""
     trainer = make(dropout=0.1)
-    first = losses(trainer, 1)
-    traced = calls_of_the_loss(trainer)
-    first += losses(trainer, 1)
-    trainer.train(tf.constant(3))
-    after_five = weights(trainer)
-    trainer.train(tf.constant(2))
-    return {
-        "trainer": trainer,
-        "traced": traced,  # after the first loop
-        "losses": first,
-        "after five": after_five,
-        "weights": weights(trainer),
-    }
-
-
-def calls_of_the_loss(trainer) -> list[None]:
-    """A list that grows whenever Python computes the loss: when the step is traced, that is."""
-    found, loss = [], trainer.objective.loss
-
-    def counted(*args, **kwargs):
-        found.append(None)
-        return loss(*args, **kwargs)
-
-    trainer.objective.loss = counted
-    return found
-
-
-def test_two_runs_are_equal_to_the_bit(one_by_one, in_loops):
-    assert in_loops["losses"] == one_by_one["losses"][:2]
-    assert_equal(in_loops["after five"], one_by_one["weights"][4])
-
-
-def test_steps_per_loop_do_not_matter(one_by_one, in_loops):
-    assert_equal(in_loops["weights"], one_by_one["weights"][6])
-
-
-def test_the_step_is_traced_once(in_loops):
-    """Of 7 steps in 4 loops only the first is, by whichever function."""
-    assert in_loops["traced"] == []
-
-
-@pytest.mark.slow  # needs half a minute
-def test_what_counts_traces_does():
-    trainer = make()
-    traced = calls_of_the_loss(trainer)
-    losses(trainer, 1)
-    assert traced
-
-
-def test_the_graph_of_a_loop_holds_one_step(in_loops):
-    """A second copy, of the first step before the loop, would be optimized and placed as well."""
-    trainer = in_loops["trainer"]
-    run = trainer._run.get_concrete_function(trainer._iterator, tf.constant(1))
-    loop = run.graph.as_graph_def()
-    nodes = [*loop.node, *(node for body in loop.library.function for node in body.node_def)]
-    called = [node.attr["f"].func.name for node in nodes if "PartitionedCall" in node.op]
-    assert sum("_step_fn" in name for name in called) == 1
-    assert sum(node.op == "ResourceApplyAdam" for node in nodes) == len(weights(trainer))
+    assert losses(trainer, 2) == one_by_one["losses"][:2]
+    for steps, done in ((3, 5), (2, 7)):
+        trainer.train(tf.constant(steps))
+        assert_equal(weights(trainer), one_by_one["weights"][done - 1])
 
 
 def test_a_checkpoint_in_the_middle_does_not_matter(one_by_one):
-    trainer = make(dropout=0.1)
-    assert_resumes(trainer, one_by_one["checkpoint"], one_by_one["weights"][6])
-
-
-@pytest.mark.slow  # needs half a minute
-def test_a_checkpoint_in_the_middle_does_not_matter_to_lamb(tmp_path):
-    whole = make(dropout=0.1, optimizer="lamb")
-    whole.train(tf.constant(3))
-    path = checkpoint(whole).write(str(tmp_path / "c"))
-    whole.train(tf.constant(4))
-    assert_resumes(make(dropout=0.1, optimizer="lamb"), path, weights(whole))
-
-
-def assert_resumes(trainer, path, expected):
     """Four steps from a checkpoint, which gives all that training depends on."""
+    trainer = make(dropout=0.1)
     for variable in trainer.objective.trainable_variables:
         variable.assign(variable * 0.0)
-    checkpoint(trainer).read(path).assert_consumed()
+    checkpoint(trainer).read(one_by_one["checkpoint"]).assert_consumed()
     trainer.train(tf.constant(4))
-    assert_equal(weights(trainer), expected)
-
-
-@pytest.fixture(scope="module")
-def losses_on_one_device():
-    """Of 20 steps without dropout, by objective."""
-    return {
-        name: losses(make(objective=name), 20) for name in ("masked_lm", "replaced_token_detection")
-    }
-
-
-@pytest.mark.parametrize(
-    ("objective", "xla"),
-    [
-        pytest.param("replaced_token_detection", False, marks=pytest.mark.slow),  # two networks
-        ("masked_lm", False),
-        pytest.param("replaced_token_detection", True, marks=pytest.mark.slow),  # compiles: 1 min
-    ],
-)
-def test_two_devices_give_the_losses_of_one(objective, xla, losses_on_one_device):
-    """20 steps at the same global batch, without dropout, within 1e-5 of the loss."""
-    one = losses_on_one_device[objective]
-    mirrored = create_strategy("mirrored:2")
-    assert mirrored.num_replicas_in_sync == 2
-    two = losses(make(mirrored, objective=objective, xla=xla), 20)
-    np.testing.assert_allclose(two, one, rtol=1e-5)
-    assert one[-1] < one[0]
-
-
-@pytest.mark.slow  # compiles for a minute
-def test_xla_gives_the_same_losses():
-    one, two = losses(make(dropout=0.1), 10), losses(make(dropout=0.1, xla=True), 10)
-    np.testing.assert_allclose(two, one, rtol=1e-4)
+    assert_equal(weights(trainer), one_by_one["weights"][6])
 
 
 @pytest.mark.bfloat16
-def test_bfloat16_follows_float32(losses_on_one_device):
-    one = losses_on_one_device["replaced_token_detection"][:10]
+def test_bfloat16_follows_float32():
+    one = losses(make(), 10)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     trainer = make()
     two = losses(trainer, 10)
@@ -255,12 +137,8 @@ def test_evaluation_repeats_itself_and_changes_nothing():
     before = weights(trainer)
 
     def evaluate(steps):
-        evaluator = Evaluator(
-            trainer.objective,
-            lambda: corpus()().take(3),
-            seed=3,
-            strategy=trainer.strategy,
-        )
+        data, strategy = lambda: corpus()().take(3), trainer.strategy
+        evaluator = Evaluator(trainer.objective, data, seed=3, strategy=strategy)
         return evaluator.evaluate(tf.constant(steps))
 
     whole = evaluate(-1)

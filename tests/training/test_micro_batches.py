@@ -31,61 +31,36 @@ def whole(objective):
 
 
 def evaluate(objective, strategy, micro_batches):
-    evaluator = Evaluator(
-        objective,
-        lambda: corpus()().take(3),
-        seed=1,
-        strategy=strategy,
-        micro_batches=micro_batches,
-    )
+    options = {"seed": 1, "strategy": strategy, "micro_batches": micro_batches}
+    evaluator = Evaluator(objective, lambda: corpus()().take(3), **options)
     return evaluator.evaluate(tf.constant(-1))
 
 
 @pytest.mark.parametrize(
-    ("objective", "strategy", "micro_batches", "options"),
+    ("objective", "strategy", "micro_batches", "xla", "rematerialized"),
     [
-        pytest.param(
-            *("replaced_token_detection", "one_device", 2, {}),
-            marks=pytest.mark.slow,  # needs two traces of two networks
+        ("masked_lm", "mirrored:2", 1, False, False),
+        # Half a minute each to trace two networks or passes, or to compile.
+        *(
+            pytest.param(*values, marks=pytest.mark.slow)
+            for values in (
+                ("replaced_token_detection", "one_device", 2, False, False),
+                ("replaced_token_detection", "mirrored:2", 2, True, True),
+                ("masked_lm", "one_device", 4, True, True),
+                ("self_critic", "one_device", 2, False, True),
+                ("self_critic", "mirrored:2", 2, True, False),
+                ("permutation_lm", "one_device", 4, True, True),
+                ("permutation_lm", "mirrored:2", 2, False, False),
+            )
         ),
-        pytest.param(
-            *("replaced_token_detection", "mirrored:2", 2, {"xla": True, "rematerialized": True}),
-            marks=pytest.mark.slow,  # needs half a minute to compile
-        ),
-        pytest.param(
-            *("masked_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
-            marks=pytest.mark.slow,  # needs half a minute to compile
-        ),
-        pytest.param(
-            *("self_critic", "one_device", 2, {"rematerialized": True}),
-            marks=pytest.mark.slow,  # needs two traces of its two passes
-        ),
-        pytest.param(
-            *("self_critic", "mirrored:2", 2, {"xla": True}),
-            marks=pytest.mark.slow,  # needs half a minute to compile
-        ),
-        pytest.param(
-            *("permutation_lm", "one_device", 4, {"xla": True, "rematerialized": True}),
-            marks=pytest.mark.slow,  # needs half a minute to compile
-        ),
-        pytest.param(
-            *("permutation_lm", "mirrored:2", 2, {}),
-            marks=pytest.mark.slow,  # needs a trace of two replicas
-        ),
-        ("masked_lm", "mirrored:2", 1, {}),
     ],
 )
-def test_the_same_is_learned(objective, strategy, micro_batches, options):
+def test_the_same_is_learned(objective, strategy, micro_batches, xla, rematerialized):
     expected_losses, expected_weights, expected_metrics = whole(objective)
     strategy = create_strategy(strategy)
-    trainer = make(
-        strategy=strategy,
-        dropout=0.1,
-        objective=objective,
-        micro_batches=micro_batches,
-        xla=options.get("xla", False),
-    )
-    if "rematerialized" in options:
+    options = {"objective": objective, "micro_batches": micro_batches, "xla": xla}
+    trainer = make(strategy=strategy, dropout=0.1, **options)
+    if rematerialized:
         rematerialize(trainer.objective)
     np.testing.assert_allclose(losses(trainer, 8), expected_losses, rtol=1e-5)
     for found, expected in zip(weights(trainer), expected_weights, strict=True):
