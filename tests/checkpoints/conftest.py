@@ -6,6 +6,7 @@ import pytest
 
 from checkpoints import huggingface, model_directory
 from checkpoints.model_directory import Options
+from tests import peers
 from tests.huggingface_support import FOLDER, padded_copy
 
 
@@ -29,3 +30,9 @@ class Folders:
 def folders(tmp_path_factory):
     """See `Folders`."""
     return Folders(tmp_path_factory.mktemp("huggingface"))
+
+
+@pytest.fixture(scope="session")
+def transformers():
+    """Skips tests where there is no such."""
+    peers.need("torch", "transformers")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from typing import Any, NamedTuple
 
 from checkpoints import formats
+from checkpoints.model_directory import Options
+from finetune.load import FineTuned, load_fine_tuned
 from finetune.objective import FineTuning
 from tests.model_support import random_features
 from tests.serving.support import fine_tuned, task
@@ -81,6 +84,17 @@ def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path
     objective = folder_of(tmp_path / "run", case)
     formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "theirs"))
     return objective, tmp_path / "theirs"
+
+
+def reread(folder: pathlib.Path, case: str, **changes: Any) -> FineTuned:
+    """What is made of a folder in Hugging Face's format; fields of the task that are None go."""
+    values = {**declaration(case), **changes}
+    task, output = folder.parent / "task.json", folder.parent / "back"
+    task.write_text(
+        json.dumps({name: value for name, value in values.items() if value is not None})
+    )
+    formats.from_elsewhere("huggingface", str(folder), str(output), Options(task=str(task)))
+    return load_fine_tuned(str(output))
 
 
 def features(vocab_size: int):

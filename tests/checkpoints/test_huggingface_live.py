@@ -6,6 +6,7 @@ about three minutes on two cores; without these packages it is skipped and says 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -23,24 +24,24 @@ from checkpoints.model_directory import Options
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import SIZES, EncoderConfig
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests import peers
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
     PLAIN,
     SPAN,
-    TENSOR_TOLERANCE,
-    all_positions,
+    assert_close,
     change_json,
     conversion,
-    hparams_of,
     load,
+    outputs,
     reference,
     tensors,
 )
+from tests.tf1_support import assert_equal_tensors
 
-pytestmark = pytest.mark.slow  # see above for what it needs
+# See above for what it needs.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
 
 EPSILON = {"layer_norm_eps": 1e-3}  # large enough to be seen
 CONFIGS: dict[str, tuple[str, EncoderConfig]] = {
@@ -60,11 +61,6 @@ CONFIGS: dict[str, tuple[str, EncoderConfig]] = {
     "bert-small": ("bert", SIZES["bert-small"].replace(embedding_size=256)),
     "bert-base": ("bert", SIZES["bert-base"]),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _needed():
-    peers.need("torch", "transformers")
 
 
 def theirs(model_type: str, config: EncoderConfig):
@@ -112,25 +108,14 @@ def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarra
     return {"sequence": found["sequence"], "logits": logits, "class": found["class"]}
 
 
-def assert_close(actual, expected):
-    np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=TENSOR_TOLERANCE)
-
-
 def assert_same_outputs(objective, expected, batch, generator=None):
     """Ours against theirs: hidden states at every position, padding too, and all logits."""
-    features = {name: tf.constant(value) for name, value in batch.items()}
-    sequence = objective.encoder(features).sequence
     assert np.abs(expected["sequence"]).max() > 1.0
-    assert_close(sequence, expected["sequence"])
-    if isinstance(objective, ReplacedTokenDetection):
-        if expected["logits"] is not None:
-            assert_close(objective.head(sequence), expected["logits"])
-        small = objective.generator(features).sequence
-        assert_close(small, generator["sequence"])
-        logits = objective.generator_head(small, all_positions(small))
-        assert_close(logits, generator["logits"])
-    elif expected["logits"] is not None:
-        assert_close(objective.head(sequence, all_positions(sequence)), expected["logits"])
+    found = outputs(objective, {name: tf.constant(value) for name, value in batch.items()})
+    for prefix, theirs in (("", expected), ("generator_", generator or {})):
+        for name in ("sequence", "logits"):
+            if theirs.get(name) is not None:
+                assert_close(found[prefix + name], theirs[name])
 
 
 CLASSES = {"convbert": "ConvBertForMaskedLM", "bert": "BertForPreTraining"}
@@ -140,7 +125,10 @@ WRITTEN = {"convbert": "ConvBertForMaskedLM", "bert": "BertForMaskedLM"}
 def assert_written_back(classes, folder, batch, expected) -> None:
     """What was read is written with equal tensors, of which transformers computes the same."""
     for inside, class_name in classes.items():
-        assert_same_tensors(folder, inside)
+        original, back = (tensors(folder / name / inside) for name in ("theirs", "back"))
+        assert_equal_tensors(back, {name: original[name] for name in back})
+        for name in set(original) - set(back):
+            assert re.search(r"pooler|seq_relationship", name)
         again = run(class_name, folder / "back" / inside, batch)
         np.testing.assert_array_equal(again["logits"], expected[inside]["logits"])
 
@@ -207,21 +195,12 @@ def neutral(config: EncoderConfig) -> dict:
     return {} if config.token_mixer == "mixed" else {"conv_kernel_size": 9}
 
 
-def assert_same_tensors(folder: pathlib.Path, inside: str = "") -> None:
-    original, back = tensors(folder / "theirs" / inside), tensors(folder / "back" / inside)
-    for name, tensor in back.items():
-        np.testing.assert_array_equal(tensor, original[name], strict=True, err_msg=name)
-    for name in set(original) - set(back):
-        assert re.search(r"pooler|seq_relationship", name)
-
-
 @pytest.mark.parametrize("name", ["tiny", "medium-small", "base"])
 def test_our_convbert_in_transformers(name, tmp_path):
     """With the generator, and the discriminator's head that transformers does not look for."""
     config = SPAN if name == "tiny" else SIZES[f"convbert-{name}"]
     config = config.replace(vocab_size=137, mask_padding=False, max_position_embeddings=40)
-    hparams = hparams_of(config, generator_hidden_size=1 / 3 if name == "base" else 1 / 4)
-    ours = conversion(ReplacedTokenDetection, hparams, config)
+    ours = conversion(config, generator_hidden_size=1 / 3 if name == "base" else 1 / 4)
     for variable in ours.objective.trainable_variables:  # drawn for tiny widths
         if variable.shape.rank > 1:
             variable.assign(variable * min(1.0, 2 * variable.shape[-2] ** -0.5))
@@ -253,8 +232,7 @@ def test_ids_of_what_we_write(switches, tmp_path):
     read = load("bert")
     lower, strip = switches
     vocabulary = Vocabulary(read.vocabulary.tokens, do_lower_case=lower, strip_accents=strip)
-    read = type(read)(read.config, read.hparams, vocabulary, read.objective)
-    huggingface.write(read, str(tmp_path))
+    huggingface.write(dataclasses.replace(read, vocabulary=vocabulary), str(tmp_path))
     found = peers.ask(peers.tokenized, tmp_path, texts, whole=texts[:2])
     assert found["class"] == "BertTokenizer"
     assert all(found["decoded"])
@@ -329,9 +307,7 @@ def test_the_committed_files_are_what_their_command_makes(tmp_path):
     subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=True)
     for name in NAMES:
         made, committed = tensors(tmp_path / name), tensors(FOLDER / name)
-        assert set(made) == set(committed)
-        for key, tensor in made.items():
-            np.testing.assert_array_equal(tensor, committed[key], err_msg=key)
+        assert_equal_tensors(made, committed)
         with np.load(tmp_path / name / "reference.npz") as arrays:
             for key, expected in reference(name).items():
                 np.testing.assert_allclose(arrays[key], expected, rtol=0, atol=1e-5)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-
 import pytest
 
 from checkpoints.model_directory import (
@@ -17,13 +14,17 @@ from checkpoints.model_directory import (
 )
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from model import SIZES, BackboneConfig, build_encoder, named_size
+from model import SIZES, build_encoder, named_size
 from pretrain.hparams import parse_hparams
-from pretrain.load import load_encoder
 from pretrain.saved_settings import load_hparams
 from tests.model_support import TINY
 
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(TINY.vocab_size - 5))))
+
+def of_size(number):
+    return Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(number - 5))))
+
+
+VOCABULARY = of_size(TINY.vocab_size)
 
 
 def test_a_vocabulary_of_words_stays_here(tmp_path):
@@ -36,10 +37,6 @@ def test_a_vocabulary_of_words_stays_here(tmp_path):
     save(conversion, str(tmp_path), {})
     with pytest.raises(InputError):
         load(str(tmp_path))
-
-
-def of_size(number):
-    return Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(number - 5))))
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -69,16 +66,6 @@ def test_any_encoder_is_described(config):
     assert hparams.learning_rate == 0.1
     assert hparams.max_seq_length == min(128, config.max_position_embeddings)
     assert None not in (hparams.train_batch_size, hparams.objective.generator_hidden_size)
-
-
-def test_named_sizes_of_other_backbones_are_not_described_by(monkeypatch):
-    @dataclasses.dataclass(frozen=True)
-    class Other(BackboneConfig):
-        vocab_size: int = 31
-
-    before = describe_pretraining(TINY, VOCABULARY)
-    monkeypatch.setitem(SIZES, "other-tiny", Other())
-    assert describe_pretraining(TINY, VOCABULARY) == before
 
 
 @pytest.mark.parametrize("share", [1.0, 1 / 3, 1 / 6])
@@ -113,18 +100,6 @@ def test_an_encoder_alone(encoder_only):
     hparams, run = load_hparams(str(encoder_only))
     assert hparams == conversion.hparams
     assert run["converted"] == {"source": "nowhere"}
-
-
-def test_of_a_fine_tuned_model_the_encoder(encoder_only):
-    """A fine-tuning run's `hparams.json` holds other settings, and pre-training's among them."""
-    record = {"hparams": {"num_train_epochs": 3}, "run_settings": {}}
-    (encoder_only / "hparams.json").write_text(json.dumps(record))
-    (encoder_only / "task.json").write_text("{}")
-    conversion = load(str(encoder_only))
-    assert any("task head is left out" in note for note in conversion.notes)
-    expected = load_encoder(str(encoder_only)).get_weights()
-    for a, b in zip(conversion.objective.encoder.get_weights(), expected):
-        assert (a == b).all()
 
 
 def test_what_does_not_fit_together_is_rejected(encoder_only, tmp_path):

@@ -21,7 +21,8 @@ from tests import peers
 from tests.tf1_support import assert_equal_tensors
 from tests.xlnet_support import TINY, V, conversion, original_tensors, spiece_model, write_original
 
-pytestmark = pytest.mark.slow  # see above for what it needs
+# See above for what it needs.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
 
 TOLERANCE = 2e-5
 B, S, P = 3, 9, 4
@@ -36,11 +37,6 @@ CONFIGS = {
     "xlnet-base": SIZES["xlnet-base"].replace(vocab_size=V),
     "large-width": SIZES["xlnet-large"].replace(vocab_size=V, num_hidden_layers=2),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _needed():
-    peers.need("torch", "transformers")
 
 
 def batch():
