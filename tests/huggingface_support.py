@@ -44,10 +44,15 @@ SPAN = EncoderConfig(
 PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
 
 
+def read(folder: str | pathlib.Path, **options) -> Conversion:
+    """What is read of a folder."""
+    return huggingface.read(str(folder), Options(**options))
+
+
 @functools.cache
 def load(name: str) -> Conversion:
-    """A folder, read; do not change its variables."""
-    return huggingface.read(str(FOLDER / name), Options())
+    """One of these folders, read; do not change its variables."""
+    return read(FOLDER / name)
 
 
 @functools.cache
@@ -145,31 +150,19 @@ def added_entry(content: str, **flags) -> dict:
     return {"content": content, **default, "special": False, **flags}
 
 
-def with_rows(held):
-    """Tensors with seven rows more; biases there that would win every prediction."""
-    draw = np.random.default_rng(5)
-
-    def padded(tensor):
-        if tensor.shape[0] != V:
-            return tensor
-        extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
-        return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
-
-    return {name: padded(tensor) for name, tensor in held.items()}
+def with_rows(tensor: np.ndarray) -> np.ndarray:
+    """The tensor of a vocabulary, with rows of padding; biases there would win every prediction."""
+    if tensor.shape[0] != V:
+        return tensor
+    draw = np.random.default_rng(5)  # the same rows for the generator, which shares the embeddings
+    extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
+    return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
 
 
-def padded_copy(name, tmp_path):
+def padded_copy(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder whose embeddings have more rows than its tokenizer has entries."""
     folder = copied(name, tmp_path)
     for part in (folder, *folder.glob("generator")):
         change_json(part / "config.json", vocab_size=ROWS)
-        change_tensors(part, with_rows)
-    if name == "electra":  # the generator shares the embeddings
-        shared = tensors(folder)
-        inside = "electra.embeddings."
-
-        def share(held):
-            return {k: shared[k] if k.startswith(inside) else v for k, v in held.items()}
-
-        change_tensors(folder / "generator", share)
+        change_tensors(part, lambda held: {name: with_rows(t) for name, t in held.items()})
     return folder

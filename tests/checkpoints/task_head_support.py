@@ -26,31 +26,20 @@ class Case(NamedTuple):
     architecture: str
 
 
-_LONG = {"max_position_embeddings": 512}  # for questions of the default length
-_SPAN = {"joint_prediction": False, "answerable_classifier": False}
+LONG = {"max_position_embeddings": 512}  # for questions of the default length
+SPAN = {"joint_prediction": False, "answerable_classifier": False}
+DENSE, POOLER = {"classifier": "dense"}, {"classifier": "pooler"}
 CASES = {
-    "convbert labels": Case(
-        "classification", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
-    ),
-    "electra labels": Case(
-        "classification", {"classifier": "dense"}, PLAIN, "ElectraForSequenceClassification"
-    ),
-    "bert labels": Case(
-        "classification", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
-    ),
-    "convbert several labels": Case(
-        "multi_label", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
-    ),
-    "convbert score": Case(
-        "regression", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
-    ),
-    "bert score": Case(
-        "regression", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
-    ),
+    "convbert labels": Case("classification", DENSE, {}, "ConvBertForSequenceClassification"),
+    "electra labels": Case("classification", DENSE, PLAIN, "ElectraForSequenceClassification"),
+    "bert labels": Case("classification", POOLER, WIDE, "BertForSequenceClassification"),
+    "convbert several labels": Case("multi_label", DENSE, {}, "ConvBertForSequenceClassification"),
+    "convbert score": Case("regression", DENSE, {}, "ConvBertForSequenceClassification"),
+    "bert score": Case("regression", POOLER, WIDE, "BertForSequenceClassification"),
     "convbert tags": Case("tagging", {}, {}, "ConvBertForTokenClassification"),
     "electra tags": Case("tagging", {}, PLAIN, "ElectraForTokenClassification"),
-    "convbert spans": Case("span", _SPAN, _LONG, "ConvBertForQuestionAnswering"),
-    "electra spans": Case("span", _SPAN, {**PLAIN, **_LONG}, "ElectraForQuestionAnswering"),
+    "convbert spans": Case("span", SPAN, LONG, "ConvBertForQuestionAnswering"),
+    "electra spans": Case("span", SPAN, {**PLAIN, **LONG}, "ElectraForQuestionAnswering"),
 }
 
 
@@ -62,14 +51,7 @@ def _task(case: str):
 
 def declaration(case: str) -> dict[str, Any]:
     """The task as a user would declare it."""
-    own = _task(case)
-    values = {"kind": own.kind, "files": own.files, "columns": own.columns}
-    values |= {"format": own.format, "name": own.name}
-    if own.labels:
-        values["labels"] = own.labels
-    if own.kind == "regression":
-        values["label_range"] = own.label_range
-    return values
+    return _task(case).to_json()
 
 
 def folder_of(folder: pathlib.Path, case: str, hparams: Any = None, **config: Any) -> FineTuning:

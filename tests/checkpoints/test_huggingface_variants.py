@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import huggingface, model_directory, tf1_convert
-from checkpoints.model_directory import Options
+from checkpoints import model_directory, tf1_convert
 from pretrain.hparams import parse_hparams
 from pretrain.masking import mask_tokens
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
 from serving.load import load as load_served
 from serving.signatures import signatures
-from tests.huggingface_support import ROWS, V, features, load, rejected
+from tests.huggingface_support import ROWS, V, features, load, read, rejected
 from training.loop import evaluation_seed
 
 
@@ -30,9 +29,9 @@ from training.loop import evaluation_seed
     ids=str,
 )
 def test_padding_is_never_drawn_by_a_generator(values, folders):
-    read = huggingface.read(str(folders["padded electra"][0]), Options())
-    hparams = parse_hparams({**read.hparams.as_json(), **values, "mask_prob": 0.9})
-    objective = ReplacedTokenDetection(hparams, read.config, read.objective.special_ids)
+    padded = read(folders("padded electra")[0])
+    hparams = parse_hparams({**padded.hparams.as_json(), **values, "mask_prob": 0.9})
+    objective = ReplacedTokenDetection(hparams, padded.config, padded.objective.special_ids)
     if objective.generator_head is not None:
         bias = np.zeros(ROWS, np.float32)
         bias[V:] = 1000.0
@@ -50,7 +49,7 @@ def test_padding_is_never_drawn_by_a_generator(values, folders):
 
 
 def test_padding_is_never_shown_by_random_masking(folders):
-    hparams = huggingface.read(str(folders["padded bert"][0]), Options()).hparams
+    hparams = read(folders("padded bert")[0]).hparams
     hparams = parse_hparams({**hparams.as_json(), "mask_token_prob": 0.0, "random_token_prob": 1.0})
     rows = {name: tf.repeat(value, 200, 0) for name, value in features("bert").items()}
     shown = mask_tokens(rows, hparams, {"cls": 3, "sep": 4, "mask": 5}, tf.constant([1, 2]))
@@ -63,9 +62,9 @@ def test_padding_is_never_shown_by_random_masking(folders):
 @pytest.mark.parametrize("name", ["convbert", "bert"])
 def test_padding_counts_for_nothing_in_a_masked_lm(name, folders):
     """Loss and accuracy as without padding, in training and in evaluation; no gradient."""
-    read = huggingface.read(str(folders[f"padded {name}"][0]), Options())
+    padded = read(folders(f"padded {name}")[0])
     found = []
-    for objective in (read.objective, load(name).objective):
+    for objective in (padded.objective, load(name).objective):
         batch = objective.prepare(features(name), evaluation_seed(0, 0))
         with tf.GradientTape() as tape:
             loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
@@ -83,7 +82,7 @@ def test_padding_counts_for_nothing_in_a_masked_lm(name, folders):
 
 @pytest.mark.parametrize("name", ["electra", "bert"])
 def test_padding_is_never_served(name, folders):
-    served = signatures(load_served(folders[f"padded {name}"][1]))
+    served = signatures(load_served(folders(f"padded {name}")[1]))
     words = load(name).vocabulary.tokens
     answer = served["masked_tokens"].trace()(tf.constant(["the [MASK] is [MASK]", "[MASK]"]))
     candidates = {piece.decode() for piece in answer["candidates"].numpy().ravel()} - {""}
@@ -100,4 +99,4 @@ def test_padding_is_never_served(name, folders):
 def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
     with rejected("vocab_size"):
-        tf1_convert.write(model_directory.load(folders["padded electra"][1]), str(tmp_path))
+        tf1_convert.write(model_directory.load(folders("padded electra")[1]), str(tmp_path))

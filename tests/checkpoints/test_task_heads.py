@@ -12,6 +12,7 @@ from tests.checkpoints.task_head_support import CASES, features, folder_of, rere
 from tests.huggingface_support import change_json, change_tensors, rejected
 
 LABELS = "convbert labels"
+TAGS = {"words": "words", "tags": "tags"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -71,12 +72,8 @@ def another_layer(held):
     [
         ({"labels": ["bad", "good"]}, dict, "id2label"),
         ({"labels": ["bad", "fair", "best"]}, dict, "id2label"),
-        ({"kind": "regression", "labels": None}, dict, "shape"),
-        (
-            {"kind": "tagging", "columns": {"words": "words", "tags": "tags"}},
-            dict,
-            "classifier.weight",
-        ),
+        ({"kind": "regression", "labels": None, "metrics": None}, dict, "shape"),
+        ({"kind": "tagging", "columns": TAGS, "metrics": None}, dict, "classifier.weight"),
         ({}, another_layer, "classifier.middle.weight"),
     ],
 )
