@@ -153,9 +153,8 @@ UNKNOWN = "model/transformer/layer_1/rel_attn/x/kernel"
         ({"n_token": V - 1}, {}, {}, "spiece.model"),
         ({}, {UNKNOWN: np.zeros([2], np.float32)}, {}, "rel_attn/x"),
         ({}, {SEGMENTS: original_tensors()[SEGMENTS] * np.nan}, {}, "seg_embed"),
-        ({}, {}, {"num_attention_heads": 4}, "num_attention_heads"),
+        ({}, {}, {"model_size": "xlnet-base"}, "model_size"),
         ({}, {}, {"vocab": "vocab.txt"}, "vocab.txt"),
-        ({}, {}, {"vocab": "nothing"}, "nothing"),
     ],
 )
 def test_wrong_originals(tmp_path, fields, tensors, options, named):
@@ -166,6 +165,13 @@ def test_wrong_originals(tmp_path, fields, tensors, options, named):
     with rejected(named):
         convert("tf1", source, tmp_path / "ours", **options)
     assert not (tmp_path / "ours").exists()
+
+
+def test_an_original_without_its_vocabulary(tmp_path):
+    source = write_original(tmp_path / "original", original_tensors())
+    (tmp_path / "original" / "spiece.model").unlink()
+    with rejected("spiece.model"):
+        convert("tf1", source, tmp_path / "ours")
 
 
 @pytest.mark.parametrize("added", [{}, {"lm_loss.weight": np.zeros([V, 16], np.float32)}])
