@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import pathlib
 import shutil
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from checkpoints import huggingface
 from checkpoints.model_directory import Conversion, Options
 from data.vocabulary import Vocabulary
-from model import EncoderConfig
-from pretrain.hparams import PretrainingHParams, resolve_hparams
+from errors import InputError
+from model import DiscriminatorHead, EncoderConfig
+from pretrain.build import build_objective
+from pretrain.hparams import resolve_hparams
 from pretrain.saved_settings import special_ids
 from tests.model_support import randomize
 
@@ -40,18 +44,15 @@ SPAN = EncoderConfig(
 PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
 
 
-def hparams_of(config: EncoderConfig, **values) -> PretrainingHParams:
-    """Hyper-parameters of that encoder."""
-    overrides = {**vars(config)}
-    del overrides["vocab_size"]
-    values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
-    return resolve_hparams(values, config.vocab_size)
+def read(folder: str | pathlib.Path, **options) -> Conversion:
+    """What is read of a folder."""
+    return huggingface.read(str(folder), Options(**options))
 
 
 @functools.cache
 def load(name: str) -> Conversion:
-    """A folder, read; do not change its variables."""
-    return huggingface.read(str(FOLDER / name), Options())
+    """One of these folders, read; do not change its variables."""
+    return read(FOLDER / name)
 
 
 @functools.cache
@@ -67,10 +68,38 @@ def features(name: str) -> dict[str, tf.Tensor]:
     return {key: tf.constant(arrays[key]) for key in ("input_ids", "input_mask", "segment_ids")}
 
 
-def all_positions(sequence: tf.Tensor) -> tf.Tensor:
-    """int32 [B, S], for a masked-LM head that is to predict every token."""
+def outputs(objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The last states and every token's logits, of the encoder and of a generator."""
+    sequence = objective.encoder(batch).sequence
+    found = {"sequence": sequence}
+    if objective.head is not None:
+        found["logits"] = _logits(objective.head, sequence)
+    if getattr(objective, "generator", None) is not None:
+        small = objective.generator(batch).sequence
+        found["generator_sequence"] = small
+        found["generator_logits"] = _logits(objective.generator_head, small)
+    return found
+
+
+def _logits(head, sequence: tf.Tensor) -> tf.Tensor:
+    if isinstance(head, DiscriminatorHead):
+        return head(sequence)
     B, S = sequence.shape[:2]
-    return tf.tile(tf.range(S)[None], [B, 1])
+    return head(sequence, tf.tile(tf.range(S)[None], [B, 1]))
+
+
+def assert_close(actual, expected) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TENSOR_TOLERANCE)
+
+
+@contextlib.contextmanager
+def rejected(*named: str):
+    """The block raises InputError, whose sentence holds all of these."""
+    with pytest.raises(InputError) as error:
+        yield
+    for name in named:
+        assert name in str(error.value)
 
 
 def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
@@ -101,16 +130,18 @@ def copied(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def conversion(objective_class, hparams, config: EncoderConfig) -> Conversion:
-    """A model of ours with random weights, as if it were loaded from its directory."""
+def conversion(config: EncoderConfig, **values) -> Conversion:
+    """A model of ours with random weights and these hyper-parameters, as if it were loaded."""
+    overrides = {**vars(config)}
+    del overrides["vocab_size"]
+    values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
+    hparams = resolve_hparams(values, config.vocab_size)
     vocabulary = Vocabulary(load("bert").vocabulary.tokens)
-    objective = objective_class(hparams, config, special_ids(vocabulary))
-    for seed, part in enumerate((objective.encoder, objective.head)):
-        randomize(part, seed)
-    if getattr(objective, "generator", None) is not None:
-        randomize(objective.generator, 2)
-        randomize(objective.generator_head, 3)
-    return Conversion(config, hparams, vocabulary, objective, None, 7, [])
+    objective = build_objective(hparams, config, special_ids(vocabulary))
+    for seed, name in enumerate(("encoder", "head", "generator", "generator_head")):
+        if getattr(objective, name, None) is not None:
+            randomize(getattr(objective, name), seed)
+    return Conversion(config, hparams, vocabulary, objective, step=7)
 
 
 def added_entry(content: str, **flags) -> dict:
@@ -119,31 +150,19 @@ def added_entry(content: str, **flags) -> dict:
     return {"content": content, **default, "special": False, **flags}
 
 
-def with_rows(held):
-    """Tensors with seven rows more; biases there that would win every prediction."""
-    draw = np.random.default_rng(5)
-
-    def padded(tensor):
-        if tensor.shape[0] != V:
-            return tensor
-        extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
-        return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
-
-    return {name: padded(tensor) for name, tensor in held.items()}
+def with_rows(tensor: np.ndarray) -> np.ndarray:
+    """The tensor of a vocabulary, with rows of padding; biases there would win every prediction."""
+    if tensor.shape[0] != V:
+        return tensor
+    draw = np.random.default_rng(5)  # the same rows for the generator, which shares the embeddings
+    extra = draw.normal(0, 2, [ROWS - V, *tensor.shape[1:]]).astype(tensor.dtype)
+    return np.concatenate([tensor, extra + 1000.0 * (tensor.ndim == 1)])
 
 
-def padded_copy(name, tmp_path):
+def padded_copy(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder whose embeddings have more rows than its tokenizer has entries."""
     folder = copied(name, tmp_path)
     for part in (folder, *folder.glob("generator")):
         change_json(part / "config.json", vocab_size=ROWS)
-        change_tensors(part, with_rows)
-    if name == "electra":  # the generator shares the embeddings
-        shared = tensors(folder)
-        inside = "electra.embeddings."
-
-        def share(held):
-            return {k: shared[k] if k.startswith(inside) else v for k, v in held.items()}
-
-        change_tensors(folder / "generator", share)
+        change_tensors(part, lambda held: {name: with_rows(t) for name, t in held.items()})
     return folder

@@ -92,25 +92,21 @@ def original_tensors(config: XLNetConfig = TINY, seed: int = 0) -> dict[str, np.
     }
 
 
-def original_fields(config: XLNetConfig = TINY) -> dict:
-    """Its `xlnet_config.json`."""
-    return {
-        "d_head": config.hidden_size // config.num_attention_heads,
-        "d_inner": config.intermediate_size,
-        "d_model": config.hidden_size,
-        "ff_activation": "gelu",
-        "n_head": config.num_attention_heads,
-        "n_layer": config.num_hidden_layers,
-        "n_token": config.vocab_size,
-        "untie_r": config.untie_biases,
-    }
-
-
 def write_original(folder: pathlib.Path, tensors: dict[str, np.ndarray], **changes) -> str:
-    """A folder as XLNet's releases are; `changes` are of the fields."""
+    """A folder as XLNet's releases are, of TINY; `changes` are of its `xlnet_config.json`."""
     folder.mkdir(parents=True)
     write_checkpoint(str(folder / "xlnet_model.ckpt"), tensors)
-    fields = {**original_fields(), **changes}
+    fields = {
+        "d_head": TINY.head_size,
+        "d_inner": TINY.intermediate_size,
+        "d_model": TINY.hidden_size,
+        "ff_activation": "gelu",
+        "n_head": TINY.num_attention_heads,
+        "n_layer": TINY.num_hidden_layers,
+        "n_token": V,
+        "untie_r": True,
+        **changes,
+    }
     (folder / "xlnet_config.json").write_text(json.dumps(fields))
     (folder / "spiece.model").write_bytes(spiece_model())
     return str(folder)

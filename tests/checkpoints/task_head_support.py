@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from typing import Any, NamedTuple
 
 from checkpoints import formats
+from checkpoints.model_directory import Options
+from finetune.load import FineTuned, load_fine_tuned
 from finetune.objective import FineTuning
 from tests.model_support import random_features
 from tests.serving.support import fine_tuned, task
@@ -23,31 +26,20 @@ class Case(NamedTuple):
     architecture: str
 
 
-_LONG = {"max_position_embeddings": 512}  # for questions of the default length
-_SPAN = {"joint_prediction": False, "answerable_classifier": False}
+LONG = {"max_position_embeddings": 512}  # for questions of the default length
+SPAN = {"joint_prediction": False, "answerable_classifier": False}
+DENSE, POOLER = {"classifier": "dense"}, {"classifier": "pooler"}
 CASES = {
-    "convbert labels": Case(
-        "classification", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
-    ),
-    "electra labels": Case(
-        "classification", {"classifier": "dense"}, PLAIN, "ElectraForSequenceClassification"
-    ),
-    "bert labels": Case(
-        "classification", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
-    ),
-    "convbert several labels": Case(
-        "multi_label", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
-    ),
-    "convbert score": Case(
-        "regression", {"classifier": "dense"}, {}, "ConvBertForSequenceClassification"
-    ),
-    "bert score": Case(
-        "regression", {"classifier": "pooler"}, WIDE, "BertForSequenceClassification"
-    ),
+    "convbert labels": Case("classification", DENSE, {}, "ConvBertForSequenceClassification"),
+    "electra labels": Case("classification", DENSE, PLAIN, "ElectraForSequenceClassification"),
+    "bert labels": Case("classification", POOLER, WIDE, "BertForSequenceClassification"),
+    "convbert several labels": Case("multi_label", DENSE, {}, "ConvBertForSequenceClassification"),
+    "convbert score": Case("regression", DENSE, {}, "ConvBertForSequenceClassification"),
+    "bert score": Case("regression", POOLER, WIDE, "BertForSequenceClassification"),
     "convbert tags": Case("tagging", {}, {}, "ConvBertForTokenClassification"),
     "electra tags": Case("tagging", {}, PLAIN, "ElectraForTokenClassification"),
-    "convbert spans": Case("span", _SPAN, _LONG, "ConvBertForQuestionAnswering"),
-    "electra spans": Case("span", _SPAN, {**PLAIN, **_LONG}, "ElectraForQuestionAnswering"),
+    "convbert spans": Case("span", SPAN, LONG, "ConvBertForQuestionAnswering"),
+    "electra spans": Case("span", SPAN, {**PLAIN, **LONG}, "ElectraForQuestionAnswering"),
 }
 
 
@@ -59,14 +51,7 @@ def _task(case: str):
 
 def declaration(case: str) -> dict[str, Any]:
     """The task as a user would declare it."""
-    own = _task(case)
-    values = {"kind": own.kind, "files": own.files, "columns": own.columns}
-    values |= {"format": own.format, "name": own.name}
-    if own.labels:
-        values["labels"] = own.labels
-    if own.kind == "regression":
-        values["label_range"] = own.label_range
-    return values
+    return _task(case).to_json()
 
 
 def folder_of(folder: pathlib.Path, case: str, hparams: Any = None, **config: Any) -> FineTuning:
@@ -81,6 +66,17 @@ def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path
     objective = folder_of(tmp_path / "run", case)
     formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "theirs"))
     return objective, tmp_path / "theirs"
+
+
+def reread(folder: pathlib.Path, case: str, **changes: Any) -> FineTuned:
+    """What is made of a folder in Hugging Face's format; fields of the task that are None go."""
+    values = {**declaration(case), **changes}
+    task, output = folder.parent / "task.json", folder.parent / "back"
+    task.write_text(
+        json.dumps({name: value for name, value in values.items() if value is not None})
+    )
+    formats.from_elsewhere("huggingface", str(folder), str(output), Options(task=str(task)))
+    return load_fine_tuned(str(output))
 
 
 def features(vocab_size: int):

@@ -2,97 +2,79 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
 import pytest
 
 import files
-from checkpoints import huggingface, model_directory
-from checkpoints.model_directory import Options
+from checkpoints import model_directory
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune.load import load_fine_tuned
 from pretrain.load import load_encoder, load_objective
 from tests.checkpoints.task_head_support import folder_of
-from tests.huggingface_support import WEIGHTS, change_json, copied
+from tests.huggingface_support import WEIGHTS, change_json, copied, read, rejected
 
-SIZES = [
-    ("hidden_size", 10**7),
-    ("conv_kernel_size", 10**9 + 1),
-    ("max_position_embeddings", 10**10),
-    ("vocab_size", 10**25),
-    ("num_hidden_layers", 10**6),
-    ("intermediate_size", 10**8),
-]
-
-
-@pytest.mark.parametrize(("field", "value"), SIZES)
-def test_sizes_of_hugging_face(field, value, tmp_path):
-    folder = copied("convbert", tmp_path)
-    change_json(folder / "config.json", **{field: value})
-    with pytest.raises(InputError):
-        huggingface.read(str(folder), Options())
+SIZES = {
+    "hidden_size": 10**7,
+    "conv_kernel_size": 10**9 + 1,
+    "max_position_embeddings": 10**10,
+    "vocab_size": 10**25,
+    "num_hidden_layers": 10**6,
+    "intermediate_size": 10**8,
+}
 
 
-@pytest.mark.parametrize(("field", "value"), SIZES)
-def test_sizes_of_a_model_directory(field, value, folders, tmp_path):
-    shutil.copytree(folders["convbert"][1], tmp_path / "model")
-    change_json(tmp_path / "model" / "config.json", **{field: value})
-    with pytest.raises(InputError):
-        load_encoder(str(tmp_path / "model"))
-    with pytest.raises(InputError):
-        model_directory.load(str(tmp_path / "model"))
+@pytest.mark.parametrize("field", SIZES)
+def test_sizes(field, folders, tmp_path):
+    theirs, ours = copied("convbert", tmp_path), tmp_path / "model"
+    shutil.copytree(folders("convbert")[1], ours)
+    for folder, loads in ((theirs, [read]), (ours, [load_encoder, model_directory.load])):
+        change_json(folder / "config.json", **{field: SIZES[field]})
+        for load in loads:
+            with rejected():
+                load(str(folder))
 
 
 def test_sizes_of_a_fine_tuned_model(tmp_path):
     folder_of(tmp_path / "run", "convbert labels")
     change_json(tmp_path / "run" / "config.json", intermediate_size=10**8)
-    with pytest.raises(InputError):
+    with rejected():
         load_fine_tuned(str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.txt", "tokenizer.json", WEIGHTS])
 def test_pipes_and_devices(name, tmp_path):
-    folder = copied("bert", tmp_path)
-    path = folder / name
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-    with pytest.raises(InputError) as error:
-        huggingface.read(str(folder), Options(vocab=str(path) if name == "vocab.txt" else None))
-    assert name in str(error.value)
-    path.unlink()
-    path.symlink_to("/dev/zero")
-    with pytest.raises(InputError) as error:
-        huggingface.read(str(folder), Options(vocab=str(path) if name == "vocab.txt" else None))
-    assert name in str(error.value)
+    path = copied("bert", tmp_path) / name
+    options = {"vocab": str(path)} if name == "vocab.txt" else {}
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        path.unlink(missing_ok=True)
+        make(path)
+        with rejected(name):
+            read(path.parent, **options)
 
 
 @pytest.mark.parametrize("part", ["index", "data-00000-of-00001"])
 def test_a_checkpoint_that_is_a_pipe(part, folders, tmp_path):
-    shutil.copytree(folders["convbert"][1], tmp_path / "model")
+    shutil.copytree(folders("convbert")[1], tmp_path / "model")
     (path,) = (tmp_path / "model" / "checkpoints").glob(f"*.{part}")
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(InputError) as error:
+    with rejected(path.name):
         load_objective(str(tmp_path / "model"))
-    assert path.name in str(error.value)
 
 
 def test_an_implausible_size(tmp_path):
     path = tmp_path / "vocab.txt"
     with open(path, "wb") as file:
         file.truncate(files.LARGEST + 1)
-    for read in (Vocabulary.load, files.read_json):
-        with pytest.raises(InputError):
-            read(str(path))
+    for load in (Vocabulary.load, files.read_json):
+        with rejected():
+            load(str(path))
 
 
 def test_json_that_is_too_deep(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 200_000)
-    with pytest.raises(InputError):
+    with rejected():
         files.read_json(str(path))
-    path.write_text(json.dumps({"a": 1}))
-    assert files.read_json(str(path)) == {"a": 1}

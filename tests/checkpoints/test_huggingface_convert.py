@@ -6,88 +6,100 @@ import json
 import shutil
 import subprocess
 
+import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from checkpoints import huggingface
-from checkpoints.formats import from_elsewhere
+from checkpoints import model_directory
+from checkpoints.formats import from_elsewhere, to_elsewhere
 from checkpoints.model_directory import Options
-from pretrain.load import load_encoder
 from tests import command_support
 from tests.huggingface_support import (
     FOLDER,
-    WEIGHTS,
+    V,
+    added_entry,
     change_json,
     change_tensors,
     copied,
     load,
+    padded_copy,
+    read,
     tensors,
 )
+from tests.pretraining_support import build_data, run
+from tests.tf1_support import assert_equal_tensors
+
+OTHER_OUTPUT = {"generator_lm_head.weight": np.zeros([V, 12], np.float32)}
+UNTIED = {"tie_word_embeddings": False}
 
 
 @pytest.mark.parametrize(
-    "head",
+    ("source", "fields", "added", "named"),
     [
-        ("classifier.weight", "classifier.bias"),
-        ("classifier.dense.weight", "classifier.out_proj.bias"),
-        ("qa_outputs.weight", "qa_outputs.bias"),
-        ("sequence_summary.summary.weight", "classifier.weight"),
+        # As of BertForSequenceClassification.
+        ("bert", {}, ["classifier.weight", "classifier.bias"], "--task"),
+        ("electra", {}, ["classifier.dense.weight", "classifier.out_proj.bias"], "--task"),
+        ("electra", {}, ["qa_outputs.weight", "qa_outputs.bias"], "--task"),
+        ("electra", {}, ["sequence_summary.summary.weight", "classifier.weight"], "--task"),
+        ("convbert", {}, OTHER_OUTPUT, "generator_lm_head.weight"),
+        ("convbert", UNTIED, OTHER_OUTPUT, "generator_predictions.dense.weight"),
+        ("convbert", UNTIED, {}, "generator_lm_head.bias"),
     ],
 )
-def test_of_a_fine_tuned_model_the_encoder_is_read(head, tmp_path):
-    """As of BertForSequenceClassification: every tensor of its head is named, with the reason."""
-    folder = copied("electra", tmp_path)
-    shutil.rmtree(folder / "generator")
+def test_heads_that_are_not_taken_are_named(source, fields, added, named, tmp_path):
+    """Those of tasks, and of masked language models whose embeddings are not tied.
+
+    The encoder alone goes back as the class without a head.
+    """
+    folder, model, back = copied(source, tmp_path), str(tmp_path / "model"), tmp_path / "back"
+    shutil.rmtree(folder / "generator", ignore_errors=True)
+    change_json(folder / "config.json", **fields)
 
     def change(held):
-        kept = {k: v for k, v in held.items() if not k.startswith("discriminator")}
-        return kept | {name: np.ones([3], np.float32) for name in head}
+        own = ("discriminator", "cls.")
+        held = {name: tensor for name, tensor in held.items() if not name.startswith(own)}
+        return held | (added if isinstance(added, dict) else dict.fromkeys(added, np.ones(3, "f")))
 
     change_tensors(folder, change)
-    notes = from_elsewhere("huggingface", str(folder), str(tmp_path / "model"), Options())
-    assert any(", ".join(sorted(head)) in note and "--task" in note for note in notes)
-    assert load_encoder(str(tmp_path / "model")).config == load("electra").config
-
-
-OTHER_OUTPUT = {"generator_lm_head.weight": np.zeros([137, 12], np.float32)}
-
-
-@pytest.mark.parametrize(
-    ("fields", "added", "named"),
-    [
-        ({}, OTHER_OUTPUT, "generator_lm_head.weight"),
-        ({"tie_word_embeddings": False}, OTHER_OUTPUT, "generator_predictions.dense.weight"),
-        ({"tie_word_embeddings": False}, {}, "generator_lm_head.bias"),
-    ],
-)
-def test_of_untied_embeddings_the_encoder_is_read(fields, added, named, tmp_path):
-    folder = copied("convbert", tmp_path)
-    change_json(folder / "config.json", **fields)
-    change_tensors(folder, lambda held: held | added)
-    read = huggingface.read(str(folder), Options())
-    assert read.objective.head is None
-    assert any(named in note for note in read.notes)
-    whole = load("convbert").objective.encoder.weights
-    for ours, expected in zip(read.objective.encoder.weights, whole, strict=True):
-        np.testing.assert_array_equal(ours, expected)
+    notes = from_elsewhere("huggingface", str(folder), model, Options())
+    assert any(all(name in note for name in (*added, named)) for note in notes)
+    found, expected = model_directory.load(model), load(source)
+    assert found.objective.head is None
+    assert found.config == expected.config
+    notes = to_elsewhere("huggingface", model, str(back))
+    assert any("pooler" in note for note in notes) == (source == "bert")
+    architecture = {"bert": "Bert", "electra": "Electra", "convbert": "ConvBert"}[source] + "Model"
+    assert json.loads((back / "config.json").read_text())["architectures"] == [architecture]
+    original = tensors(FOLDER / source)
+    written = {f"{source}.{name}": tensor for name, tensor in tensors(back).items()}
+    assert_equal_tensors(written, {name: original[name] for name in written})
 
 
 def test_parts_beside_the_encoder_are_left_out(tmp_path):
     folder = copied("convbert", tmp_path)
     change_tensors(folder, lambda held: held | {"ranker.weight": np.ones([3], np.float32)})
-    read = huggingface.read(str(folder), Options())
-    assert read.objective.head is not None
-    assert any("ranker.weight" in note for note in read.notes)
+    found = read(folder)
+    assert found.objective.head is not None
+    assert any("ranker.weight" in note for note in found.notes)
 
 
-def test_double_precision_is_rounded(tmp_path):
+@pytest.mark.parametrize(
+    ("dtype", "said"),
+    [(np.float16, "58 tensors"), (ml_dtypes.bfloat16, "58 tensors"), (np.float64, "F64")],
+)
+def test_other_precisions_become_float32(dtype, said, tmp_path):
+    def changed(tensor):
+        return tensor.astype(dtype) + dtype(1e-12)
+
     folder = copied("convbert", tmp_path)
-    change_tensors(folder, lambda held: {k: v + np.float64(1e-12) for k, v in held.items()})
-    read = huggingface.read(str(folder), Options())
-    assert any("F64" in note for note in read.notes)
-    words = read.objective.encoder.embeddings.word_embeddings
-    theirs = tensors(folder)["convbert.embeddings.word_embeddings.weight"]
-    np.testing.assert_array_equal(words, theirs.astype(np.float32))
+    change_tensors(folder, lambda held: {k: changed(v) for k, v in held.items()})
+    found = read(folder)
+    assert any(said in note for note in found.notes)
+    full = load("convbert").objective.variables
+    for ours, exact in zip(found.objective.variables, full, strict=True):
+        assert ours.dtype == tf.float32
+        np.testing.assert_array_equal(ours, changed(exact.numpy()).astype(np.float32))
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess:
@@ -106,79 +118,29 @@ def test_command_both_ways(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "ElectraForPreTraining, 43 tensors" in done.stdout
     for inside in ("", "generator"):
-        original = tensors(FOLDER / "electra" / inside)
-        back = tensors(tmp_path / "back" / inside)
-        assert set(back) == set(original)
-        for key, tensor in back.items():
-            np.testing.assert_array_equal(tensor, original[key], err_msg=key)
+        assert_equal_tensors(
+            tensors(tmp_path / "back" / inside), tensors(FOLDER / "electra" / inside)
+        )
 
 
-def test_nothing_is_left_of_a_failure(tmp_path):
-    """The generator comes last, so everything else has been read when it turns out damaged."""
-    weights = copied("electra", tmp_path) / "generator" / WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:-1])
-    done = convert(
-        "--source=huggingface", f"--input={tmp_path}/electra", f"--output={tmp_path}/model"
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {weights}: not a readable safetensors file")
-    assert done.stderr.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["electra"]
+@pytest.mark.slow  # needs a quarter of a minute
+def test_training_continues_from_there(tmp_path):
+    """Two steps at a rate of 0: every weight passes through training and comes back to the bit.
 
-
-@pytest.mark.slow  # needs half a minute each
-@pytest.mark.parametrize("kind", ["plain", "padded, with added tokens"])
-def test_training_continues_from_there(kind, tmp_path):
-    """Two steps at a rate of 0: every weight passes through training and comes back to the bit."""
-    source = FOLDER / "electra"
-    if kind != "plain":
-        source = padded_with_added_tokens(copied("electra", tmp_path))
-    (tmp_path / "text").mkdir()
-    documents = ["\n".join(f"the cafe {i} is in un {d}" for i in range(9)) for d in range(60)]
-    (tmp_path / "text" / "a.txt").write_text("\n\n".join(documents))
+    With a padded vocabulary, and an added token in the first row of the padding.
+    """
+    source, model, more = padded_copy("electra", tmp_path), tmp_path / "model", tmp_path / "more"
+    token = {str(V): added_entry("afe")}
+    change_json(source / "tokenizer_config.json", added_tokens_decoder=token)
+    from_elsewhere("huggingface", str(source), str(model), Options())
+    words = ["the", "cafe", "is", "in", "un"]
+    data = build_data(tmp_path, words=words, vocab=model, max_seq_length=20)
     hparams = {"learning_rate": 0.0, "num_warmup_steps": 1, "max_seq_length": 20}
     hparams["train_batch_size"] = 4
-    model, data = f"{tmp_path}/model", f"{tmp_path}/data"
-    done = convert("--source=huggingface", f"--input={source}", f"--output={model}")
-    assert done.returncode == 0, done.stderr
-    builder = ["build_pretraining_data.py", f"--corpus={tmp_path}/text", f"--vocab={model}"]
-    trainer = ["run_pretraining.py", f"--data_dir={data}", "--model_name=more"]
-    for command in (
-        [*builder, f"--output_dir={data}", "--max_seq_length=20", "--heldout_fraction=0.1"],
-        [
-            *trainer,
-            f"--continue_from={model}",
-            "--additional_steps=2",
-            "--do_eval",
-            f"--hparams={json.dumps(hparams)}",
-        ],
-    ):
-        done = command_support.run(*command)
-        assert done.returncode == 0, done.stderr
-    done = convert(
-        "--target=huggingface", f"--input={data}/models/more", f"--output={tmp_path}/back"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the step (2), the optimizer's moments" in done.stdout
+    options = {"continue_from": model, "additional_steps": 2, "do_eval": True}
+    run(data, more, hparams, defaults={}, **options)
+    notes = to_elsewhere("huggingface", str(more), str(tmp_path / "back"))
+    assert any("the step (2), the optimizer's moments" in note for note in notes)
     for inside in ("", "generator"):
-        original = tensors(source / inside)
-        for key, tensor in tensors(tmp_path / "back" / inside).items():
-            np.testing.assert_array_equal(tensor, original[key], strict=True, err_msg=key)
-
-
-def padded_with_added_tokens(folder):
-    """Nine rows more, the first of them an added token's; biases there that would win."""
-    rows = np.random.default_rng(0).normal(size=[9, 12]).astype(np.float32)
-    token = {"content": "afe", "special": False, "normalized": True}
-    for part in (folder, folder / "generator"):
-        change_json(part / "config.json", vocab_size=146)
-        change_tensors(part, lambda held: {k: padded(v, rows) for k, v in held.items()})
-    change_json(folder / "tokenizer_config.json", added_tokens_decoder={"137": token})
-    return folder
-
-
-def padded(tensor, rows):
-    if tensor.shape[0] != 137:
-        return tensor
-    extra = rows if tensor.ndim == 2 else np.full(9, 100.0, np.float32)
-    return np.concatenate([tensor, extra])
+        original, back = (tensors(place / inside) for place in (source, tmp_path / "back"))
+        assert_equal_tensors(back, {name: original[name] for name in back})

@@ -6,6 +6,7 @@ about three minutes on two cores; without these packages it is skipped and says 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -19,68 +20,62 @@ import tensorflow as tf
 
 from checkpoints import huggingface
 from checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
-from checkpoints.model_directory import Options
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import SIZES, EncoderConfig
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from tests import peers
 from tests.huggingface_support import (
     FOLDER,
     NAMES,
     PLAIN,
     SPAN,
-    TENSOR_TOLERANCE,
-    all_positions,
+    assert_close,
     change_json,
     conversion,
-    hparams_of,
     load,
+    outputs,
+    read,
     reference,
     tensors,
 )
+from tests.tf1_support import assert_equal_tensors
 
-pytestmark = pytest.mark.slow  # see above for what it needs
+# See above for what it needs.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
 
 EPSILON = {"layer_norm_eps": 1e-3}  # large enough to be seen
-CONFIGS: dict[str, tuple[str, EncoderConfig]] = {
-    "convbert-toy": ("convbert", SPAN),
-    "convbert-toy-grouped": ("convbert", SPAN.replace(linear_groups=2, conv_kernel_size=3)),
-    "electra-toy": ("electra", PLAIN),
-    "bert-toy": ("bert", PLAIN.replace(embedding_size=32)),
-    "convbert-toy-gelu-new": ("convbert", SPAN.replace(hidden_act="gelu_new", **EPSILON)),
-    "convbert-toy-silu": ("convbert", SPAN.replace(hidden_act="silu", linear_groups=2)),
-    "electra-toy-gelu-new": ("electra", PLAIN.replace(hidden_act="gelu_new", **EPSILON)),
-    "bert-toy-gelu-new": ("bert", PLAIN.replace(embedding_size=32, hidden_act="gelu_new")),
-    "bert-toy-silu": ("bert", PLAIN.replace(embedding_size=32, hidden_act="silu", **EPSILON)),
-    "bert-toy-relu": ("bert", PLAIN.replace(embedding_size=32, hidden_act="relu")),
-    **{name: ("convbert", SIZES[name]) for name in SIZES if name.startswith("convbert")},
-    "electra-small": ("electra", SIZES["electra-small"]),
-    "electra-base": ("electra", SIZES["electra-base"]),
-    "bert-small": ("bert", SIZES["bert-small"].replace(embedding_size=256)),
-    "bert-base": ("bert", SIZES["bert-base"]),
+CONFIGS: dict[str, EncoderConfig] = {  # whose names begin with Hugging Face's type
+    "convbert-toy": SPAN,
+    "convbert-toy-grouped": SPAN.replace(linear_groups=2, conv_kernel_size=3),
+    "electra-toy": PLAIN,
+    "bert-toy": PLAIN.replace(embedding_size=32),
+    "convbert-toy-gelu-new": SPAN.replace(hidden_act="gelu_new", **EPSILON),
+    "convbert-toy-silu": SPAN.replace(hidden_act="silu", linear_groups=2),
+    "electra-toy-gelu-new": PLAIN.replace(hidden_act="gelu_new", **EPSILON),
+    "bert-toy-gelu-new": PLAIN.replace(embedding_size=32, hidden_act="gelu_new"),
+    "bert-toy-silu": PLAIN.replace(embedding_size=32, hidden_act="silu", **EPSILON),
+    "bert-toy-relu": PLAIN.replace(embedding_size=32, hidden_act="relu"),
+    **{name: SIZES[name] for name in SIZES if name.startswith("convbert")},
+    "electra-small": SIZES["electra-small"],
+    "electra-base": SIZES["electra-base"],
+    "bert-small": SIZES["bert-small"].replace(embedding_size=256),
+    "bert-base": SIZES["bert-base"],
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _needed():
-    peers.need("torch", "transformers")
+OURS = {"token_mixer", "convolution", "share_layers", "mask_padding", "causal"}
+OF_CONVBERT = {"head_ratio", "conv_kernel_size", "linear_groups"}
+LACKING = {"convbert": OURS, "electra": OURS | OF_CONVBERT}
+LACKING["bert"] = LACKING["electra"] | {"embedding_size"}
 
 
 def theirs(model_type: str, config: EncoderConfig):
     """transformers' configuration of the same numbers: its class and fields."""
-    fields = {**vars(config)}
-    groups = fields.pop("linear_groups")
-    for name in ("token_mixer", "convolution", "share_layers", "mask_padding", "causal"):
-        del fields[name]
+    fields = {n: value for n, value in vars(config).items() if n not in LACKING[model_type]}
     if model_type == "convbert":
-        return "ConvBertConfig", {**fields, "num_groups": groups}
-    for name in ("head_ratio", "conv_kernel_size"):
-        del fields[name]
-    if model_type == "bert":
-        del fields["embedding_size"]
-        return "BertConfig", fields
-    return "ElectraConfig", fields
+        fields["num_groups"] = fields.pop("linear_groups")
+    names = {"convbert": "ConvBertConfig", "electra": "ElectraConfig", "bert": "BertConfig"}
+    return names[model_type], fields
 
 
 def save_vocabulary(size: int, folder: pathlib.Path) -> None:
@@ -112,107 +107,70 @@ def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarra
     return {"sequence": found["sequence"], "logits": logits, "class": found["class"]}
 
 
-def assert_close(actual, expected):
-    np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=TENSOR_TOLERANCE)
+def assert_same_outputs(objective, expected, batch):
+    """Ours against theirs: hidden states at every position, padding too, and all logits.
+
+    `expected` is of a folder and perhaps of the folder "generator" inside.
+    """
+    assert np.abs(expected[""]["sequence"]).max() > 1.0
+    found = outputs(objective, {name: tf.constant(value) for name, value in batch.items()})
+    for inside, theirs in expected.items():
+        for name in ("sequence", "logits"):
+            if theirs[name] is not None:
+                ours = found[f"{inside}_{name}" if inside else name]
+                assert_close(ours, theirs[name][..., : ours.shape[-1]])  # without the padding's
 
 
-def assert_same_outputs(objective, expected, batch, generator=None):
-    """Ours against theirs: hidden states at every position, padding too, and all logits."""
-    features = {name: tf.constant(value) for name, value in batch.items()}
-    sequence = objective.encoder(features).sequence
-    assert np.abs(expected["sequence"]).max() > 1.0
-    assert_close(sequence, expected["sequence"])
-    if isinstance(objective, ReplacedTokenDetection):
-        if expected["logits"] is not None:
-            assert_close(objective.head(sequence), expected["logits"])
-        small = objective.generator(features).sequence
-        assert_close(small, generator["sequence"])
-        logits = objective.generator_head(small, all_positions(small))
-        assert_close(logits, generator["logits"])
-    elif expected["logits"] is not None:
-        assert_close(objective.head(sequence, all_positions(sequence)), expected["logits"])
+CLASSES = {  # by the folder inside
+    "convbert": {"": "ConvBertForMaskedLM"},
+    "bert": {"": "BertForPreTraining"},
+    "electra": {"": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"},
+}
 
 
-CLASSES = {"convbert": "ConvBertForMaskedLM", "bert": "BertForPreTraining"}
-WRITTEN = {"convbert": "ConvBertForMaskedLM", "bert": "BertForMaskedLM"}
-
-
-def assert_written_back(classes, folder, batch, expected) -> None:
+# Of some the vocabulary has more tokens than the tokenizer has entries; `inner` is the generator's.
+@pytest.mark.parametrize(
+    ("name", "padding", "inner"),
+    [(name, 0, None) for name in CONFIGS]
+    + [("convbert-toy", 11, None), ("bert-toy", 11, None), ("electra-toy-gelu-new", 11, 40)],
+)
+def test_there_and_back(name, padding, inner, tmp_path):
     """What was read is written with equal tensors, of which transformers computes the same."""
-    for inside, class_name in classes.items():
-        assert_same_tensors(folder, inside)
-        again = run(class_name, folder / "back" / inside, batch)
+    model_type, config = name.split("-")[0], CONFIGS[name]
+    classes, folder, back = CLASSES[model_type], tmp_path / "theirs", tmp_path / "back"
+    if model_type == "electra":
+        share = 1 / 3 if name.endswith("base") else 1 / 4
+        width, heads = (round(n * share) for n in (config.hidden_size, config.num_attention_heads))
+        small = {"hidden_size": width, "num_attention_heads": heads}
+        small = config.replace(**small, intermediate_size=inner or 4 * width)
+        both = (theirs("electra", of)[1] for of in (config, small))
+        peers.ask(peers.make_electra, *both, folder)
+    else:
+        peers.ask(peers.make, classes[""], *theirs(model_type, config), folder)
+    entries = config.vocab_size - padding
+    save_vocabulary(entries, folder)
+    batch = padded_batch(config.replace(vocab_size=entries))
+    expected = {inside: run(kind, folder / inside, batch) for inside, kind in classes.items()}
+    found = read(folder)
+    kernel = config.conv_kernel_size if model_type == "convbert" else 9  # the default
+    assert found.config == config.replace(mask_padding=False, conv_kernel_size=kernel)
+    assert found.hparams.vocab_size == entries
+    if model_type == "electra":
+        assert found.hparams.objective.generator_intermediate_size == inner
+    assert_same_outputs(found.objective, expected, batch)
+
+    back.mkdir()
+    huggingface.write(found, str(back))
+    for inside, kind in classes.items():
+        original, written = (tensors(place / inside) for place in (folder, back))
+        assert_equal_tensors(written, {key: original[key] for key in written})
+        for key in set(original) - set(written):
+            assert re.search(r"pooler|seq_relationship", key)
+        kind = kind.replace("ForPreTraining", "ForMaskedLM") if model_type == "bert" else kind
+        again = run(kind, back / inside, batch)
         np.testing.assert_array_equal(again["logits"], expected[inside]["logits"])
-
-
-# With padding: the vocabulary has so many tokens more than the tokenizer has entries.
-MASKED_LM = [(name, 0) for name in CONFIGS if not name.startswith("electra")]
-MASKED_LM += [("convbert-toy", 11), ("bert-toy", 11)]
-ELECTRA = [(name, 0, None) for name in CONFIGS if name.startswith("electra")]
-ELECTRA += [("electra-toy-gelu-new", 11, 40)]
-
-
-@pytest.mark.parametrize(("name", "padding"), MASKED_LM)
-def test_masked_lm_there_and_back(name, padding, tmp_path):
-    model_type, config = CONFIGS[name]
-    peers.ask(peers.make, CLASSES[model_type], *theirs(model_type, config), tmp_path / "theirs")
-    entries = config.vocab_size - padding
-    save_vocabulary(entries, tmp_path / "theirs")
-    batch = padded_batch(config.replace(vocab_size=entries))
-    expected = run(CLASSES[model_type], tmp_path / "theirs", batch)
-    read = huggingface.read(str(tmp_path / "theirs"), Options())
-    assert read.config == config.replace(mask_padding=False, **neutral(read.config))
-    assert read.hparams.vocab_size == entries
-    kept = {**expected, "logits": expected["logits"][..., :entries]}
-    assert_same_outputs(read.objective, kept, batch)
-
-    (tmp_path / "back").mkdir()
-    huggingface.write(read, str(tmp_path / "back"))
-    assert_written_back({"": WRITTEN[model_type]}, tmp_path, batch, {"": expected})
-    base = peers.ask(peers.outputs, "AutoModel", tmp_path / "back", batch)
-    np.testing.assert_array_equal(base["sequence"], expected["sequence"])
-
-
-@pytest.mark.parametrize(("name", "padding", "inner"), ELECTRA)
-def test_electra_there_and_back(name, padding, inner, tmp_path):
-    """With `inner`, a generator of that inner width."""
-    _, config = CONFIGS[name]
-    share = 1 / 3 if name.endswith("base") else 1 / 4
-    width = round(config.hidden_size * share)
-    small = config.replace(
-        hidden_size=width,
-        num_attention_heads=round(config.num_attention_heads * share),
-        intermediate_size=inner or 4 * width,
-    )
-    (_, fields), (_, of_small) = theirs("electra", config), theirs("electra", small)
-    peers.ask(peers.make_electra, fields, of_small, tmp_path / "theirs")
-    entries = config.vocab_size - padding
-    save_vocabulary(entries, tmp_path / "theirs")
-    batch = padded_batch(config.replace(vocab_size=entries))
-    classes = {"": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    both = {name: run(kind, tmp_path / "theirs" / name, batch) for name, kind in classes.items()}
-    expected, of_generator = both.values()
-    read = huggingface.read(str(tmp_path / "theirs"), Options())
-    assert read.hparams.objective.generator_intermediate_size == inner
-    kept = {**of_generator, "logits": of_generator["logits"][..., :entries]}
-    assert_same_outputs(read.objective, expected, batch, kept)
-
-    (tmp_path / "back").mkdir()
-    huggingface.write(read, str(tmp_path / "back"))
-    assert_written_back(classes, tmp_path, batch, both)
-
-
-def neutral(config: EncoderConfig) -> dict:
-    """What an encoder without convolution has by default."""
-    return {} if config.token_mixer == "mixed" else {"conv_kernel_size": 9}
-
-
-def assert_same_tensors(folder: pathlib.Path, inside: str = "") -> None:
-    original, back = tensors(folder / "theirs" / inside), tensors(folder / "back" / inside)
-    for name, tensor in back.items():
-        np.testing.assert_array_equal(tensor, original[name], strict=True, err_msg=name)
-    for name in set(original) - set(back):
-        assert re.search(r"pooler|seq_relationship", name)
+    base = peers.ask(peers.outputs, "AutoModel", back, batch)
+    np.testing.assert_array_equal(base["sequence"], expected[""]["sequence"])
 
 
 @pytest.mark.parametrize("name", ["tiny", "medium-small", "base"])
@@ -220,28 +178,16 @@ def test_our_convbert_in_transformers(name, tmp_path):
     """With the generator, and the discriminator's head that transformers does not look for."""
     config = SPAN if name == "tiny" else SIZES[f"convbert-{name}"]
     config = config.replace(vocab_size=137, mask_padding=False, max_position_embeddings=40)
-    hparams = hparams_of(config, generator_hidden_size=1 / 3 if name == "base" else 1 / 4)
-    ours = conversion(ReplacedTokenDetection, hparams, config)
+    ours = conversion(config, generator_hidden_size=1 / 3 if name == "base" else 1 / 4)
     for variable in ours.objective.trainable_variables:  # drawn for tiny widths
         if variable.shape.rank > 1:
             variable.assign(variable * min(1.0, 2 * variable.shape[-2] ** -0.5))
     huggingface.write(ours, str(tmp_path))
     batch = padded_batch(config)
     encoder = run("AutoModel", tmp_path, batch)
-    assert encoder["class"] == "ConvBertModel"
-    expected = {"sequence": encoder["sequence"], "logits": None}
+    assert (encoder["class"], encoder["logits"]) == ("ConvBertModel", None)
     generator = run("ConvBertForMaskedLM", tmp_path / "generator", batch)
-    assert_same_outputs(ours.objective, expected, batch, generator)
-
-
-def test_our_bert_and_electra_encoders_in_transformers(tmp_path):
-    read = load("bert")
-    huggingface.write(read, str(tmp_path))
-    pooler = ["pooler.dense.weight", "pooler.dense.bias"]
-    found = peers.ask(peers.outputs, "AutoModel", tmp_path)
-    assert found["class"] == "BertModel"
-    assert found["missing_keys"] == set(pooler)  # which is said when it is written
-    assert all(name.startswith("cls.predictions.") for name in found["unexpected_keys"])
+    assert_same_outputs(ours.objective, {"": encoder, "generator": generator}, batch)
 
 
 @pytest.mark.parametrize("switches", [(True, True), (True, False), (False, True), (False, False)])
@@ -250,11 +196,8 @@ def test_ids_of_what_we_write(switches, tmp_path):
     for name in NAMES:
         texts |= set(json.loads((FOLDER / name / "tokenized.json").read_text(encoding="utf-8")))
     texts = sorted(texts - {"pair"})
-    read = load("bert")
-    lower, strip = switches
-    vocabulary = Vocabulary(read.vocabulary.tokens, do_lower_case=lower, strip_accents=strip)
-    read = type(read)(read.config, read.hparams, vocabulary, read.objective)
-    huggingface.write(read, str(tmp_path))
+    vocabulary = Vocabulary(load("bert").vocabulary.tokens, *switches)
+    huggingface.write(dataclasses.replace(load("bert"), vocabulary=vocabulary), str(tmp_path))
     found = peers.ask(peers.tokenized, tmp_path, texts, whole=texts[:2])
     assert found["class"] == "BertTokenizer"
     assert all(found["decoded"])
@@ -329,9 +272,7 @@ def test_the_committed_files_are_what_their_command_makes(tmp_path):
     subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=True)
     for name in NAMES:
         made, committed = tensors(tmp_path / name), tensors(FOLDER / name)
-        assert set(made) == set(committed)
-        for key, tensor in made.items():
-            np.testing.assert_array_equal(tensor, committed[key], err_msg=key)
+        assert_equal_tensors(made, committed)
         with np.load(tmp_path / name / "reference.npz") as arrays:
             for key, expected in reference(name).items():
                 np.testing.assert_allclose(arrays[key], expected, rtol=0, atol=1e-5)

@@ -6,24 +6,15 @@ these packages it is skipped and says so.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from checkpoints import formats
-from checkpoints.model_directory import Options
-from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
 from tests import peers
-from tests.checkpoints.task_head_support import CASES, declaration, features, written
+from tests.checkpoints.task_head_support import CASES, declaration, features, reread, written
 
-pytestmark = pytest.mark.slow  # see above for what it needs
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _needed():
-    peers.need("torch", "transformers")
+# See above for what it needs.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
 
 
 def ours(objective: FineTuning, batch) -> dict[str, np.ndarray]:
@@ -63,10 +54,7 @@ def test_transformers_gives_our_outputs(tmp_path, case):
 def test_a_model_of_transformers_gives_its_outputs_here(tmp_path, case):
     _, folder = written(tmp_path, case)  # the vocabulary and the shapes
     peers.ask(peers.make_like, CASES[case].architecture, folder)
-    task, output = tmp_path / "task.json", str(tmp_path / "ours")
-    task.write_text(json.dumps(declaration(case)))
-    formats.from_elsewhere("huggingface", str(folder), output, Options(task=str(task)))
-    back = load_fine_tuned(output).objective
+    back = reread(folder, case).objective
     batch = features(back.encoder.config.vocab_size)
     found = peers.ask(peers.outputs, CASES[case].architecture, folder, batch)
     assert_close(scaled(case, ours(back, batch)), found["outputs"])

@@ -19,9 +19,10 @@ from checkpoints.xlnet import huggingface
 from model import SIZES
 from tests import peers
 from tests.tf1_support import assert_equal_tensors
-from tests.xlnet_support import TINY, V, conversion, original_tensors, spiece_model, write_original
+from tests.xlnet_support import TINY, V, conversion, spiece_model
 
-pytestmark = pytest.mark.slow  # see above for what it needs
+# See above for what it needs.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
 
 TOLERANCE = 2e-5
 B, S, P = 3, 9, 4
@@ -36,11 +37,6 @@ CONFIGS = {
     "xlnet-base": SIZES["xlnet-base"].replace(vocab_size=V),
     "large-width": SIZES["xlnet-large"].replace(vocab_size=V, num_hidden_layers=2),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _needed():
-    peers.need("torch", "transformers")
 
 
 def batch():
@@ -131,27 +127,18 @@ def test_ours_of_theirs(act, tmp_path):
     assert_equal_tensors(after, before)
 
 
-def test_theirs_of_an_original(tmp_path):
-    """Original -> ours -> theirs: transformers computes what is computed here."""
-    source = write_original(tmp_path / "original", original_tensors())
-    from_elsewhere("tf1", source, str(tmp_path / "ours"), Options())
-    back = load(str(tmp_path / "ours"))
-    huggingface.write(back, str(tmp_path))
-    assert_equal_outputs("of an original", tmp_path, back.objective.encoder, back.objective.head)
-
-
-def test_parameters_of_the_published_sizes():
-    for name in ("xlnet-base", "xlnet-large"):
-        config = SIZES[name]
-        fields = {
-            "vocab_size": config.vocab_size,
-            "d_model": config.hidden_size,
-            "n_layer": config.num_hidden_layers,
-            "n_head": config.num_attention_heads,
-            "d_inner": config.intermediate_size,
-        }
-        expected = peers.ask(peers.parameters, "XLNetModel", "XLNetConfig", fields)
-        assert expected == {"xlnet-base": 116_718_336, "xlnet-large": 360_268_800}[name]
+@pytest.mark.parametrize(
+    ("name", "expected"), [("xlnet-base", 116_718_336), ("xlnet-large", 360_268_800)]
+)
+def test_parameters_of_the_published_sizes(name, expected):
+    fields = {
+        "vocab_size": SIZES[name].vocab_size,
+        "d_model": SIZES[name].hidden_size,
+        "n_layer": SIZES[name].num_hidden_layers,
+        "n_head": SIZES[name].num_attention_heads,
+        "d_inner": SIZES[name].intermediate_size,
+    }
+    assert peers.ask(peers.parameters, "XLNetModel", "XLNetConfig", fields) == expected
 
 
 def test_the_tokenizer_files_are_loaded(tmp_path):
