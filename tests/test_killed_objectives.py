@@ -1,7 +1,5 @@
 """Pre-training that is killed and started again, objective by objective."""
 
-import time
-
 import pytest
 
 from tests.command_support import Command
@@ -33,13 +31,9 @@ def test_it_ends_with_the_same_weights(objective, tmp_path):
     data = build_data(tmp_path, **options)
     run(data, tmp_path / "whole", hparams)
     line = arguments(data, tmp_path / "killed", hparams)
-    killed, deadline = Command("run_pretraining.py", *line), time.monotonic() + 300
-    while not metrics(tmp_path / "killed") or metrics(tmp_path / "killed")[-1]["step"] < 12:
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    killed = Command("run_pretraining.py", *line)
+    killed.wait_until(lambda: any(row["step"] >= 12 for row in metrics(tmp_path / "killed")))
     killed.kill()
-    killed.finish()
     done = Command("run_pretraining.py", *line).finish()
     assert done.returncode == 0, done.stderr
     assert "resuming from step" in done.stderr

@@ -12,15 +12,12 @@ from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.self_critic_loss import SelfCritic
 from tests.pretraining_support import build_data, run
 
-HPARAMS = {"objective": "self_critic", "num_train_steps": 40, "iterations_per_loop": 2}
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Data, and a finished run."""
     folder = tmp_path_factory.mktemp("critic")
-    build_data(folder)
-    run(folder / "data", folder / "whole", HPARAMS)
+    run(build_data(folder), folder / "whole", {"objective": "self_critic", "num_train_steps": 4})
     return folder
 
 

@@ -55,15 +55,3 @@ def test_from_text_to_answers(tmp_path):
     asked = forked("-m", "serving.predict", "--model", saved, text="the river, in 1,234, runs\n")
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout)["prediction"] in ("a", "b")
-
-
-def test_bad_combinations_are_rejected_at_once(tmp_path):
-    """Before TensorFlow is imported, and nothing is written."""
-    (tmp_path / "text.txt").write_text("a text\n")
-    (tmp_path / "spiece.model").write_bytes(b"no model")
-    build = ["build_pretraining_data.py", "--corpus", tmp_path / "text.txt"]
-    done = forked(*build, "--vocab", tmp_path, "--output_dir", tmp_path / "data")
-    assert done.returncode == 1
-    assert "spiece.model" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "data").exists()

@@ -223,12 +223,10 @@ def write_cola(folder: pathlib.Path) -> None:
         return [draw.choice(len(WORDS), draw.integers(3, 15)) for _ in range(count)]
 
     for split, count in (("train", 120), ("dev", 37)):
-        with open(folder / f"{split}.tsv", "w", encoding="utf-8") as file:
-            for numbers in sentences(count):
-                label = int(np.mean(numbers) < len(WORDS) / 2)
-                text = " ".join(WORDS[i] for i in numbers)
-                file.write(f"x\t{label}\t\t{text}\n")
-    with open(folder / "test.tsv", "w", encoding="utf-8") as file:
-        file.write("index\tsentence\n")
-        for index, numbers in enumerate(sentences(11)):
-            file.write(f"{index}\t{' '.join(WORDS[i] for i in numbers)}\n")
+        rows = [
+            f"x\t{int(np.mean(numbers) < len(WORDS) / 2)}\t\t{' '.join(WORDS[i] for i in numbers)}"
+            for numbers in sentences(count)
+        ]
+        (folder / f"{split}.tsv").write_text("\n".join(rows))
+    rows = [f"{i}\t{' '.join(WORDS[j] for j in n)}" for i, n in enumerate(sentences(11))]
+    (folder / "test.tsv").write_text("\n".join(["index\tsentence", *rows]))

@@ -34,9 +34,17 @@ def data_dir(tmp_path_factory):
     return str(folder)
 
 
-@pytest.mark.parametrize("fields", [FIELDS, ATTENTION])
-def test_the_block_runs(fields):
-    ours.mixer_block(fields, training=True, **SHAPE)()
+def test_every_system_runs(data_dir):
+    for fields in (FIELDS, ATTENTION):
+        ours.mixer_block(fields, training=True, **SHAPE)()
+    step = ours.pretraining_step(**STEP, **SHAPE)
+    step()
+    assert step.facts["flops"] > 0
+    fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
+    files = {"data_dir": data_dir, "vocab": data_dir}
+    epoch = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
+    epoch()
+    assert epoch.facts == {"examples": 10}  # of twelve: full batches only
 
 
 def test_flops_of_a_training_step():
@@ -51,34 +59,19 @@ def test_flops_of_a_training_step():
     assert ours.step_flops(ours.step_hparams(**STEP, **SHAPE)) > 3 * forward * 2 * S
 
 
-def test_the_training_step_runs():
-    run = ours.pretraining_step(**STEP, **SHAPE)
-    run()
-    assert run.facts["flops"] > 0
-
-
-def test_a_fine_tuning_epoch_runs(data_dir):
-    fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
-    files = {"data_dir": data_dir, "vocab": data_dir}
-    run = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
-    run()
-    assert run.facts == {"examples": 10}  # of twelve: full batches only
-
-
-def test_mixed_attention_block(command):
-    rows = command("mixed_attention_block", seconds={"mixed": 0.85})
-    assert [row[0] for row in rows] == ["128", "256", "512"]
-    assert rows[2][5:] == ["250.0", "0.79", "0.85"]
-
-
-def test_pretraining_step(command):
-    seconds = {"ConvBERT": 1.5, "HF ConvBERT": 4.0, "baseline": 1.8}
-    facts = {"matrix product": {"flops": 1e11}}
-    rows = command("pretraining_step", "--baseline=elsewhere", seconds=seconds, facts=facts)
-    rows = {row[0]: row[1:] for row in rows}
-    assert rows["matrix product, float32"] == ["", "", "100", "100%", "", ""]
-    assert rows["HF ConvBERT, mixed_bfloat16"][-1] == "2.67"
-    assert rows["baseline, float32"][-1] == "1.20"
+@pytest.mark.parametrize(
+    ("arguments", "seconds", "facts", "expected"),
+    [
+        (["mixed_attention_block"], {"mixed": 0.85}, {}, "0.85"),
+        (
+            *(["pretraining_step", "--baseline=elsewhere"], {"ConvBERT": 1.5, "baseline": 1.8}),
+            *({"matrix product": {"flops": 1e11}}, "1.20"),
+        ),
+    ],
+)
+def test_times_of_steps(command, arguments, seconds, facts, expected):
+    rows = command(*arguments, seconds=seconds, facts=facts)
+    assert expected in {row[-1] for row in rows}
 
 
 def test_finetuning_epoch(command, data_dir):

@@ -20,14 +20,9 @@ def test_serving(command):
     rows = {row[0]: row[1:] for row in rows}
     assert rows["SavedModel"] == ["small", "1", "16", "500.0", "", "2.0", "1.00", "2.00"]
     assert rows["ORT ELECTRA int8"] == ["small", "1", "16", "1000.0", "", "1.0", "2.00", "2.00"]
-    for name, vector in {"HF": [1.0, 2.1], "LiteRT float16": [1.0, 2.02]}.items():
-        with pytest.raises(InputError) as error:
-            command(*arguments, facts={**facts, name: {"vector": vector}}, **NOTHING)
-        assert name in str(error.value)
-    facts["LiteRT float16"] = {"vector": [1.0, 2.005]}
-    two = ["--systems=LiteRT float16", "--systems=SavedModel"]
-    rows = command(*arguments, *two, facts=facts, **NOTHING)
-    assert [row[0] for row in rows] == ["LiteRT float16", "SavedModel"]
+    with pytest.raises(InputError) as error:
+        command(*arguments, facts={**facts, "HF": {"vector": [1.0, 2.1]}}, **NOTHING)
+    assert "HF" in str(error.value)
 
 
 def test_serving_of_several_clients(command):

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from examples import penn_treebank
-from examples.penn_treebank import Run
 
 ROOT = pathlib.Path(__file__).parents[2]
 HPARAMS = {
@@ -29,20 +28,6 @@ HPARAMS = {
         "num_hidden_layers": 1,
     },
 }
-
-
-def test_table_has_mean_and_range():
-    runs = {
-        "one": [Run(100.0, 90.0, 80.0, 0.5, 7), Run(110.0, 92.0, 81.0, 0.7, 7)],
-        "not run": [],
-    }
-    lines = penn_treebank.table(runs, 5, 148.0).splitlines()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    assert len(rows) == 4
-    wanted = ["2", "7", "105.00 (100.00 to 110.00)", "91.00 (90.00 to 92.00)"]
-    assert rows[2][1:] == [*wanted, "80.50 (80.00 to 81.00)", "600"]
-    assert rows[3][3].startswith("148.00")
-    assert len({*map(len, rows)}) == 1
 
 
 def test_a_report_of_another_step_is_made_again(tmp_path, monkeypatch):
