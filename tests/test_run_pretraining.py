@@ -16,11 +16,15 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import stopping
+from checkpoints.formats import from_elsewhere, to_elsewhere
+from checkpoints.model_directory import Options
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from locks import locked
 from pretrain.load import load_encoder, load_objective
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.self_critic_loss import SelfCritic
 from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.build_support import content
@@ -165,6 +169,28 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
     rows = metrics(tmp_path / "m")
     assert [r["step"] for r in rows] == [14, 15]
     assert rows[0]["learning_rate"] == pytest.approx(1e-3 * (1 - 14 / 15))
+
+
+@pytest.mark.slow  # needs a minute: three runs
+def test_a_self_critic_goes_elsewhere_and_comes_back(data_dir, tmp_path, capsys):
+    """As a masked LM, of which a critic is made again; encoder and head are carried."""
+    critic = {"objective": "self_critic"}
+    run(data_dir, tmp_path / "whole", {**critic, "num_train_steps": 4})
+    critic |= {"train_batch_size": 4, "max_seq_length": 32}
+    for target in ("huggingface", "tf1"):
+        theirs, back = tmp_path / f"{target}_theirs", tmp_path / f"{target}_back"
+        to_elsewhere(target, str(tmp_path / "whole"), str(theirs))
+        from_elsewhere(target, str(theirs), str(back), Options())
+        ours, again = (load_objective(str(path)) for path in (tmp_path / "whole", back))
+        assert type(again) is MaskedLM
+        for one, other in zip(ours.variables, again.variables, strict=True):
+            np.testing.assert_array_equal(one, other)
+        options = {"continue_from": back, "additional_steps": 2}
+        run(data_dir, tmp_path / target, critic, defaults={}, **options)
+        assert "encoder, head;" in capsys.readouterr().err
+        assert type(load_objective(str(tmp_path / target))) is SelfCritic
+        # Without `mask_padding`.
+        assert load_encoder(str(tmp_path / target)).config == again.encoder.config
 
 
 # ---------------------------------------------------------------- settings and output
