@@ -149,30 +149,18 @@ def test_first_step_on_the_golden_batch(name, fresh, data_dir, tmp_path, monkeyp
 # ---------------------------------------------------------------- steps and their learning rate
 
 
-def rates(first, count, peak=1e-3, warmup=2):
-    """Linear decay over `count` steps after `first`, times warm-up, for each of them."""
-    return [peak * (1 - i / count) * min(1, i / warmup) for i in range(1, count + 1)], [
-        first + i for i in range(1, count + 1)
-    ]
-
-
 @pytest.mark.slow  # needs twenty seconds
 def test_additional_steps_have_a_schedule_of_their_own(folder, data_dir, tmp_path):
     """Nobody multiplies the learning rate by hand, or repeats the architecture."""
     run(data_dir, tmp_path / "m", continue_from=folder / "whole", additional_steps=5)
-    expected, steps = rates(STEP, 5)
-    assert metrics(tmp_path / "m", "step") == steps
+    assert metrics(tmp_path / "m", "step") == [STEP + i for i in range(1, 6)]
+    expected = [1e-3 * (1 - i / 5) * min(1, i / 2) for i in range(1, 6)]  # decay times warm-up
     np.testing.assert_allclose(metrics(tmp_path / "m", "learning_rate"), expected, atol=1e-9)
     hparams, settings = load_hparams(str(tmp_path / "m"))
     assert (hparams.schedule_from_step, hparams.num_train_steps) == (STEP, STEP + 5)
     assert settings["additional_steps"] == 5
     assert recorded(tmp_path / "m")["continue_optimizer"] == "carried"
     assert load(str(tmp_path / "m")).config == load(str(folder / "whole")).config
-    # And once more, from there.
-    run(data_dir, tmp_path / "n", continue_from=tmp_path / "m", additional_steps=3)
-    expected, steps = rates(STEP + 5, 3)
-    assert metrics(tmp_path / "n", "step") == steps
-    np.testing.assert_allclose(metrics(tmp_path / "n", "learning_rate"), expected, atol=1e-9)
 
 
 def recorded(model_dir):
@@ -193,8 +181,6 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
     shutil.rmtree(tmp_path / "source")
     run(data_dir, tmp_path / "stopped", **options)
     assert_same_run(tmp_path / "stopped", tmp_path / "uninterrupted", STEP + 6)
-    with pytest.raises(InputError):
-        run(data_dir, tmp_path / "stopped", **{**options, "continue_optimizer": "carried"})
     with pytest.raises(InputError, match=f"num_train_steps: {STEP + 6} there, {STEP + 8} now"):
         run(data_dir, tmp_path / "stopped", **{**options, "additional_steps": 8})
 

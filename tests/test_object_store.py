@@ -121,12 +121,6 @@ def test_data_and_model_are_those_of_local_folders(store, data, model):
     assert "is complete" in said
 
 
-def test_training_continues_from_a_bucket(store, model):
-    options = ["--data_dir={}/data", "--model_dir={}/more", "--continue_from={}/m"]
-    store.run("run_pretraining.py", "--model_name=m", *options, "--additional_steps=2")
-    assert (store.folder / "more" / "checkpoints" / "model.ckpt-14.index").exists()
-
-
 def test_fine_tuning_export_and_prediction(store, model):
     options = ["--model_dir={}/m", "--task={}/task/task.json", "--output_dir={}/out"]
     options += [f"--hparams={json.dumps(FINETUNING)}", "--show_errors=2"]

@@ -131,15 +131,6 @@ def test_two_workers_that_read_files_of_their_own(tmp_path):
     assert_same_weights(tmp_path / "m", tmp_path / "one")
 
 
-def test_evaluation_by_two_workers(pair, data_dir, tmp_path):
-    before = metrics(pair)[-1]
-    flags = arguments(data_dir, pair, {}, defaults={}, do_train=False, do_eval=True)
-    Pair(tmp_path, "run_pretraining.py", flags).succeed()
-    after = metrics(pair)[-1]
-    assert (after["step"], after["split"]) == (STEPS, "heldout")
-    assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
-
-
 @pytest.mark.parametrize("victim", [0, 1], ids=["chief", "other"])
 def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path, victim):
     flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING, do_eval=True)

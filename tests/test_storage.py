@@ -5,6 +5,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import tensorflow as tf
 import files
 import storage
 from errors import InputError
-from tests.bucket_support import without_tensorflow
+from tests.command_support import ROOT
 
 
 @pytest.fixture
@@ -33,6 +35,8 @@ def content(folder):
 
 def test_local_paths_do_without_tensorflow(tmp_path):
     code = f"""
+import sys
+sys.modules["tensorflow"] = None  # cannot be imported
 import os, files, locks, storage
 os.chdir({str(tmp_path)!r})
 with locks.locked("a"):
@@ -49,7 +53,8 @@ try:
 except ImportError:
     print("only now")
 """
-    done = without_tensorflow(code)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "only now\n", done.stderr
 
 

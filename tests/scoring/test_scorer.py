@@ -18,8 +18,6 @@ from serving.client import Client
 from serving.export import export
 from serving.load import load
 from serving.records import Record
-from signatures.functions import Function
-from signatures.scoring import _masking_each
 from tests.scoring import support
 from tests.scoring.support import SENTENCES
 from tests.serving.support import pretrained
@@ -116,37 +114,6 @@ def test_a_score_does_not_depend_on_the_others(models, method):
             assert found.score == pytest.approx(alone.score, abs=1e-4)
             assert found[1:] == alone[1:]
     assert scorer.scores([]) == []
-
-
-def test_masked_sequences_share_batches_by_length(monkeypatch):
-    """Every scored token is masked once, and a twentieth at most of what is computed is padding."""
-    draw = np.random.default_rng(0)
-    lengths = draw.integers(3, 128, 60).astype(np.int32)
-    features = {name: np.zeros([60, 128], np.int32) for name in ("input_ids", "segment_ids")}
-    inside = np.arange(128) < lengths[:, None]
-    features["input_mask"] = inside.astype(np.int32)
-    features["input_ids"] = (np.arange(60 * 128).reshape(60, 128) + 10).astype(np.int32) * inside
-    features["scored"] = (inside & (np.arange(128) > 0)).astype(np.int32)
-    shapes, seen = [], []
-
-    def log_scores(part):
-        ids = part["input_ids"].numpy()
-        shapes.append(ids.shape)
-        position, token = part["position"].numpy(), part["token"].numpy()
-        assert (np.argwhere(ids == 4) == np.stack([np.arange(len(ids)), position], 1)).all()
-        seen.extend(token)
-        return {"log_scores": tf.cast(part["token"], tf.float32)}
-
-    monkeypatch.setattr("signatures.scoring.plain_function", lambda function, **_: function)
-    totals = _masking_each(Function(log_scores), mask_id=4, vocab_size=1000)
-    features = {name: tf.constant(value) for name, value in features.items()}
-    found = totals(features, tf.constant(lengths))
-    scored = features["input_ids"] * features["scored"]
-    np.testing.assert_array_equal(found, tf.reduce_sum(tf.cast(scored, tf.float32), 1))
-    assert sorted(seen) == sorted(scored.numpy()[scored.numpy() > 0])
-    computed, needed = sum(n * S for n, S in shapes), ((lengths - 1) * lengths).sum()
-    assert needed <= computed <= 1.05 * needed
-    assert max(n * S for n, S in shapes) <= 4096
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\x00"])
