@@ -17,13 +17,12 @@ from finetune.catalogue import load_task
 from model import EncoderConfig, build_encoder
 from tests import command_support
 from tests.command_support import Command
-from tests.finetune import squad_support
+from tests.finetune import squad_support, test_frames
 from tests.finetune.kinds_support import model_directory, save_encoder
+from tests.finetune.test_frames import BAD, GOOD, OTHER
 from tests.model_support import randomize
 from training.checkpointing import latest_checkpoint
 
-GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
-OTHER = [f"w{i}" for i in range(40)]
 HPARAMS = {
     "learning_rate": 1e-2,
     "num_train_epochs": 2,
@@ -46,17 +45,10 @@ def model_dir(tmp_path_factory):
 def reviews(tmp_path_factory):
     """A user's own task: quoted CSV, a declaration beside it."""
     folder = tmp_path_factory.mktemp("reviews")
-    draw = np.random.default_rng(0)
-
-    for split, count in (("train", 240), ("dev", 60), ("test", 20)):
-        rows = ["verdict,review"]
-        for _ in range(count):
-            good = draw.random() < 0.5
-            words = draw.choice(OTHER, draw.integers(1, 12)).tolist()
-            words += draw.choice(GOOD if good else BAD, 4).tolist()
-            first, *words = draw.permutation(words).tolist()
-            rows.append(f'{"yes" if good else "no"},"{first}, {" ".join(words)}"')
-        (folder / f"{split}.csv").write_text("\n".join(rows))
+    for seed, (split, count) in enumerate((("train", 240), ("dev", 60), ("test", 20))):
+        table = test_frames.reviews(count, seed)[["verdict", "review"]]
+        table["review"] = table["review"].str.replace(" ", ", ", n=1, regex=False)
+        table.to_csv(folder / f"{split}.csv", index=False)
     declaration = {
         "kind": "classification",
         "files": {split: f"{split}.csv" for split in ("train", "dev", "test")},

@@ -133,9 +133,8 @@ def test_a_checkpoint_without_heads_is_named(tmp_path):
     assert str(tmp_path) in str(error.value)
 
 
-@pytest.fixture
-def own_objective(monkeypatch):
-    """The name of an objective from outside, with a method of its own before its parent's."""
+def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
+    """It comes before its parent's."""
     registry = objectives._REGISTRY
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
@@ -152,11 +151,7 @@ def own_objective(monkeypatch):
             return (own, *super().scoring_methods())
 
     objectives.register(OwnSettings)
-    return "own"
-
-
-def test_a_method_of_an_objective_from_outside(own_objective, tmp_path):
-    pretrained(tmp_path, objective=own_objective)
+    pretrained(tmp_path, objective="own")
     scorer = open_scorer(str(tmp_path))
     assert scorer.method == "by_ids"
     expected = [-0.25 * sum(support.pieces_of(sentence)) for sentence in SENTENCES]
