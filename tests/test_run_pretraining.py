@@ -442,10 +442,8 @@ def test_rejected(name, data_dir, copies):
     if change is not None:
         change(copies)
     options = {"data_dir": "{0}/data", "model_dir": "{0}/m", **options}
-    for option, value in options.items():
-        options[option] = (
-            value.format(copies, os.path.dirname(data_dir)) if isinstance(value, str) else value
-        )
+    places = copies, os.path.dirname(data_dir)
+    options = {n: v.format(*places) if isinstance(v, str) else v for n, v in options.items()}
     before = sorted(copies.rglob("*")), content(copies)
     with pytest.raises(InputError) as error:
         run(hparams=hparams, **options)
