@@ -161,17 +161,6 @@ def test_a_signal_at_any_moment(data_dir, tmp_path):
         assert_same_run(tmp_path / name, tmp_path / "whole", 60)
 
 
-@pytest.mark.slow  # trains
-def test_continue_at_another_length(data_dir, trained, tmp_path):
-    """The paper's further updates on longer sequences: weights, optimizer and step go along."""
-    longer = data_dir.replace("data32", "data64")
-    hparams = {"max_seq_length": 64, "num_train_steps": 15}
-    run(longer, tmp_path / "m", hparams, continue_from=trained)
-    rows = metrics(tmp_path / "m")
-    assert [r["step"] for r in rows] == [14, 15]
-    assert rows[0]["learning_rate"] == pytest.approx(1e-3 * (1 - 14 / 15))
-
-
 @pytest.mark.slow  # needs a minute: three runs
 def test_a_self_critic_goes_elsewhere_and_comes_back(data_dir, tmp_path, capsys):
     """As a masked LM, of which a critic is made again; encoder and head are carried."""
