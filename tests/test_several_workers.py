@@ -51,10 +51,9 @@ class Pair:
     Args:
         script: of the command.
         flags: of both.
-        own: of each.
     """
 
-    def __init__(self, folder, script, flags, own=((), ())):
+    def __init__(self, folder, script, flags):
         self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
         self.temporary = [folder / f"temporary{i}" for i in range(2)]
         self.commands = []
@@ -63,7 +62,7 @@ class Pair:
             task = {"type": "worker", "index": index}
             config = {"cluster": {"worker": self.addresses}, "task": task}
             environment = {"TF_CONFIG": json.dumps(config), "TMPDIR": str(temporary)}
-            given = [script, "--strategy=multi_worker", *flags, *own[index]]
+            given = [script, "--strategy=multi_worker", *flags]
             self.commands.append(Command(*given, environment=environment))
 
     def finish(self):
@@ -85,10 +84,10 @@ class Pair:
         return first
 
 
-def assert_same_weights(found, expected, step=STEPS):
+def assert_same_weights(found, expected):
     """Weights and slots agree within 1e-5."""
-    tensors = checkpoint_tensors(found, step)
-    for name, value in checkpoint_tensors(expected, step).items():
+    tensors = checkpoint_tensors(found, STEPS)
+    for name, value in checkpoint_tensors(expected, STEPS).items():
         np.testing.assert_allclose(tensors[name], value, atol=1e-5, err_msg=name)
 
 
@@ -118,9 +117,8 @@ def test_two_workers_learn_what_others_learn(pair, data_dir, tmp_path, strategy)
     assert set(os.listdir(pair)) == set(os.listdir(tmp_path / "m"))
 
 
-def test_two_workers_that_read_files_of_their_own(tmp_path):
+def test_two_workers_that_read_files_of_their_own(data_dir, tmp_path):
     """Two shards of three files, one of which holds two."""
-    data_dir = build_data(tmp_path, parts=3, num_shards=3)
     changes = {"data_shards": 2}
     flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING, do_eval=True)
     Pair(tmp_path, "run_pretraining.py", flags).succeed()
