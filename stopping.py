@@ -1,11 +1,8 @@
 """How a command stops when a signal asks it to. Every folder may import this.
 
-SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Stopped`, which ends a command with status 130, 143 or
-129 after its `finally` blocks. Where that would lose work, the command finishes and saves a piece
-first (`deferred`); a second signal then ends it.
+SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Stopped`, which ends a command with status 130, 143, 129.
+Where that would lose work, a piece is finished first (`deferred`); a second signal then ends it.
 """
-
-from __future__ import annotations
 
 import contextlib
 import signal
@@ -13,10 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ONE_REQUEST = 0.5  # seconds: `timeout` and closing terminals send a signal twice, which is one
+_ONE_REQUEST = 0.5  # seconds: `timeout` and closing terminals send a signal twice
 _asked: tuple[int, float] | None = None  # the first signal and when it came
 _deferred: list[str] = []  # what is finished first, innermost last
 
@@ -29,23 +25,23 @@ class Stopped(BaseException):
         self.status = 128 + number
 
 
-def _handle(number: int, frame: Any) -> None:
+def _handle(number: int, frame) -> None:
     global _asked
     if _asked is None:
         _asked = (number, time.monotonic())
         if not _deferred:
             raise Stopped(number)
-        name, what = signal.Signals(number).name, _deferred[-1]
-        print(f"\n{name}: stopping after {what}; once more to stop at once", file=sys.stderr)
+        print(f"\nstopping after {_deferred[-1]}; once more to stop at once", file=sys.stderr)
     elif time.monotonic() - _asked[1] > _ONE_REQUEST:
         raise SystemExit(128 + _asked[0])  # nothing is saved, as it is for `Stopped`
 
 
-def take() -> None:
-    """Becomes the handler of the signals, except of ignored ones, as SIGHUP is under nohup."""
-    for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _handle)
+def take() -> dict:
+    """Handles the signals, except ignored ones (SIGHUP under nohup); returns earlier handlers."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_IGN if handler == signal.SIG_IGN else _handle)
+    return before
 
 
 @contextlib.contextmanager
@@ -55,9 +51,9 @@ def handling() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    _asked = _asked if _handle in before.values() else None
-    take()
+    if _handle not in map(signal.getsignal, SIGNALS):
+        _asked = None
+    before = take()
     try:
         yield
     finally:
@@ -66,16 +62,14 @@ def handling() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deferred(
-    what: str, agree: Callable[[int | None], int | None] = lambda number: number
-) -> Iterator[Callable[..., None]]:
+def deferred(what: str, agree: Callable = lambda number: number) -> Iterator[Callable[..., None]]:
     """Lets the first signal wait for a piece of work, named `what` in the message.
 
-    Yields a function to call after each piece, with any arguments. It raises Stopped where a signal
-    has come to this process, or to one of those that `agree` asks. So does the end of the block.
+    Yields a function to call after each piece. It raises Stopped where a signal has come to this
+    process, or to one that `agree` asks; so does the end of the block.
     """
 
-    def stop_if_asked(*_: Any) -> None:
+    def stop_if_asked(*_) -> None:
         if (number := agree(_asked and _asked[0])) is not None:
             raise Stopped(number)
 

@@ -53,8 +53,8 @@ flags.DEFINE_bool(
 flags.DEFINE_bool(
     "strip_accents", None, "Removal of accents. Default: as beside the vocabulary, or the casing."
 )
-flags.DEFINE_integer(
-    "num_attention_heads", None, "Number of heads, where neither tensors nor config.json say it."
+flags.DEFINE_string(
+    "model_size", None, "tf1: named size, as convbert-small, for what no config.json says."
 )
 flags.DEFINE_string(
     "generator",
@@ -66,7 +66,7 @@ flags.DEFINE_string(
     "task", None, "huggingface: task whose head the checkpoint holds, its name or declaration."
 )
 
-_OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "num_attention_heads", "generator")
+_OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "model_size", "generator")
 _OPTIONS += ("task",)
 
 

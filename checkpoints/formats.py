@@ -14,7 +14,7 @@ from model.xlnet.config import XLNetConfig
 from pretrain.saved_settings import is_fine_tuned
 
 # Options that are not for every model; an XLNet takes none of them.
-_OPTIONS = {"tf1": ("num_attention_heads",), "huggingface": ("generator", "task")}
+_OPTIONS = {"tf1": ("model_size",), "huggingface": ("generator", "task")}
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
@@ -32,7 +32,7 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
         ours = not of_xlnet.recognizes(path, options)
         module = importlib.import_module(FORMATS[source]) if ours else of_xlnet
         takes = _OPTIONS[source] if ours else ()
-        for name in ("generator", "num_attention_heads", "task"):
+        for name in ("generator", "model_size", "task"):
             if getattr(options, name) is not None and name not in takes:
                 raise InputError(f"--{name} does not belong to such a model; see --help")
         about = {"source": source, "input": storage.abspath(path)}

@@ -28,10 +28,11 @@ from pretrain.load import load_encoder, restore, stored_parts
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
 from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
-from training.checkpointing import as_stored, describe_run, latest_checkpoint, step_of
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE
+from training.checkpointing import latest_checkpoint, step_of
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
+from training.stored_shapes import as_stored
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # What can be done with a model that lacks networks of its objective.
@@ -46,7 +47,7 @@ class Options:
     config: str | None = None  # a `config.json` of the source's own kind
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    num_attention_heads: int | None = None  # N, before the bottleneck
+    model_size: str | None = None  # where no `config.json` says it
     generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
     task: str | None = None  # whose head the source holds: its name, or its declaration
 

@@ -80,13 +80,12 @@ class OriginalConfig:
         mixer = {"token_mixer": _CONV_TYPES.get(self.fields.get("conv_type"))}
         return self._given(_ENCODER_FIELDS) | (mixer if "conv_type" in self.fields else {})
 
-    @property
-    def objective(self) -> dict[str, Any]:
-        """Fields of PretrainingHParams that tensors may show, too."""
+    def objective(self, hidden_size: int) -> dict[str, Any]:
+        """Fields of PretrainingHParams that describe the objective and its generator."""
         objective = self._given(_OBJECTIVE_FIELDS)
-        share = self.fields.get(_SHARE, self.fields.get("generator_hidden_size"))
-        if isinstance(share, (int, float)) and share <= 1:
-            objective["generator_hidden_size"] = share
+        share = self.fields.get("generator_hidden_size", self.fields.get(_SHARE))
+        if isinstance(share, (int, float)):
+            objective["generator_hidden_size"] = share / hidden_size if share > 1 else share
         return objective
 
     @property
@@ -100,17 +99,12 @@ class OriginalConfig:
         known = {*_ENCODER_FIELDS, *_OBJECTIVE_FIELDS, *_TRAINING_FIELDS, *_GENERATOR_FIELDS}
         return tuple(name for name in self.fields if name not in {*known, _SHARE, "conv_type"})
 
-    def check(self, expected: dict[str, Any], prefix: str) -> None:
-        """Raises InputError where a field is other than the tensors of the file `prefix` show."""
-        for name, received in self.fields.items():
-            if name == "generator_hidden_size" and received <= 1:
-                name = _SHARE
-            value = expected.get(name, received)
-            # Shares of a width may have few decimals, as 0.33333.
-            share = isinstance(value, float) and isinstance(received, (int, float))
-            if abs(received - value) >= 1e-3 if share else received != value:
+    def check(self, shown: dict[str, Any], prefix: str) -> None:
+        """Raises InputError where a field is other than what fits the tensors of a file."""
+        for name, value in shown.items():
+            if (received := self.fields.get(name, value)) != value:
                 raise InputError(
-                    f"{self.path}: `{name}` should be {value}, as the tensors of {prefix} show."
+                    f"{self.path}: `{name}` should be {value} for the tensors of {prefix}."
                     f" Received: {received!r}"
                 )
 
@@ -136,15 +130,16 @@ def config_fields(
     Raises:
         InputError: the original has no such network; names the field.
     """
-    _check_known(config, generator, hparams)
-    written = set(_TRAINING_FIELDS) - {"max_seq_length"}
+    check_known(config, generator, hparams)
+    written = {*_TRAINING_FIELDS, "generator_layers"} - {"max_seq_length"}
     always = {n: value for n, value in hparams.as_json().items() if n in _ALWAYS_WRITTEN}
     return network_fields(config, generator) | always | _changed(hparams, written)
 
 
-def _check_known(
+def check_known(
     config: EncoderConfig, generator: EncoderConfig | None, hparams: PretrainingHParams
 ) -> None:
+    """Raises InputError, naming a field, where the original has no such network."""
     named, fixed = {*_ENCODER_FIELDS, "mask_padding", "token_mixer"}, {**_FIXED}
     if config.token_mixer == "attention":
         named.add("convolution")

@@ -22,16 +22,23 @@ from checkpoints.model_directory import (
     padding_notes,
 )
 from checkpoints.slots import Slot, fill
-from checkpoints.tf1_architecture import infer_architecture
-from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
+from checkpoints.tf1_architecture import read_architecture
+from checkpoints.tf1_config import (
+    OriginalConfig,
+    check_known,
+    config_fields,
+    unwritten_settings,
+)
 from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from errors import InputError, located
+from model import EncoderConfig
 from model.config import CONFIG_FILE
 from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
 from pretrain.saved_settings import special_ids
 from training.checkpointing import step_of
 from training.optimizer import AdamWeightDecay
+from training.stored_shapes import no_larger_than
 
 _SCOPES = (tf1.ENCODER, tf1.GENERATOR, tf1.DISCRIMINATOR_HEAD, tf1.MASKED_LM_HEAD)
 _TASK_HEADS = "task_specific/"
@@ -42,7 +49,7 @@ def read(path: str, options: Options) -> Conversion:
 
     Args:
         path: the checkpoint without `.index`, or its folder.
-        options: where `config.json` and `vocab.txt` are, if not there; what tensors do not show.
+        options: where `config.json` and `vocab.txt` are, if not there; the `model_size`.
 
     Raises:
         InputError: no such checkpoint, one of another architecture, a damaged file, a tensor that
@@ -51,13 +58,16 @@ def read(path: str, options: Options) -> Conversion:
     prefix, notes = find_checkpoint(path)
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
     said = _read_config(options.config, folder)
-    found = infer_architecture(file, said, options.num_attention_heads)
+    found = read_architecture(file, said, options.model_size)
     config = found.config
     words = f"{found.embeddings_scope}/embeddings/word_embeddings in {prefix}"
     vocabulary = load_vocabulary(options, folder, config.vocab_size, words)
     with located(said.path or prefix):
         hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
-    objective = build_objective(hparams, config, special_ids(vocabulary))
+        with no_larger_than(file.shapes.values(), said.path or prefix):
+            objective = build_objective(hparams, config, special_ids(vocabulary))
+        generator = _generator_config(objective)
+        check_known(config, generator, hparams)
     missing = [name for name in hparams.objective.own_networks() if name not in found.networks]
     if missing:
         objective = only_networks(objective, found.networks)
@@ -72,6 +82,8 @@ def read(path: str, options: Options) -> Conversion:
         functools.partial(_left_out, found.scope),
         prefix,
     )
+    if generator is not None:  # no shape shows the heads of self-attention alone
+        said.check({"generator_num_attention_heads": generator.num_attention_heads}, prefix)
     step, origin = _read_step(file)
     optimizer, state = None, "left out: the optimizer's moments, as not all networks are there"
     if not missing:
@@ -96,10 +108,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     Raises:
         InputError: the original has no such architecture, or the folder cannot be written.
     """
-    generator, config = getattr(conversion.objective, "generator", None), None
-    if generator not in (None, conversion.objective.encoder):
-        config = generator.config
-    fields = config_fields(conversion.config, config, conversion.hparams)
+    generator = _generator_config(conversion.objective)
+    fields = config_fields(conversion.config, generator, conversion.hparams)
     variables = tf1.objective_variables(conversion.objective)
     tensors = {name: variable.numpy() for name, variable in variables.items()}
     if conversion.optimizer is not None:
@@ -113,6 +123,12 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     conversion.vocabulary.save(folder)
     return [f"{len(tensors)} tensors, step {conversion.step}", *_otherwise(conversion)]
+
+
+def _generator_config(objective) -> EncoderConfig | None:
+    """The configuration of an objective's generator, if it is a network of its own."""
+    generator = getattr(objective, "generator", None)
+    return None if generator in (None, objective.encoder) else generator.config
 
 
 def _otherwise(conversion: Conversion) -> list[str]:

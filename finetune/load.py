@@ -20,8 +20,8 @@ from model.config import CONFIG_FILE
 from pretrain.load import restore
 from pretrain.saved_settings import load_vocabulary
 from settings import differences, field_names
-from training.checkpointing import as_stored
 from training.model_directory import TASK_FILE, read_record
+from training.stored_shapes import as_stored
 
 
 class FineTuned(NamedTuple):

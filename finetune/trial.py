@@ -31,7 +31,13 @@ from finetune.task_data import Split, TaskData
 from model import Backbone, BackboneConfig
 from training import checkpointing, monitoring, workers
 from training.checkpointing import find_checkpoints, newest_readable
-from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE, TASK_FILE
+from training.model_directory import (
+    CHECKPOINT_FOLDER,
+    RESULT_FILE,
+    TASK_FILE,
+    describe_run,
+    reject_other_run,
+)
 from training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
@@ -92,7 +98,7 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     result = read_json(path)
     before = result["hparams"]
     now = {**before, **describe_trial(trial, context)}  # training data may not be read again
-    checkpointing.reject_other_run(trial.folder, before, now, _ADVICE)
+    reject_other_run(trial.folder, before, now, _ADVICE)
     return result
 
 
@@ -215,7 +221,7 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
 def _describe(trial: Trial, context: Context, objective: FineTuning, folder: str) -> None:
     """Makes the folder of a run self-describing."""
     run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
-    checkpointing.describe_run(folder, describe_trial(trial, context), run_settings)
+    describe_run(folder, describe_trial(trial, context), run_settings)
     objective.encoder.config.save(folder)
     context.vocabulary.save(folder)
     write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())

@@ -23,7 +23,7 @@ from settings import replace_checked
 from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator
-from training.model_directory import read_record
+from training.model_directory import read_record, reject_other_run
 
 OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
@@ -136,7 +136,7 @@ def read_settings(
     report_unused(hparam_values, saved.objective)
     described = saved.as_json()
     hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
-    checkpointing.reject_other_run(model_dir, described, hparams.as_json(), _ADVICE)
+    reject_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
     run = replace_checked(RunSettings(), settings | run_values)
     size = run.eval_batch_size or hparams.train_batch_size

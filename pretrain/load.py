@@ -9,8 +9,9 @@ from errors import InputError
 from model import Backbone, BackboneConfig, build_backbone, load_config
 from pretrain.build import build_objective
 from pretrain.saved_settings import load_hparams, special_ids
-from training.checkpointing import as_stored, latest_checkpoint, restore
+from training.checkpointing import latest_checkpoint, restore
 from training.objective import Objective
+from training.stored_shapes import as_stored
 
 
 def stored_parts(prefix: str) -> set[str]:

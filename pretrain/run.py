@@ -43,8 +43,15 @@ from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
 from training.memory import peak_memory_gib
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
+from training.model_directory import (
+    CHECKPOINT_FOLDER,
+    HPARAMS_FILE,
+    describe_run,
+    read_record,
+)
 from training.objective import Objective
+
+_ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
 
 
 def pretrain(
@@ -67,7 +74,7 @@ def pretrain(
     config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
-    checkpointing.check_run(model_dir, described)
+    checkpointing.check_run(model_dir, described, _ADVICE)
     size, micro = hparams.train_batch_size, run.micro_batch_size
     train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
     heldout_batches = None
@@ -240,7 +247,7 @@ def write_model_directory(
     """Makes the model directory self-describing; after all that may be wrong has been looked at."""
     settings = {**dataclasses.asdict(run), "data_dir": command.data_dir}
     settings |= {name: getattr(command, name) for name in CONTINUE_FLAGS}
-    checkpointing.describe_run(command.model_dir, described, settings)
+    describe_run(command.model_dir, described, settings)
     config.save(command.model_dir)
     vocabulary.save(command.model_dir)
 

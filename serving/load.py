@@ -37,8 +37,9 @@ from pretrain.load import restore, stored_parts
 from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
 from pretrain.scoring_methods import ScoringMethod, choose
 from settings import check_setting
-from training.checkpointing import as_stored, latest_checkpoint
+from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
+from training.stored_shapes import as_stored
 
 # Where the maximum sequence length is from.
 _TRAINED, _SAID = "as in training", "from --max_seq_length"

@@ -23,7 +23,7 @@ from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.golden_support import MODELS, load_golden
 from tests.pretraining_support import assert_same_run, build_data, run
-from tests.tf1_support import convert, golden_tensors, read_tensors, write_original
+from tests.tf1_support import convert, golden_fields, golden_tensors, read_tensors, write_original
 from training import monitoring
 from training.monitoring import read_metrics
 
@@ -44,7 +44,8 @@ def folder(tmp_path_factory):
     weights = {name: value for name, value in tensors.items() if "/adam_" not in name}
     half = {name: value for name, value in weights.items() if not name.startswith("generator")}
     for name, kept in (("whole", tensors), ("weights", weights), ("discriminator", half)):
-        convert(write_original(folder / f"{name}_original", kept), folder / name)
+        config = {**golden_fields("sdconv"), "num_hidden_layers": 1}
+        convert(write_original(folder / f"{name}_original", kept, config=config), folder / name)
     shutil.copytree(folder / "whole", folder / "tuned")
     (folder / "tuned" / "task.json").write_text("{}")
     return folder
@@ -62,9 +63,9 @@ def metrics(model_dir, name):
 
 
 def stop_after(monkeypatch, loops):
-    """Interrupts training after so many loops of steps, as Ctrl-C does."""
+    """Asks training to stop after so many loops of steps."""
     bar = monitoring.ProgressBar
-    command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGINT, loops)
+    command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, loops)
 
 
 # ---------------------------------------------------------------- the first step

@@ -154,6 +154,17 @@ def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path
         )
 
 
+@pytest.mark.parametrize("index", [0, 1], ids=["chief", "other"])
+def test_a_worker_that_never_comes(data_dir, tmp_path, index):
+    flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING)
+    workers = Pair(tmp_path, "run_pretraining.py", [*flags, "--worker_timeout=10"])
+    workers.commands[1 - index].kill()
+    done = workers.commands[index].finish(timeout=120)
+    assert done.returncode == [-signal.SIGALRM, 75][index]
+    assert "other workers" in done.stderr if index == 0 else "another worker" in done.stderr
+    assert not list(tmp_path.glob("m/*"))
+
+
 def test_a_signal_to_one_saves_and_stops_both_at_the_same_step(data_dir, tmp_path):
     changes = {"num_train_steps": 5000, "num_eval_steps": 1, "save_checkpoints_steps": 1000}
     flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING)

@@ -1,4 +1,4 @@
-"""The model directory: what is written into it, and resuming from what is there.
+"""Checkpoints of a model directory: saving, and resuming from the newest that can be read.
 
 TensorFlow writes a checkpoint under temporary names (`PREFIX_temp/`), renames the data, writes
 `PREFIX.index`, and updates the list of checkpoints (the file `checkpoint`) last. The newest one is
@@ -7,14 +7,10 @@ found by the files, as any of them may be damaged; the list is for tf.train.Chec
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import glob
-import importlib.metadata
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,14 +19,11 @@ import tensorflow as tf
 import files
 import storage
 from errors import InputError, TrainingStopped, reason, warn
-from settings import differences
 from training import workers
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, git_commit, read_record
+from training.model_directory import CHECKPOINT_FOLDER, read_record, reject_other_run
 
-_ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
 _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
 READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
-_PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
 
 
 class CheckpointManager(tf.train.CheckpointManager):
@@ -68,8 +61,7 @@ def create_manager(
 ) -> CheckpointManager:
     """Restores the newest good checkpoint of `model_dir`; returns a manager that saves the next.
 
-    What killed processes left is removed after all has been restored. Of several workers all
-    restore, and save: the chief here, the others into a temporary folder.
+    Of several workers all restore, and save: the chief here, others into a temporary folder.
 
     Args:
         max_to_keep: how many to keep; 0 or None keeps all.
@@ -81,8 +73,7 @@ def create_manager(
     newest = restore(checkpoint, model_dir) if has_checkpoint(model_dir) else None
     if newest is None and initialize is not None:
         initialize()
-    step_found = None if newest is None else step_of(newest)
-    told = workers.gather({"step": np.int64(-1 if step_found is None else step_found)})
+    told = workers.gather({"step": np.int64(step_of(newest or ""))})
     if len({int(of["step"]) for of in told}) > 1:
         raise InputError(f"{model_dir}: the workers see different checkpoints: it must be shared")
     folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
@@ -95,32 +86,27 @@ def create_manager(
         checkpoint_name="model.ckpt",
         step_counter=step,
         checkpoint_interval=interval,
-        last_checkpoint_step=step_found,
+        last_checkpoint_step=newest and step_of(newest),
     )
 
 
 def _clean(folder: str, newest: str | None) -> None:
     """Removes what killed processes left in a folder, and lists its checkpoints up to the newest.
 
-    Only for a process that begins to train here: it may remove what another is writing.
+    Only for a process that begins to train here: it would remove what another is writing.
     """
     entries = storage.listdir(folder) if storage.isdir(folder) else []
-    for prefix in [os.path.join(folder, e[:-5]) for e in entries if e.endswith("_temp")]:
-        for path in _parts(prefix) if damage(prefix) else ():
+    for name in [entry[:-5] for entry in entries if entry.endswith("_temp")]:
+        for path in storage.matching(folder, f"{name}.*") if damage(f"{folder}/{name}") else ():
             storage.remove(path)
-        storage.rmtree(f"{prefix}_temp", ignore_errors=True)  # last: it tells that the others
-    for path in storage.matching(folder, "checkpoint.tmp*"):  # were cut off
+        storage.rmtree(f"{folder}/{name}_temp", ignore_errors=True)  # last: it tells that the
+    for path in storage.matching(folder, "checkpoint.tmp*"):  # others were cut off
         storage.remove(path)
     if newest is not None:
         found = find_checkpoints(folder)
         kept = found[found.index(newest) :][::-1]
-        times = [float(i + 1) for i in range(len(kept))]
         tf.__internal__.train.update_checkpoint_state(
-            folder,
-            newest,
-            kept,
-            save_relative_paths=True,
-            all_model_checkpoint_timestamps=times,
+            folder, newest, kept, None, True, [1.0] * len(kept)
         )
 
 
@@ -133,10 +119,7 @@ def find_checkpoints(folder: str) -> list[str]:
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """The newest checkpoint of which every tensor can be read, and what is wrong with newer ones.
-
-    One whose writing was cut off by the end of the process is none.
-    """
+    """The newest checkpoint that can be read whole, and the faults of newer, finished ones."""
     wrong = []
     for prefix in find_checkpoints(folder):
         fault = damage(prefix)
@@ -147,17 +130,13 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     return None, wrong
 
 
-def _parts(prefix: str) -> list[str]:
-    folder, name = os.path.split(prefix)
-    return storage.matching(folder, glob.escape(name) + ".*")
-
-
 _readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this process has read
+_warn_once = functools.cache(warn)
 
 
 def damage(prefix: str) -> str | None:
     """Returns why a checkpoint cannot be read; None if every tensor matches its checksum."""
-    parts = _parts(prefix)
+    parts = storage.matching(os.path.dirname(prefix), f"{os.path.basename(prefix)}.*")
     found = (prefix, *((path, storage.getsize(path)) for path in parts))
     if found in _readable:
         return None
@@ -175,8 +154,7 @@ def damage(prefix: str) -> str | None:
 
 def has_checkpoint(model_dir: str) -> bool:
     """Returns True where something was trained, readable or not."""
-    path, damaged = newest_readable(os.path.join(model_dir, CHECKPOINT_FOLDER))
-    return path is not None or bool(damaged)
+    return newest_readable(os.path.join(model_dir, CHECKPOINT_FOLDER)) != (None, [])
 
 
 def latest_checkpoint(model_dir: str) -> str:
@@ -187,15 +165,12 @@ def latest_checkpoint(model_dir: str) -> str:
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
     path, damaged = newest_readable(folder)
+    wrong = "; ".join(damaged)
     if path is None:
-        wrong = "; ".join(damaged) or "there is none"
-        raise InputError(f"{folder}: no checkpoint is readable: {wrong}")
+        raise InputError(f"{folder}: no checkpoint is readable: {wrong or 'there is none'}")
     if damaged:
-        _warn_once(f"{'; '.join(damaged)}; {path} is taken")
+        _warn_once(f"{wrong}; {path} is taken")
     return path
-
-
-_warn_once = functools.cache(warn)  # in each process
 
 
 def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
@@ -214,72 +189,12 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
     return path
 
 
-def as_stored(model_dir: str) -> contextlib.AbstractContextManager[None]:
-    """`no_larger_than` a model directory's newest checkpoint; raises as `latest_checkpoint`."""
-    stored = tf.train.list_variables(latest_checkpoint(model_dir))
-    return no_larger_than([shape for _, shape in stored], model_dir)
-
-
-@contextlib.contextmanager
-def no_larger_than(shapes: Iterable[Sequence[int]], where: str) -> Iterator[None]:
-    """Raises InputError where variables made in the block hold four times the stored `shapes`.
-
-    So a configuration of another network than the tensors beside it, in the folder `where`, takes
-    no memory. The factor is for networks of an objective that are not stored.
-    """
-    left, error = 4 * sum(map(math.prod, shapes)), None
-
-    def make(next_creator, **options):
-        nonlocal left, error
-        left -= math.prod(options["shape"] or ())
-        if left < 0:
-            error = InputError(
-                f"{where}: config.json should describe the network of the weights beside it."
-                f" Received: {options['name']} {list(options['shape'])}, which is too large"
-            )
-            raise error
-        return next_creator(**options)
-
-    try:
-        with tf.variable_creator_scope(make):
-            yield
-    except Exception:
-        if error:  # Keras adds what it called
-            raise error from None
-        raise
-
-
 def step_of(prefix: str) -> int:
     """The training step that the name of a checkpoint ends with; -1 without one."""
-    match = re.search(r"-(\d+)$", prefix)
-    return int(match[1]) if match else -1
+    return int(match[1]) if (match := re.search(r"-(\d+)$", prefix)) else -1
 
 
-def check_run(model_dir: str, hparams: dict[str, Any], advice: str = _ADVICE) -> None:
+def check_run(model_dir: str, hparams: dict[str, Any], advice: str) -> None:
     """Raises InputError when a directory with checkpoints was made with other hyper-parameters."""
     if has_checkpoint(model_dir):
         reject_other_run(model_dir, read_record(model_dir)["hparams"], hparams, advice)
-
-
-def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
-    """Writes `hparams.json` into a model directory, created when missing; see `check_run`.
-
-    Args:
-        hparams: the resolved settings that change results.
-        run_settings: those that do not; recorded, not compared.
-    """
-    storage.makedirs(model_dir)
-    record = {
-        "hparams": hparams,
-        "run_settings": run_settings,
-        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
-        "git_commit": git_commit(),
-    }
-    files.write_json(os.path.join(model_dir, HPARAMS_FILE), record)
-
-
-def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
-    """Raises InputError, with the differences and `advice`, where a folder holds another run."""
-    if changed := differences(saved, now):
-        lines = "\n  ".join(changed)
-        raise InputError(f"{folder} holds a run of another configuration:\n  {lines}\n{advice}")

@@ -1,18 +1,22 @@
-"""Names of what a model directory holds, and its record of settings. Needs no TensorFlow."""
+"""Names of what a model directory holds, and its record of settings."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 from typing import Any
 
 import files
+import storage
 from errors import InputError
+from settings import differences
 
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"
 TASK_FILE = "task.json"  # of a fine-tuned model
 RESULT_FILE = "result.json"  # of a finished fine-tuning
+_PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", "numpy")
 
 
 def read_record(model_dir: str) -> dict[str, Any]:
@@ -30,6 +34,30 @@ def read_record(model_dir: str) -> dict[str, Any]:
                 f" Received: {record.get(name)!r}"
             )
     return record
+
+
+def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
+    """Writes `hparams.json` into a model directory, created when missing.
+
+    Args:
+        hparams: the resolved settings that change results.
+        run_settings: those that do not; recorded, not compared.
+    """
+    storage.makedirs(model_dir)
+    record = {
+        "hparams": hparams,
+        "run_settings": run_settings,
+        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "git_commit": git_commit(),
+    }
+    files.write_json(os.path.join(model_dir, HPARAMS_FILE), record)
+
+
+def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
+    """Raises InputError, with the differences and `advice`, where a folder holds another run."""
+    if changed := differences(saved, now):
+        lines = "\n  ".join(changed)
+        raise InputError(f"{folder} holds a run of another configuration:\n  {lines}\n{advice}")
 
 
 def git_commit() -> str | None:

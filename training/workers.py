@@ -17,6 +17,7 @@ import contextlib
 import io
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -82,9 +83,9 @@ def barrier() -> None:
     gather({})
 
 
-def agree_to_stop(signal: int | None) -> int | None:
+def agree_to_stop(number: int | None) -> int | None:
     """Returns the signal that any worker was asked to stop by, for all to stop at one step."""
-    return max(int(told["signal"]) for told in gather({"signal": np.int32(signal or 0)})) or None
+    return max(int(told["signal"]) for told in gather({"signal": np.int32(number or 0)})) or None
 
 
 def written(folder: str) -> str:
@@ -143,7 +144,7 @@ def join(timeout: float = TIMEOUT) -> None:
         before = len(jobs.get("chief", ())) if resolver.task_type == "worker" else 0
         options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout)
         _register_within(timeout, jobs)
-        with lost_workers():
+        with lost_workers(), _ending_after(timeout + 15):  # TensorFlow's own error comes first
             joined = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
             stopping.take()  # TensorFlow's server takes SIGTERM for itself
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -152,6 +153,23 @@ def join(timeout: float = TIMEOUT) -> None:
         raise InputError(f"TF_CONFIG or SLURM's variables: {reason(error)}") from error
     _strategy, _timeout = joined, timeout
     count, index = sum(map(len, jobs.values())), before + resolver.task_id
+
+
+@contextlib.contextmanager
+def _ending_after(seconds: float) -> Iterator[None]:
+    """Ends the process by SIGALRM where the block takes longer.
+
+    TensorFlow's first worker waits for ever for others to come, and holds the interpreter's lock
+    meanwhile: no handler and no thread of Python could end it, nor print anything.
+    """
+    say(f"waiting for the other workers, at most {seconds:.0f} seconds")
+    before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _resolver() -> tf.distribute.cluster_resolver.ClusterResolver:

@@ -31,7 +31,7 @@ from pretrain.hparams import PretrainingHParams
 from pretrain.objectives.masked_lm_loss import MaskedLM
 from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
 from pretrain.saved_settings import special_ids
-from training.checkpointing import no_larger_than
+from training.stored_shapes import no_larger_than
 
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")

@@ -22,7 +22,7 @@ from errors import InputError, located
 from files import write_json
 from model.config import CONFIG_FILE, read_fields
 from model.xlnet.config import XLNetConfig
-from training.checkpointing import no_larger_than
+from training.stored_shapes import no_larger_than
 
 MODEL_TYPE = "xlnet"
 _PREFIX = "transformer."

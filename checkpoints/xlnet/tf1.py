@@ -18,7 +18,7 @@ from checkpoints.xlnet.names import tf1_slots
 from errors import InputError, located
 from model.config import read_fields
 from model.xlnet.config import XLNetConfig
-from training.checkpointing import no_larger_than
+from training.stored_shapes import no_larger_than
 
 XLNET_CONFIG_FILE = "xlnet_config.json"
 _PREFIX, _CHECKPOINT, _STEP = "model/transformer/", "xlnet_model.ckpt", "global_step"

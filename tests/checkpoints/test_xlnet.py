@@ -186,7 +186,7 @@ def test_wrong_tensors(tmp_path):
         assert named in str(error.value)
     source = write_original(tmp_path / "other", tensors)
     with pytest.raises(InputError):
-        convert("tf1", source, tmp_path / "ours", num_attention_heads=2)
+        convert("tf1", source, tmp_path / "ours", model_size="xlnet-base")
     (tmp_path / "other" / "spiece.model").unlink()
     with pytest.raises(InputError):
         convert("tf1", source, tmp_path / "ours")
