@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import sysconfig
 
 import pytest
@@ -30,11 +28,3 @@ def compiled(folder: pathlib.Path) -> pathlib.Path:
 def environment(library: pathlib.Path, root: pathlib.Path) -> dict[str, str]:
     """Variables by which a command finds the store, whose buckets are the folders in `root`."""
     return {storage.FILE_SYSTEMS: str(library), "BUCKET_ROOT": str(root)}
-
-
-def without_tensorflow(code: str) -> subprocess.CompletedProcess:
-    """Runs Python code in a process that cannot import TensorFlow."""
-    before = "import sys; sys.modules['tensorflow'] = None\n"
-    folder = os.path.dirname(storage.__file__)
-    arguments = [sys.executable, "-c", before + code]
-    return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)

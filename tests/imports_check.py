@@ -15,6 +15,7 @@ it does not tell imports inside functions from others.
 from __future__ import annotations
 
 import ast
+import graphlib
 import pathlib
 import re
 import sys
@@ -97,40 +98,24 @@ def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) 
     yield from visit(ast.parse(file.read_text(encoding="utf-8")), False)
 
 
-def circles(found: list[Import]) -> list[list[str]]:
-    """Groups of modules that import each other, directly or by way of others (Tarjan)."""
+def circle(found: list[Import]) -> list[str]:
+    """Modules that import each other, one the next; the first circle that is found."""
     graph: dict[str, list[str]] = {}
     for one in found:
         graph.setdefault(one.importer, []).append(one.imported)
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    groups: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        order[name] = lowest[name] = len(order)
-        stack.append(name)
-        for other in graph.get(name, ()):
-            if other not in order:
-                visit(other)
-            if other in stack:
-                lowest[name] = min(lowest[name], lowest[other])
-        if lowest[name] == order[name]:
-            at = stack.index(name)
-            groups.append(sorted(stack[at:]))
-            del stack[at:]
-
-    for name in graph:
-        if name not in order:
-            visit(name)
-    return [group for group in groups if len(group) > 1]
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(reversed(error.args[1]))  # it goes from the imported to the importer
+    return []
 
 
 def violations(root: pathlib.Path) -> list[str]:
     """What is against the rules, a line each."""
     modules = project_modules(root)
     found = [one for name, file in modules.items() for one in imports_of(name, file, modules)]
-    wrong = [f"a circle of imports: {', '.join(group)}" for group in circles(found)]
+    around = circle(found)
+    wrong = [f"a circle of imports: {', '.join(around)}"] if around else []
     for one in found:
         room, other = one.importer.split(".")[0], one.imported.split(".")[0]
         allowed = (room, *LIGHT, *ARROWS.get(room, ROOMS))  # a command may import everything

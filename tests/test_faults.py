@@ -12,12 +12,12 @@ import random
 import shutil
 import time
 
-import numpy as np
 import pytest
 
 from tests.build_support import content
 from tests.command_support import Command
-from tests.pretraining_support import arguments, build_data, checkpoint_tensors, metrics
+from tests.pretraining_support import HPARAMS as DEFAULTS
+from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
 from training.checkpointing import latest_checkpoint
 
 STEPS, KEPT, KILLS = 120, 3, 4
@@ -30,10 +30,6 @@ HPARAMS = {
 }
 
 
-def empty(path):
-    path.write_bytes(b"")
-
-
 def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -42,10 +38,6 @@ def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16
     path.write_bytes(content)
-
-
-def delete(path):
-    path.unlink()
 
 
 def absolute(path):
@@ -58,13 +50,12 @@ INDEX, DATA = ".index", ".data-00000-of-00001"
 FAULTS = {
     "data cut": ([(DATA, cut)], [], None, 0),
     "data flip": ([(DATA, flip)], [], None, 0),
-    "index empty": ([(INDEX, empty)], [], None, 0),
     "index cut": ([(INDEX, cut)], [], None, 0),
-    "index delete, list empty": ([(INDEX, delete)], [], empty, 0),
-    "list delete": ([], [], delete, 0),
+    "index and list delete": ([(INDEX, os.unlink)], [], os.unlink, 0),
+    "list delete": ([], [], os.unlink, 0),
     "list cut": ([], [], cut, 0),
     "list absolute": ([], [], absolute, 0),
-    "two newest flip, data delete": ([(DATA, flip)], [(DATA, delete)], None, 0),
+    "two newest flip, data delete": ([(DATA, flip)], [(DATA, os.unlink)], None, 0),
     "all cut": ([(DATA, cut)], "all", None, 1),
 }
 
@@ -73,12 +64,7 @@ FAULTS = {
 def start(tmp_path):
     """Starts the real command in a model directory."""
     data_dir = build_data(tmp_path, num_shards=3)
-
-    def start(model_dir, **changes):
-        line = arguments(data_dir, model_dir, {**HPARAMS, **changes})
-        return Command("run_pretraining.py", *line)
-
-    return start
+    return lambda folder: Command("run_pretraining.py", *arguments(data_dir, folder, HPARAMS))
 
 
 @pytest.mark.slow  # needs two minutes: 16 processes train, two at a time
@@ -87,39 +73,27 @@ def test_a_run_ends_with_the_same_weights_whatever_happens(start, tmp_path):
     print(f"\nFAULTS_SEED={seed}")  # does it again
     draw = random.Random(seed)
     whole, killed = start(tmp_path / "whole"), start(tmp_path / "killed")
-    table, middle = [], None
+    middle = None
     for moment in sorted(draw.sample(range(STEPS // 8, STEPS - 10), KILLS)):
-        kill_at(killed, tmp_path / "killed", moment, draw.uniform(0, 0.1))
-        reached, left = last_step(tmp_path / "killed"), leftovers(tmp_path / "killed")
-        table.append([f"SIGKILL at step {reached}", ", ".join(left), ""])
+        killed.wait_until(lambda moment=moment: last_step(tmp_path / "killed") >= moment)
+        time.sleep(draw.uniform(0, 0.1))
+        killed.kill()
+        reached = last_step(tmp_path / "killed")
+        print(f"| SIGKILL at step {reached} | {', '.join(leftovers(tmp_path / 'killed'))} | |")
         if middle is None and reached > STEPS // 4:
             middle = shutil.copytree(tmp_path / "killed", tmp_path / "middle")
         killed = start(tmp_path / "killed")
-    for process, name in ((whole, "whole"), (killed, "killed")):
+    for process in (whole, killed):
         done = process.finish()
-        assert done.returncode == 0, f"{name}: {done.stderr}"
-    table[-1][2] = difference(tmp_path / "killed", tmp_path / "whole")
+        assert done.returncode == 0, done.stderr
+    assert_ended_as(tmp_path / "whole", tmp_path / "killed")
 
     names = list(FAULTS)
-    for pair in zip(names[::2], [*names[1::2], None]):
-        running = [(name, *begin(name, middle, tmp_path, start)) for name in pair if name]
-        for name, damaged, before, process in running:
-            table.append([name, *ending(name, damaged, before, process, tmp_path)])
-    print()
-    for what, named, end in table:
-        print(f"| {what} | {named} | {end or 'resumed'} |")
-    for what, _, end in table:
-        assert end in ("", "the same", "rejected, nothing written"), what
-
-
-def kill_at(process, model_dir, step, delay):
-    """SIGKILL some time after a step was logged."""
-    deadline = time.monotonic() + 300
-    while last_step(model_dir) < step and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(delay)
-    process.kill()
+    for first in range(0, len(names), 2):
+        pair = names[first : first + 2]
+        running = [begin(name, middle, tmp_path / name, start) for name in pair]
+        for name, begun in zip(pair, running, strict=True):
+            assert_repaired(name, tmp_path, *begun)
 
 
 def last_step(model_dir):
@@ -131,11 +105,10 @@ def leftovers(model_dir):
     return sorted(name for name in names if "_temp" in name or ".tmp" in name)
 
 
-def begin(name, middle, tmp_path, start):
+def begin(name, middle, folder, start):
     """Damages a copy of the run that was killed in the middle, and starts it again."""
     newest_faults, next_faults, list_fault, _ = FAULTS[name]
-    folder = shutil.copytree(middle, tmp_path / name.replace(" ", "_").replace(",", ""))
-    checkpoints = folder / "checkpoints"
+    checkpoints = shutil.copytree(middle, folder) / "checkpoints"
     steps = sorted(int(path.stem.split("-")[1]) for path in checkpoints.glob("*.index"))
     while steps[-1] > int(latest_checkpoint(str(folder)).split("-")[-1]):
         steps.pop()  # the kill came while it was written
@@ -146,41 +119,65 @@ def begin(name, middle, tmp_path, start):
         damaged += [(steps[-2], *fault) for fault in next_faults]
     for step, part, damage in damaged:
         damage(checkpoints / f"model.ckpt-{step}{part}")
-    files = [f"model.ckpt-{step}" for step, _, _ in damaged]
     if list_fault is not None:
         list_fault(checkpoints / "checkpoint")
     (folder / ".lock").unlink(missing_ok=True)  # of the process that was killed
-    return files, content(folder), start(folder)
+    return {f"model.ckpt-{step}" for step, _, _ in damaged}, content(folder), start(folder)
 
 
-def ending(name, damaged, before, process, tmp_path):
-    """The damaged checkpoints that were named, and how the run ended."""
-    folder, expected = tmp_path / name.replace(" ", "_").replace(",", ""), FAULTS[name][-1]
+def assert_repaired(name, tmp_path, damaged, before, process):
+    """Damaged checkpoints are named, and the run ends as if nothing had happened, or untouched."""
+    folder, status = tmp_path / name, FAULTS[name][-1]
     done = process.finish()
-    named = [file for file in damaged if f"{folder}/checkpoints/{file}" in done.stderr]
-    if "Traceback" in done.stderr or done.returncode != expected:
-        return ", ".join(named), f"exit status {done.returncode}: {done.stderr[-500:]}"
-    if not named and damaged:
-        return "", "the damage is not named"
-    if expected:
-        changed = content(folder) != before or len(named) < len(damaged)
-        return ", ".join(named), "overwritten" if changed else "rejected, nothing written"
-    return ", ".join(named), difference(folder, tmp_path / "whole")
+    named = {file for file in damaged if f"{folder}/checkpoints/{file}" in done.stderr}
+    print(f"| {name} | {', '.join(sorted(named))} | {'rejected' if status else 'the same'} |")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status, done.stderr
+    assert bool(named) == bool(damaged), done.stderr
+    if status:
+        assert named == damaged
+        assert content(folder) == before
+    else:
+        assert_ended_as(tmp_path / "whole", folder)
 
 
-def difference(model_dir, whole):
-    """ "the same", or in what a finished run differs from the one that was left alone."""
-    expected, found = (checkpoint_tensors(folder, STEPS) for folder in (whole, model_dir))
-    assert len(expected) > 60
-    if set(found) != set(expected):
-        return "other variables"
-    wrong = [name for name, value in expected.items() if not np.array_equal(found[name], value)]
-    if wrong:
-        return f"{len(wrong)} of {len(expected)} variables differ"
-    rows = [metrics(folder) for folder in (whole, model_dir)]
-    if rows[0] != rows[1]:
-        return "other measurements"
-    kept = len(list((model_dir / "checkpoints").glob("*.index")))
-    if leftovers(model_dir) or kept != KEPT:
-        return f"left behind: {os.listdir(model_dir / 'checkpoints')}"
-    return "the same"
+def assert_ended_as(whole, folder):
+    """Weights and measurements are those of the run that was left alone; nothing is left over."""
+    assert_same_run(folder, whole, STEPS)
+    assert len(list((folder / "checkpoints").glob("*.index"))) == KEPT
+    assert not leftovers(folder)
+
+
+# ---------------------------------------------------------------- objective by objective
+
+WIDTHS = dict(DEFAULTS["model_hparam_overrides"])
+XLNET = {name: value for name, value in WIDTHS.items() if name != "embedding_size"}
+OBJECTIVES = {
+    "self_critic": ({}, {}),
+    "causal_lm": (
+        {"model_hparam_overrides": {**WIDTHS, "causal": True}},
+        {"example_layout": "contiguous"},
+    ),
+    "permutation_lm": (
+        {"model_size": "xlnet-tiny", "memory_length": 40, "model_hparam_overrides": XLNET},
+        {"example_layout": "ordered", "parts": 4, "num_shards": 4},
+    ),
+}
+
+
+@pytest.mark.slow  # needs a minute each: three commands
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_killed_it_ends_with_the_same_weights(objective, tmp_path):
+    """SIGKILL after step 12; the same command goes on."""
+    changes, options = OBJECTIVES[objective]
+    hparams = {"objective": objective, "num_train_steps": 40, "iterations_per_loop": 2, **changes}
+    data = build_data(tmp_path, **options)
+    run(data, tmp_path / "whole", hparams)
+    line = arguments(data, tmp_path / "killed", hparams)
+    killed = Command("run_pretraining.py", *line)
+    killed.wait_until(lambda: last_step(tmp_path / "killed") >= 12)
+    killed.kill()
+    done = Command("run_pretraining.py", *line).finish()
+    assert done.returncode == 0, done.stderr
+    assert "resuming from step" in done.stderr
+    assert_same_run(tmp_path / "killed", tmp_path / "whole", 40)

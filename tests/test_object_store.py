@@ -6,18 +6,15 @@ Everything here needs g++, to compile the plug-in.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import shutil
 
-import numpy as np
 import pytest
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.bucket_support import compiled, environment
 from tests.build_support import content
 from tests.command_support import Command, run
-from tests.pretraining_support import HPARAMS, WORDS, assert_same_run
+from tests.pretraining_support import HPARAMS, WORDS, assert_same_run, build_data
 
 pytestmark = pytest.mark.slow  # a compiler, and a process for each command
 
@@ -64,32 +61,23 @@ def library(tmp_path_factory):
 @pytest.fixture(scope="module")
 def store(library, tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("store"), library)
-    draw = np.random.default_rng(0)
-    sentences = [" ".join(draw.choice(WORDS, 12)) for _ in range(480)]
-    documents = ["\n".join(sentences[i : i + 6]) for i in range(0, 480, 6)]
-    (store.folder / "corpus").mkdir()
-    (store.folder / "corpus" / "a.txt").write_text("\n\n".join(documents[:40]))
-    (store.folder / "corpus" / "b.txt").write_text("\n\n".join(documents[40:]))
-    Vocabulary((*SPECIAL_TOKENS, *WORDS)).save(store.folder / "vocabulary")
+    build_data(store.folder, "local", parts=2)
     (store.folder / "recipe.json").write_text(json.dumps(HPARAMS))
     task = store.folder / "task"
     task.mkdir()
     for split, count in (("train", 48), ("dev", 16), ("test", 8)):
-        rows = [f"{label}\t{sentences[i]}" for i, label in zip(range(count), ("yes", "no") * 30)]
+        rows = [f"{('yes', 'no')[i % 2]}\t{WORDS[i]} {WORDS[i + 1]}" for i in range(count)]
         (task / f"{split}.tsv").write_text("\n".join(["label\ttext", *rows]) + "\n")
-    declaration = {
-        "kind": "classification",
-        "files": {split: f"{split}.tsv" for split in ("train", "dev", "test")},
-        "columns": {"text_a": "text", "label": "label"},
-    }
+    declaration = {"kind": "classification", "columns": {"text_a": "text", "label": "label"}}
+    declaration["files"] = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
     (task / "task.json").write_text(json.dumps(declaration))
     return store
 
 
 BUILD = [
     "build_pretraining_data.py",
-    "--corpus={}/corpus",
-    "--vocab={}/vocabulary",
+    "--corpus={}/local_corpus",
+    "--vocab={}/local_vocabulary",
     "--max_seq_length=32",
     "--heldout_fraction=0.1",
     "--num_shards=2",
@@ -122,12 +110,10 @@ def leftovers(folder: pathlib.Path) -> list[str]:
 
 
 def test_data_and_model_are_those_of_local_folders(store, data, model):
-    store.run(*BUILD, "--output_dir={}/local_data", local=True)
-    expected = content(store.folder / "local_data")
-    assert content(data) == expected
-    store.run(*PRETRAIN, "--data_dir={}/local_data", "--model_dir={}/local", local=True)
-    assert_same_run(model, store.folder / "local", 12)
-    names = {name for name in content(store.folder / "local") if "tfevents" not in name}
+    assert content(data) == content(store.folder / "local")
+    store.run(*PRETRAIN, "--data_dir={}/local", "--model_dir={}/local_m", local=True)
+    assert_same_run(model, store.folder / "local_m", 12)
+    names = {name for name in content(store.folder / "local_m") if "tfevents" not in name}
     assert {name for name in content(model) if "tfevents" not in name} == names
     assert any("tfevents" in name for name in content(model))
     assert not leftovers(store.folder)
@@ -135,28 +121,14 @@ def test_data_and_model_are_those_of_local_folders(store, data, model):
     assert "is complete" in said
 
 
-def test_training_continues_from_a_bucket(store, model):
-    options = ["--data_dir={}/data", "--model_dir={}/more", "--continue_from={}/m"]
-    store.run("run_pretraining.py", "--model_name=m", *options, "--additional_steps=2")
-    assert (store.folder / "more" / "checkpoints" / "model.ckpt-14.index").exists()
-    store.run(
-        "run_pretraining.py", "--data_dir={}/data", "--model_dir={}/m", "--nodo_train", "--do_eval"
-    )
-
-
 def test_fine_tuning_export_and_prediction(store, model):
     options = ["--model_dir={}/m", "--task={}/task/task.json", "--output_dir={}/out"]
     options += [f"--hparams={json.dumps(FINETUNING)}", "--show_errors=2"]
     store.run("run_finetuning.py", *options)
     store.run("run_finetuning.py", *options)  # finished: what was encoded and found is read again
-    out = store.folder / "out"
-    found = content(out)
-    for name in ("report.md", "runs.csv"):
-        assert name in found
-    assert any(name.endswith("predictions/test.jsonl") for name in found)
-    assert any(name.endswith("curves.png") for name in found)
+    for name in ("report.md", "*/*/*/predictions/test.jsonl", "*/*/*/curves.png"):
+        assert list((store.folder / "out").glob(name)), name
     store.run("export_savedmodel.py", "--model_dir={}/out", "--output_dir={}/saved")
-    assert "saved_model.pb" in content(store.folder / "saved")
     asked = ["-m", "serving.predict", "--model={}/saved", "--input={}/task/test.tsv"]
     store.run(*asked, "--output={}/answers.jsonl")
     store.run(*asked, "--output={}/local.jsonl", local=True)
@@ -164,8 +136,7 @@ def test_fine_tuning_export_and_prediction(store, model):
     assert len(answers.read_text().splitlines()) == 8
     assert answers.read_bytes() == (store.folder / "local.jsonl").read_bytes()
     again = store.command(*asked, "--output={}/answers.jsonl").finish()
-    assert again.returncode == 1
-    assert "--overwrite" in again.stderr
+    assert "--overwrite" in error_line(again)
     assert not leftovers(store.folder)
 
 
@@ -199,11 +170,8 @@ def error_line(done) -> str:
         ("nowhere://b/x", "CONVBERT_FILE_SYSTEMS"),
     ],
 )
-@pytest.mark.parametrize("flag", ["output_dir", "model_dir"])
-def test_a_place_that_cannot_be_written(store, data, place, named, flag):
-    command = BUILD if flag == "output_dir" else [*PRETRAIN, "--data_dir={}/data"]
-    done = store.command(*command, f"--{flag}={place}").finish()
-    line = error_line(done)
+def test_a_place_that_cannot_be_written(store, place, named):
+    line = error_line(store.command(*BUILD, f"--output_dir={place}").finish())
     assert place in line
     assert named in line
     assert not (store.root / "absent").exists()
@@ -213,7 +181,6 @@ def test_a_place_that_cannot_be_written(store, data, place, named, flag):
     ("full", "command"),
     [
         ("pretrain_data.tfrecord-00001", [*BUILD, "--output_dir={}/full"]),
-        ("full/manifest.json", [*BUILD, "--output_dir={}/full"]),
         ("full/checkpoints/", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
         ("tfevents", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
         ("full/metrics.jsonl", [*PRETRAIN, "--data_dir={}/data", "--model_dir={}/full"]),
@@ -227,7 +194,7 @@ def test_a_quota_that_is_used_up(store, model, full, command):
     line = error_line(done)
     assert "bucket://b/full" in line
     assert "429" in line
-    left = content(store.folder / "full") if (store.folder / "full").exists() else {}
+    left = content(store.folder / "full")
     assert (
         not {"manifest.json", "saved_model.pb", "config.json"} & set(left) or "hparams.json" in left
     )
@@ -239,18 +206,15 @@ def test_a_quota_that_is_used_up(store, model, full, command):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [*BUILD[:1], "--corpus={}", "--output_dir=bucket://b/new"],
+        [BUILD[0], "--corpus={}", "--output_dir=bucket://b/new"],
         ["run_pretraining.py", "--model_name=m", "--data_dir={}"],
         ["run_finetuning.py", "--model_dir={}", "--task=cola"],
         ["-m", "serving.predict", "--model={}", "--input=-"],
-        ["-m", "checkpoints.convert", "--source=tf1", "--input={}", "--output=x"],
+        [*CONVERT, "--source=tf1", "--input={}", "--output=bucket://b/new"],
     ],
 )
-@pytest.mark.parametrize("place", ["bucket://forbidden/x", "nowhere://b/x", "bucket://b/absent"])
+@pytest.mark.parametrize("place", ["bucket://forbidden/x", "bucket://b/absent"])
 def test_a_place_that_cannot_be_read(store, arguments, place):
     filled = [argument.replace("{}", place) for argument in arguments]
-    done = run(*filled, environment=store.environment)
-    line = error_line(done)
-    assert place in line
+    assert place in error_line(run(*filled, environment=store.environment))
     assert not (store.folder / "new").exists()
-    assert not os.path.exists("x")

@@ -1,7 +1,6 @@
 """The documents say what is there: their commands run, their flags are the code's."""
 
 import json
-import os
 import pathlib
 import re
 import shlex
@@ -13,6 +12,7 @@ import pytest
 
 from model import load_config
 from tests.command_support import run as forked
+from tests.imports_check import project_modules
 from tests.serving.support import pretrained
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -31,21 +31,18 @@ def commands(document):
     return [shlex.split(line) for line in lines if re.match(r"\s+python ", line)]
 
 
-# A model that trains in seconds; the recipe's other settings stay.
+# Models that train in seconds; the recipe's other settings stay.
+WIDTHS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+WIDTHS |= {"intermediate_size": 64}
 TINY = {
     "model_size": "convbert-tiny",
     "vocab_size": None,
-    "model_hparam_overrides": {
-        "hidden_size": 32,
-        "embedding_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    },
+    "model_hparam_overrides": {**WIDTHS, "embedding_size": 16},
     "train_batch_size": 2,
     "generator_hidden_size": 0.5,
     "num_eval_steps": 2,
 }
+TINY_XLNET = {**TINY, "model_size": "xlnet-tiny", "model_hparam_overrides": WIDTHS}
 
 
 def program_of(command):
@@ -79,22 +76,8 @@ def test_the_commands_run_one_after_the_other(name, tmp_path):
     assert {json.loads(answer)["prediction"] for answer in answers} <= {"good", "bad"}
     assert len(answers) == 40
     assert "dev" in (tmp_path / "my_results/report.md").read_text()
-    models = [command[command.index("--model_name") + 1] for command in commands(document)
-              if "--model_name" in command]  # fmt: skip
-    found = {path.parent.parent.name for path in tmp_path.glob("*/models/*/checkpoints/checkpoint")}
-    assert found == set(models)
-
-
-# Likewise an XLNet, which has no such fields as embeddings of another width.
-TINY_XLNET = {
-    **TINY,
-    "model_size": "xlnet-tiny",
-    "model_hparam_overrides": {
-        name: value
-        for name, value in TINY["model_hparam_overrides"].items()
-        if name != "embedding_size"
-    },
-}
+    found = {path.parts[-3] for path in tmp_path.glob("*/models/*/checkpoints/checkpoint")}
+    assert found == set(re.findall(r"--model_name (\S+)", document))
 
 
 def smaller(program, command):
@@ -162,24 +145,15 @@ def test_the_first_lines_of_python_give_vectors(tmp_path):
     assert names["vectors"].shape == (2, load_config(str(tmp_path / "mine")).hidden_size)
 
 
-@pytest.mark.parametrize(
-    ("program", "least"),
-    [
-        ("build_pretraining_data.py", 10),
-        ("run_pretraining.py", 10),
-        ("run_finetuning.py", 10),
-        ("export_savedmodel.py", 4),
-    ],
-)
-def test_every_flag_is_described(program, least):
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name.endswith(".py")])
+def test_every_flag_is_described(program):
     section = REFERENCE.split(f"`{program}`\n\n| flag")[1].split("\n\n")[0]
     described = set(re.findall(r"`--(\w+)`", section))
     source = (ROOT / program).read_text(encoding="utf-8")
     if "device_flags" in source:
         source += (ROOT / "training" / "device_flags.py").read_text(encoding="utf-8")
     defined = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
-    assert described == defined
-    assert len(defined) >= least
+    assert described == defined != set()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -200,10 +174,6 @@ def test_links_and_files_exist(path):
 
 def test_no_function_of_the_project_uses_the_other_keras():
     """Keras 3 variables go missing beside tf_keras without an error."""
-    for folder, _, names in os.walk(ROOT):
-        if any(part.startswith(".") or part == "runs" for part in pathlib.Path(folder).parts[1:]):
-            continue
-        for name in names:
-            if name.endswith(".py") and name != "test_readme.py":
-                text = (pathlib.Path(folder) / name).read_text(encoding="utf-8")
-                assert not re.search(r"\btf\.keras\b|^import keras|from keras", text, re.M), name
+    for name, path in project_modules(ROOT).items():
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\btf\.keras\b|^import keras|from keras", text, re.M), name

@@ -1,9 +1,9 @@
 """The real command: what it writes, resuming after a kill, and what bad input gets."""
 
+import functools
 import itertools
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -16,16 +16,21 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import stopping
+from checkpoints.formats import from_elsewhere, to_elsewhere
+from checkpoints.model_directory import Options
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
-from pretrain import run as pretraining
+from locks import locked
 from pretrain.load import load_encoder, load_objective
+from pretrain.objectives.masked_lm_loss import MaskedLM
+from pretrain.objectives.self_critic_loss import SelfCritic
 from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command
 from tests.pretraining_support import (
+    HPARAMS,
     WORDS,
     arguments,
     assert_same_run,
@@ -65,83 +70,25 @@ def copies(data_dir, trained, tmp_path):
 
 
 def test_what_a_model_directory_holds(trained, data_dir):
-    names = set(os.listdir(trained))
-    assert {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl", "curves.png"} <= names
-    assert {"train", "heldout", "checkpoints", "tokenizer_config.json"} <= names
+    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl", "curves.png"}
+    assert names | {"tokenizer_config.json"} <= set(os.listdir(trained))
     for split in ("train", "heldout"):
-        assert any("tfevents" in name for name in os.listdir(trained / split))
+        assert list((trained / split).glob("*tfevents*"))
     rows = metrics(trained)
     assert [r["step"] for r in rows if r["split"] == "train"] == [2, 4, 5, 7, 9, 10, 12]
     assert [r["step"] for r in rows if r["split"] == "heldout"] == [5, 10, 12]
     assert {"loss", "disc_auc", "masked_lm_accuracy", "learning_rate"} <= set(rows[0])
     record = json.loads((trained / "hparams.json").read_text())
-    assert record["hparams"]["seed"] == 0
     assert record["versions"]["tensorflow"] == tf.__version__
-    hparams, _ = load_hparams(str(trained))
-    assert hparams.train_batch_size == 4
+    assert load_hparams(str(trained))[0].train_batch_size == 4
     assert Vocabulary.load(trained).digest == Vocabulary.load(data_dir).digest
-
-
-def test_the_encoder_comes_back(trained):
-    objective, encoder = load_objective(str(trained)), load_encoder(str(trained))
-    for a, b in zip(objective.encoder.get_weights(), encoder.get_weights()):
-        np.testing.assert_array_equal(a, b)
     stored = checkpoint_tensors(trained, 12)
     name = "objective/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
-    np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
-
-
-@pytest.mark.slow  # trains for ten seconds and more; tests/training/test_micro_batches.py is less
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"micro_batch_size": 2, "rematerialize": True},
-        {"micro_batch_size": 1, "strategy": "mirrored:2"},
-    ],
-    ids=["on one device", "on two devices"],
-)
-def test_less_memory_changes_nothing_that_is_learned(trained, data_dir, tmp_path, options):
-    run(data_dir, tmp_path / "m", do_eval=True, **options)
-    found, expected = checkpoint_tensors(tmp_path / "m", 12), checkpoint_tensors(trained, 12)
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
-    for row, other in zip(metrics(tmp_path / "m"), metrics(trained), strict=True):
-        assert row.pop("split") == other.pop("split")
-        assert row == pytest.approx(other, rel=1e-3)
-    settings = json.loads((tmp_path / "m" / "hparams.json").read_text())["run_settings"]
-    assert options.items() <= settings.items()
+    for encoder in (load_encoder(str(trained)), load_objective(str(trained)).encoder):
+        np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
 
 
 # ---------------------------------------------------------------- resuming
-
-
-def test_without_its_list_of_checkpoints_a_run_is_known(copies, capsys):
-    model, path = copies / "m", copies / "m" / "checkpoints" / "checkpoint"
-    path.unlink()
-    before = content(model)
-    run(copies / "data", model, {"num_eval_steps": 1}, **EVALUATE)
-    capsys.readouterr()
-    assert metrics(model)[-1]["step"] == 12
-    run(copies / "data", model)
-    said = capsys.readouterr().err
-    assert "training is finished: step 12" in said
-    assert re.fullmatch(r"heldout: (\w+ [\d.e+-]+, )+\w+ [\d.e+-]+", said.splitlines()[-1])
-    written = ("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
-    after = content(model)
-    before = {name: value for name, value in before.items() if "heldout/events" not in name}
-    assert {name for name in before if after[name] != before[name]} <= {
-        name for name in before if os.path.basename(name) in written
-    }
-
-
-@pytest.mark.slow  # trains; tests/training/test_checkpointing.py has the rest of it
-def test_of_a_damaged_checkpoint_the_one_before_is_trained_on(copies, trained, capsys):
-    """To the same weights, bit for bit, and the same measurements."""
-    path = copies / "m" / "checkpoints" / "model.ckpt-12.data-00000-of-00001"
-    path.write_bytes(path.read_bytes().replace(b"\0\0\0\0", b"\0\0\1\0", 1))
-    run(copies / "data", copies / "m", do_eval=True)
-    assert f"warning: {path}" in capsys.readouterr().err
-    assert_same_run(copies / "m", trained, 12)
 
 
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, capsys):
@@ -190,18 +137,12 @@ def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkey
     assert rows == [*train[:3], (5, "heldout"), *train[3:], (8, "heldout")]
 
 
-def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path, monkeypatch):
-    def another(controller, *arguments, evaluate):
-        before = sorted((tmp_path / "m").rglob("*"))
+def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path):
+    with locked(str(tmp_path / "m")):
+        before = sorted(tmp_path.rglob("*"))
         with pytest.raises(InputError):
-            run(data_dir, tmp_path / "m", {"learning_rate": 2e-3})
-        assert sorted((tmp_path / "m").rglob("*")) == before
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(pretraining, "train", another)
-    with pytest.raises(KeyboardInterrupt):
-        run(data_dir, tmp_path / "m")
-    assert ".lock" not in os.listdir(tmp_path / "m")
+            run(data_dir, tmp_path / "m")
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.slow  # needs three minutes: ten processes are signalled and start again
@@ -216,32 +157,30 @@ def test_a_signal_at_any_moment(data_dir, tmp_path):
 
     events = ("", "hparams.json", "metrics.jsonl")
     events += ("checkpoints/*-20.index", "checkpoints/*-40.index")
-    assert start("whole").finish().returncode == 0
-    statuses = []
-    for moment, (event, delay) in enumerate(itertools.product(events, (0, 0.3))):
-        name, number = f"m{moment}", (signal.SIGTERM, signal.SIGINT)[moment % 2]
-        process = start(name)
-        process.send_at(number, tmp_path / name, event, delay)
-        done = process.finish()
-        statuses.append(done.returncode)
-        if done.returncode != 0:
-            assert done.returncode == 128 + number, (moment, done.stderr)
-            assert f"stopped by {number.name}" in done.stderr
-            assert not (tmp_path / name / ".lock").exists()
-            assert start(name).finish().returncode == 0
+    for name in command_support.stopped_at_any_moment(start, tmp_path, events):
         assert_same_run(tmp_path / name, tmp_path / "whole", 60)
-    assert len([status for status in statuses if status]) > len(statuses) // 2
 
 
-@pytest.mark.slow  # trains
-def test_continue_at_another_length(data_dir, trained, tmp_path):
-    """The paper's further updates on longer sequences: weights, optimizer and step go along."""
-    longer = data_dir.replace("data32", "data64")
-    hparams = {"max_seq_length": 64, "num_train_steps": 15}
-    run(longer, tmp_path / "m", hparams, continue_from=trained)
-    rows = metrics(tmp_path / "m")
-    assert [r["step"] for r in rows] == [14, 15]
-    assert rows[0]["learning_rate"] == pytest.approx(1e-3 * (1 - 14 / 15))
+@pytest.mark.slow  # needs a minute: three runs
+def test_a_self_critic_goes_elsewhere_and_comes_back(data_dir, tmp_path, capsys):
+    """As a masked LM, of which a critic is made again; encoder and head are carried."""
+    critic = {"objective": "self_critic"}
+    run(data_dir, tmp_path / "whole", {**critic, "num_train_steps": 4})
+    critic |= {"train_batch_size": 4, "max_seq_length": 32}
+    for target in ("huggingface", "tf1"):
+        theirs, back = tmp_path / f"{target}_theirs", tmp_path / f"{target}_back"
+        to_elsewhere(target, str(tmp_path / "whole"), str(theirs))
+        from_elsewhere(target, str(theirs), str(back), Options())
+        ours, again = (load_objective(str(path)) for path in (tmp_path / "whole", back))
+        assert type(again) is MaskedLM
+        for one, other in zip(ours.variables, again.variables, strict=True):
+            np.testing.assert_array_equal(one, other)
+        options = {"continue_from": back, "additional_steps": 2}
+        run(data_dir, tmp_path / target, critic, defaults={}, **options)
+        assert "encoder, head;" in capsys.readouterr().err
+        assert type(load_objective(str(tmp_path / target))) is SelfCritic
+        # Without `mask_padding`.
+        assert load_encoder(str(tmp_path / target)).config == again.encoder.config
 
 
 # ---------------------------------------------------------------- settings and output
@@ -253,6 +192,7 @@ def test_continue_at_another_length(data_dir, trained, tmp_path):
         pytest.param({"precision": "mixed_bfloat16"}, marks=pytest.mark.bfloat16),
         pytest.param({"xla": True}, marks=pytest.mark.slow),  # compiles for a quarter of a minute
         pytest.param({"strategy": "mirrored:2"}, marks=pytest.mark.slow),
+        pytest.param({"micro_batch_size": 2, "rematerialize": True}, marks=pytest.mark.slow),
         pytest.param({"hparams": {"optimizer": "lamb"}}, marks=pytest.mark.slow),  # ten seconds
     ],
     ids=lambda options: next(iter(options)),
@@ -269,30 +209,24 @@ def test_flags(data_dir, tmp_path, options):
         assert {**saved["hparams"], **saved["run_settings"]}[name] == value
 
 
-def test_settings_that_do_not_change_results_may_change(copies):
+def test_settings_that_do_not_change_results_may_change(copies, capsys):
+    """Also of a finished run, of which nothing but the notes of it is written again."""
+    before = content(copies / "m")
     run(copies / "data", copies / "m", {"iterations_per_loop": 5, "keep_checkpoint_max": 2})
-
-
-@pytest.mark.slow  # needs a run of its own
-def test_a_warm_up_that_never_ends_is_warned_of(data_dir, tmp_path, capsys):
-    for warmup in (2, 1):
-        hparams = {"num_train_steps": 2, "num_warmup_steps": warmup, "objective": "masked_lm"}
-        run(data_dir, tmp_path / str(warmup), hparams)
-        said = capsys.readouterr().err
-        assert ("`num_warmup_steps`" in said) == (warmup == 2)
-        assert "not used by objective masked_lm: generator_hidden_size" in said
+    assert "training is finished: step 12" in capsys.readouterr().err
+    after = content(copies / "m")
+    assert {os.path.basename(name) for name in before if after[name] != before[name]} <= {
+        *("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
+    }
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir, tmp_path):
     with pytest.raises(TrainingStopped):
         run(data_dir, tmp_path / "m", {"learning_rate": 1e30, "save_checkpoints_steps": 2})
     assert not [r for r in metrics(tmp_path / "m") if not np.isfinite(r["loss"])]
-    kept = tf.train.latest_checkpoint(str(tmp_path / "m" / "checkpoints"))
-    if kept is not None:
-        weights = tf.train.load_checkpoint(kept)
-        for name in weights.get_variable_to_shape_map():
-            if name.startswith("objective"):
-                assert np.isfinite(weights.get_tensor(name)).all()
+    for path in (tmp_path / "m" / "checkpoints").glob("*.index"):
+        for value in checkpoint_tensors(tmp_path / "m", path.stem.split("-")[1]).values():
+            assert np.isfinite(value).all()
 
 
 def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):
@@ -322,53 +256,7 @@ def test_a_run_prints_nothing_of_the_libraries(data_dir, tmp_path):
     assert not re.search(r"cuda|oneDNN|absl::|XLA|rendezvous|tensorflow", done.stderr), done.stderr
 
 
-def test_exit_code_and_no_traceback(data_dir, tmp_path):
-    """Of the command itself, which has to split the CPU before TensorFlow is first used."""
-    line = arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, strategy="mirrored:2")
-    done = command_support.run("run_pretraining.py", *line)
-    assert done.returncode == 1
-    assert "error: `train_batch_size` should be divisible by the 2 devices" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "m").exists()
-
-
 # ---------------------------------------------------------------- evaluation on other data
-
-
-@pytest.fixture(scope="module")
-def other_data(data_dir):
-    """Other text, with the vocabulary of `data_dir`."""
-    folder = pathlib.Path(data_dir).parent
-    options = {"count": 60, "seed": 1, "heldout_fraction": 0.3}
-    return build_data(folder, "other", words=WORDS[:9], vocab=data_dir, **options)
-
-
-def evaluate_only(data_dir, model_dir):
-    """Evaluation by a command line that repeats no setting of the model."""
-    run(data_dir, model_dir, defaults={}, **EVALUATE)
-
-
-@pytest.mark.slow  # needs a second data folder
-def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, other_data, capsys):
-    model = copies / "m"
-    before, rows = content(model), metrics(model)
-    for _ in range(2):
-        evaluate_only(other_data, model)
-    said = capsys.readouterr().err
-    assert f"of {other_data}, other data" in said
-    assert "at step 12 on 8 held-out examples" in said  # two batches of four
-    *kept, row = metrics(model)
-    assert kept == rows
-    assert (row["step"], row["split"], row["data_dir"]) == (12, "other_heldout", other_data)
-    own = next(row for row in reversed(rows) if row["split"] == "heldout")
-    assert row["loss"] != own["loss"]
-    after = content(model)
-    assert {name for name in before if before[name] != after[name]} == {"metrics.jsonl"}
-    assert set(after) == set(before)
-    evaluate_only(data_dir, model)  # its own: takes the place of its row
-    assert [row for row in metrics(model) if row["split"] == "heldout"][-1] == own
-    assert len(metrics(model)) == len(rows) + 1
-    run(data_dir, model)  # training knows the directory as it was
 
 
 def hidden_accuracy(model_dir, data_dir, batches):
@@ -388,20 +276,166 @@ def hidden_accuracy(model_dir, data_dir, batches):
     return right / total, total
 
 
-@pytest.mark.slow  # needs a quarter of a minute
-def test_what_was_learned_is_measured_on_the_data_that_is_named(copies, other_data):
-    """Model and baselines on the same hidden tokens, here of other data than the model's own."""
-    evaluate_only(other_data, copies / "m")
-    rows = metrics(copies / "m")
-    assert f"{rows[-1]['disc_auc']:.3f}" != f"{rows[-2]['disc_auc']:.3f}"
-    line = [f"--data_dir={other_data}", f"--model_dir={copies / 'm'}"]
+@pytest.mark.slow  # needs a second data folder
+def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
+    """Of its vocabulary; the n-gram baselines are measured on the same hidden tokens."""
+    options = {"count": 60, "seed": 1, "heldout_fraction": 0.3}
+    other = build_data(copies, "other", words=WORDS[:9], vocab=data_dir, **options)
+    evaluate_only = functools.partial(run, defaults={}, **EVALUATE)  # repeats no setting
+    model = copies / "m"
+    before, rows = content(model), metrics(model)
+    for _ in range(2):
+        evaluate_only(other, model)
+    assert f"of {other}, other data" in capsys.readouterr().err
+    *kept, row = metrics(model)
+    assert kept == rows
+    assert (row["step"], row["split"], row["data_dir"]) == (12, "other_heldout", other)
+    after = content(model)
+    assert {name for name in after if before.get(name) != after[name]} == {"metrics.jsonl"}
+
+    line = [f"--data_dir={other}", f"--model_dir={model}", f"--output={copies / 'learned.json'}"]
     done = command_support.run("-m", "examples.quickstart.learned", *line)
     assert done.returncode == 0, done.stderr
-    told = done.stdout.splitlines()
-    assert told[1].startswith(f"Held-out text of {other_data}, other data")
-    accuracy, hidden = hidden_accuracy(copies / "m", other_data, 2)
-    numbers = [int(n) for n in re.findall(r"\d+", told[2])]
-    assert numbers == [hidden, numbers[2] - hidden, numbers[2]]
-    assert numbers[1] > 0
-    models = [line.split()[-1] for line in told if "this model" in line]
-    assert models == [f"{accuracy:.1%}", f"{rows[-1]['disc_auc']:.3f}"]
+    learned = json.loads((copies / "learned.json").read_text())
+    accuracy, hidden = hidden_accuracy(model, other, 2)
+    assert learned["hidden"] == hidden < learned["chosen"]
+    assert learned["model"]["masked_lm_accuracy"] == pytest.approx(accuracy)
+    assert learned["model"]["disc_auc"] == pytest.approx(row["disc_auc"], abs=1e-3)
+
+    own = next(row for row in reversed(rows) if row["split"] == "heldout")
+    assert row["loss"] != own["loss"]
+    evaluate_only(data_dir, model)  # its own: takes the place of its row
+    assert [row for row in metrics(model) if row["split"] == "heldout"][-1] == own
+    assert len(metrics(model)) == len(rows) + 1
+    run(data_dir, model)  # training knows the directory as it was
+
+
+@pytest.mark.slow  # needs 4 GiB of memory and two minutes
+def test_convbert_small_as_published_trains(tmp_path):
+    hparams = {"model_size": "small", "train_batch_size": 8, "num_train_steps": 20}
+    hparams |= {"num_warmup_steps": 5, "iterations_per_loop": 5}
+    data = build_data(tmp_path, max_seq_length=128)
+    run(data, tmp_path / "m", hparams, defaults={})
+    losses = [row["loss"] for row in metrics(tmp_path / "m")]
+    assert len(losses) == 4
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+# ---------------------------------------------------------------- what is rejected
+
+
+def remove(pattern):
+    def change(folder):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return change
+
+
+def edit(name, **changes):
+    """Changes an object of a JSON file, named `path:key`."""
+    path, _, key = name.partition(":")
+
+    def change(folder):
+        value = json.loads((folder / path).read_text())
+        (value[key] if key else value).update(changes)
+        (folder / path).write_text(json.dumps(value))
+
+    return change
+
+
+def write(pattern, text=None):
+    """Writes files anew; without a text, they lose their last bytes."""
+
+    def change(folder):
+        for path in folder.glob(pattern):
+            path.write_bytes(path.read_bytes()[:-50] if text is None else text.encode())
+
+    return change
+
+
+def vocabulary(known=False, **changes):
+    """Another vocabulary of the data; `known` to the manifest of its records, which is removed."""
+
+    def change(folder):
+        tokens = Vocabulary.load(folder / "data").tokens
+        if not changes:
+            tokens = (*tokens[:-2], *reversed(tokens[-2:]))
+        Vocabulary(tokens, **changes).save(folder / "data")
+        if known:
+            (folder / "data" / "manifest.json").unlink()
+
+    return change
+
+
+def widths(**changes):
+    return {"model_hparam_overrides": {**HPARAMS["model_hparam_overrides"], **changes}}
+
+
+OTHER = "holds a run of another configuration"
+NEW = {"model_dir": "{0}/new"}
+DATA = ["model.ckpt-5 ", "model.ckpt-10 ", "model.ckpt-12 "]
+# What is done to the copies, hyper-parameters, options, and what the error names.
+REJECTED = {
+    # The run of another configuration, in whatever state its checkpoints are.
+    "differences": (None, {"learning_rate": 2e-3, "mask_prob": 0.2}, {},
+                    OTHER, "learning_rate: 0.001 there, 0.002 now", "mask_prob: 0.15 there"),
+    "seed": (None, {}, {"seed": 7}, "seed: 0 there, 7 now"),
+    "no list": (remove("m/checkpoints/checkpoint"), widths(hidden_size=48), {}, OTHER),
+    "no index": (remove("m/checkpoints/*12.index"), widths(hidden_size=48), {}, OTHER),
+    "other text": (edit("data/manifest.json:settings", corpus_digest="of another text"), {}, {},
+                   "--data_dir was ", "is {}/data now", "corpus_digest"),
+    "other network": (edit("m/hparams.json:hparams", **widths(intermediate_size=48)),
+                      widths(intermediate_size=48), {}, "model.ckpt-12"),
+    # A damaged model directory.
+    "no checkpoints": (remove("m/checkpoints/*"), {}, {}, "came to step 12"),
+    "record 3": (write("m/hparams.json", '{"hparams": 3}'), {}, {}, "hparams.json"),
+    "record empty": (write("m/hparams.json", "{}"), {}, {}, "hparams.json"),
+    "record cut": (write("m/hparams.json", "["), {}, EVALUATE, "hparams.json"),
+    "all cut": (write("m/checkpoints/*.data-*"), {}, {}, *DATA),
+    "all cut, evaluated": (write("m/checkpoints/*.data-*"), {}, EVALUATE, *DATA),
+    # Hyper-parameters that do not fit the data, the devices or each other.
+    "length": (None, {"max_seq_length": 24}, NEW, "`max_seq_length` should be 32"),
+    "case": (None, {"do_lower_case": False}, NEW, "`do_lower_case` should be True"),
+    "micro-batch": (None, {"train_batch_size": 6}, {**NEW, "micro_batch_size": 4},
+                    "`micro_batch_size` should divide the 6 "),
+    "devices": (None, {"train_batch_size": 5}, {**NEW, "strategy": "mirrored:2"},
+                "divisible by the 2 devices"),
+    # Nothing to start from.
+    "typo": (None, {}, {**NEW, **EVALUATE}, "checkpoints"),
+    "no steps": (None, {}, {**NEW, "continue_from": "{0}/m"}, "`num_train_steps`"),
+    # The data.
+    "other tokens": (vocabulary(), {}, NEW, "not the one the records were built with"),
+    "other vocabulary": (vocabulary(known=True), {"num_train_steps": 20},
+                         {**NEW, "continue_from": "{0}/m"}, "its vocabulary is not that of"),
+    "no vocabulary": (remove("data/vocab.txt"), {}, NEW, "vocab.txt"),
+    "nothing held out": (remove("data/heldout*"), {}, {**NEW, "do_eval": True},
+                         "heldout_tfrecords"),
+    "no records": (remove("data/pretrain_tfrecords"), {}, NEW, "no record files"),
+    # Data to evaluate on.
+    "evaluated digest": (edit("data/manifest.json", vocabulary_digest="of another"), {}, EVALUATE,
+                         "vocab.txt"),
+    "evaluated casing": (vocabulary(known=True, do_lower_case=False), {}, EVALUATE,
+                         "do_lower_case"),
+    "evaluated length": (None, {}, {**EVALUATE, "data_dir": "{1}/data64"},
+                         "heldout_tfrecords", "max_seq_length=32"),
+    "evaluated setting": (None, {"mask_prob": 0.2}, EVALUATE, "mask_prob: 0.15 there, 0.2 now"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejected(name, data_dir, copies):
+    """By the name of what is wrong, before anything is written."""
+    change, hparams, options, *named = REJECTED[name]
+    if change is not None:
+        change(copies)
+    options = {"data_dir": "{0}/data", "model_dir": "{0}/m", **options}
+    places = copies, os.path.dirname(data_dir)
+    options = {n: v.format(*places) if isinstance(v, str) else v for n, v in options.items()}
+    before = sorted(copies.rglob("*")), content(copies)
+    with pytest.raises(InputError) as error:
+        run(hparams=hparams, **options)
+    for text in named:
+        assert text.format(copies) in str(error.value)
+    assert (sorted(copies.rglob("*")), content(copies)) == before

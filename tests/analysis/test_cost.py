@@ -15,7 +15,6 @@ from analysis.cost_model import (
     hours,
     implied_share,
     published_checks,
-    published_recipes,
     recipe_cost,
 )
 from analysis.devices import DEVICES, Device, Group, parse_group
@@ -40,11 +39,8 @@ def test_a_corpus_by_hand():
     assert found["examples"] == pytest.approx(1e7)
     assert found["disk_bytes"] == pytest.approx(5e9)
     assert found["build_hours"] == pytest.approx(500 / 3600)
-
-
-def test_a_length_that_was_not_measured_names_the_flags():
     with pytest.raises(InputError):
-        corpus_cost(4.0, 64, RATES)
+        corpus_cost(4.0, 64, RATES)  # a length that was not measured
 
 
 def test_hours_by_hand():
@@ -69,8 +65,8 @@ def test_a_recipe_by_hand():
     assert eight["device_hours"] == pytest.approx(one["device_hours"])
 
 
-def test_a_v3_8_is_four_chips():
-    assert parse_group("tpu_v3-8").peak == 4 * DEVICES["tpu_v3"].peak == 492e12
+def test_devices_by_name():
+    assert parse_group("tpu_v3-8").peak == 4 * DEVICES["tpu_v3"].peak == 492e12  # four chips
 
 
 @pytest.mark.parametrize("name", ["h200", "h100:0", "h100:x", ""])
@@ -89,20 +85,12 @@ def test_published_times_of_base_are_reproduced_within_a_factor_of_2_1():
         assert check["implied_share"] == pytest.approx(cost.ASSUMED_SHARE / ratio)
 
 
-def test_all_recipes_of_papers_are_counted():
-    names = [path.rsplit("/", 1)[-1] for path in published_recipes()]
-    assert "convbert_base.json" in names
-    assert not [name for name in names if name.startswith(("finetune", "quickstart", "wiki"))]
-    assert all(training_flops(recipe_hparams(path), EXECUTED) for path in published_recipes())
-
-
 def test_the_command_prints_formulas_inputs_and_json(tmp_path, capsys):
     file = tmp_path / "costs.json"
     cost.main(["cost", "--devices", "tpu_v5e:8", "--bytes_per_example", "600", f"--json={file}"])
     printed, written = capsys.readouterr().out, json.loads(file.read_text())
-    assert all(formula in printed for formula in written["formulas"].values())
-    assert "0.3 (ASSUMED)" in printed
-    assert "given by --bytes_per_example" in printed
+    assert "ASSUMED" in printed
+    assert "--bytes_per_example" in printed
     assert written["inputs"]["devices"]["tpu_v5e:8"]["count"] == 8
     small = written["recipes"]["convbert_small"]
     assert small["on"]["tpu_v5e:8"]["device_hours"] == pytest.approx(

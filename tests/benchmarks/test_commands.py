@@ -1,11 +1,18 @@
 """Every system of ours runs; every command asks for systems that exist and makes its table."""
 
 import dataclasses
+import importlib
+import inspect
+import json
 
 import pytest
 
 from benchmarks import ours
+from benchmarks.interleaved import Result, System
+from errors import InputError
+from model import EncoderConfig
 from tests.build_support import VOCABULARY
+from tests.command_flags import import_command
 from tests.model_support import TINY
 
 # Ids of benchmarks start at 1000.
@@ -34,9 +41,17 @@ def data_dir(tmp_path_factory):
     return str(folder)
 
 
-@pytest.mark.parametrize("fields", [FIELDS, ATTENTION])
-def test_the_block_runs(fields):
-    ours.mixer_block(fields, training=True, **SHAPE)()
+def test_every_system_runs(data_dir):
+    for fields in (FIELDS, ATTENTION):
+        ours.mixer_block(fields, training=True, **SHAPE)()
+    step = ours.pretraining_step(**STEP, **SHAPE)
+    step()
+    assert step.facts["flops"] > 0
+    fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
+    files = {"data_dir": data_dir, "vocab": data_dir}
+    epoch = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
+    epoch()
+    assert epoch.facts == {"examples": 10}  # of twelve: full batches only
 
 
 def test_flops_of_a_training_step():
@@ -51,38 +66,85 @@ def test_flops_of_a_training_step():
     assert ours.step_flops(ours.step_hparams(**STEP, **SHAPE)) > 3 * forward * 2 * S
 
 
-def test_the_training_step_runs():
-    run = ours.pretraining_step(**STEP, **SHAPE)
-    run()
-    assert run.facts["flops"] > 0
+# What commands prepare before they measure.
+STAND_INS = {
+    "serving": {"prepare": lambda size, folder, needed: []},
+    "prediction": {
+        "systems": lambda folder: [System(n, "time:sleep", {}) for n in ("LiteRT", "pipeline")]
+    },
+}
 
 
-def test_a_fine_tuning_epoch_runs(data_dir):
-    fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
-    files = {"data_dir": data_dir, "vocab": data_dir}
-    run = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
-    run()
-    assert run.facts == {"examples": 10}  # of twelve: full batches only
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs a command with made-up results: a call takes `seconds`, by name, 1.0 for others."""
+
+    def run(name, *arguments, seconds, facts):
+        module, own = import_command(monkeypatch, f"benchmarks.{name}")
+
+        def measure(systems, rounds, **options):
+            for system in systems:
+                check_arguments(system)
+            times = {system.name: (seconds.get(system.name, 1.0),) * 3 for system in systems}
+            return {n: Result(time, 2.0, facts.get(n, {})) for n, time in times.items()}
+
+        monkeypatch.setattr(module, "measure", measure)
+        for function, stand_in in STAND_INS.get(name, {}).items():
+            monkeypatch.setattr(module, function, stand_in)
+        own([name, *arguments])
+        module.main([])
+        rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+        return [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows[2:]]
+
+    return run
 
 
-def test_mixed_attention_block(command):
-    rows = command("mixed_attention_block", seconds={"mixed": 0.85})
-    assert [row[0] for row in rows] == ["128", "256", "512"]
-    assert rows[2][5:] == ["250.0", "0.79", "0.85"]
+def check_arguments(system):
+    """A system's function exists and takes its arguments, which go through JSON."""
+    module, function = system.target.split(":")
+    arguments = json.loads(json.dumps(system.arguments))
+    if not module.startswith("benchmarks."):
+        return
+    if module != "benchmarks.huggingface":  # which needs torch
+        found = importlib.import_module(module)
+        inspect.signature(getattr(found, function)).bind(**arguments)
+    for name in ("fields", "generator_fields"):
+        EncoderConfig(**arguments.get(name, {}))
 
 
-def test_pretraining_step(command):
-    seconds = {"ConvBERT": 1.5, "HF ConvBERT": 4.0, "baseline": 1.8}
-    facts = {"matrix product": {"flops": 1e11}}
-    rows = command("pretraining_step", "--baseline=elsewhere", seconds=seconds, facts=facts)
-    rows = {row[0]: row[1:] for row in rows}
-    assert rows["matrix product, float32"] == ["", "", "100", "100%", "", ""]
-    assert rows["HF ConvBERT, mixed_bfloat16"][-1] == "2.67"
-    assert rows["baseline, float32"][-1] == "1.20"
+SERVING = ["serving", "--batches=2", "--lengths=16"]
+LOAD = {"latencies": [0.1] * 50 + [0.3] * 50, "requests": 8}
+TWICE = {"LiteRT": {"shares": [0.4, 0.6]}, "pipeline": {"shares": [0.4, 0.6]}}
 
 
-def test_finetuning_epoch(command, data_dir):
-    files = (f"--data_dir={data_dir}", f"--vocab={data_dir}", "--tasks=cola", "--batch=5")
-    facts = {"ConvBERT": {"examples": 10}}  # ten of the twelve take a second
-    (row,) = command("finetuning_epoch", *files, seconds={"HF ConvBERT": 2.4}, facts=facts)
-    assert row == ["cola", "12", "10.2", "1.20", "2.40", "1.00", "2.00", "0.83"]
+@pytest.mark.parametrize(
+    ("arguments", "seconds", "facts", "name", "figures"),
+    [
+        (["mixed_attention_block"], {"mixed": 0.85}, {}, "512", ["0.79", "0.85"]),
+        (
+            *(["pretraining_step", "--baseline=elsewhere"], {"ConvBERT": 1.5, "baseline": 1.8}),
+            *({"matrix product": {"flops": 1e11}}, "baseline, float32", ["1.20"]),
+        ),
+        (
+            ["finetuning_epoch", "--data_dir=DATA", "--vocab=DATA", "--tasks=cola", "--batch=5"],
+            *({"HF ConvBERT": 2.4}, {"ConvBERT": {"examples": 10}}),  # of twelve, in a second
+            *("cola", ["10.2", "1.20", "2.40"]),
+        ),
+        (SERVING, {"SavedModel": 0.5}, {}, "SavedModel", ["500.0", "4.0", "1.00"]),
+        (
+            *([*SERVING, "--systems=LiteRT", "--systems=HF", "--clients=4"], {"LiteRT": 0.5}),
+            *({"LiteRT": LOAD, "HF": LOAD}, "LiteRT", ["200.0", "300.0", "32.0"]),
+        ),
+        (["prediction", "--texts=10"], {"pipeline": 4.0}, TWICE, "LiteRT", ["10", "4.00"]),
+    ],
+)
+def test_figures_in_tables(command, data_dir, arguments, seconds, facts, name, figures):
+    given = [argument.replace("DATA", data_dir) for argument in arguments]
+    rows = {row[0]: row for row in command(*given, seconds=seconds, facts=facts)}
+    assert set(figures) <= set(rows[name])
+
+
+def test_systems_that_should_agree_and_do_not(command):
+    facts = {"SavedModel": {"vector": [1.0, 2.0]}, "HF": {"vector": [1.0, 2.1]}}
+    with pytest.raises(InputError, match="HF"):
+        command(*SERVING, seconds={}, facts=facts)

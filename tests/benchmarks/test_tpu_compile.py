@@ -10,12 +10,6 @@ from tests.command_flags import import_command
 
 PYTHON = os.environ.get("TPU_PYTHON", ".venv-tpu/bin/python")
 TINY = {"vocab_size": 1200, "model_hparam_overrides": {"num_hidden_layers": 2}}
-RESULT = {
-    **{"seconds": 90.0, "arguments": 6e9, "outputs": 6e9, "aliased": 5.9e9, "temporaries": 2e9},
-    **{"code": 1e8, "cycles": 3e6, "scopes": {"encoder": [3000000, 4]}, "host": []},
-    **{"launches": {"total": 1234, "clip": 5, "update": 6}, "unknown_loops": 1, "versions": "jax"},
-}
-
 LOOP = "%w.1 = (s32[], f32[2]{0:T(128)(2,1)S(1)}) while(%t), condition=%cond, body=%body"
 MODULE = """HloModule step, is_scheduled=true, entry_computation_layout={(f32[2]{0})->f32[2]{0}}
 
@@ -80,15 +74,6 @@ def test_host_operations():
     infeed = "%i = (s32[], token[]) infeed(%t), metadata={}"
     found = Module(MODULE.replace(LOOP, f"{call}\n  {infeed}")).host_operations()
     assert found == ["infeed", "xla_python_cpu_callback"]
-
-
-def test_rows(monkeypatch):
-    module, _ = import_command(monkeypatch, "benchmarks.tpu_compile")
-    assert module.cells(RESULT) == [90.0, 6.0, 2.0, 100.0, pytest.approx(8.2), 3.0, "", "", "none"]
-    of_gpu = module.cells({**RESULT, "cycles": 0, "host": ["infeed"]})
-    assert of_gpu[5:] == ["", 1234, "5, 6", "infeed"]
-    assert len(module.cells({"failed": "no room"})) == len(of_gpu)
-    assert "encoder" in "".join(module.lines("step", RESULT, 1))
 
 
 @pytest.mark.tpu

@@ -18,16 +18,6 @@ def model():
     return BigramModel(9, batches, [PAD, CLS, SEP, MASK])
 
 
-def test_counts(model):
-    assert model.unigrams.tolist() == [0, 0, 4, 4, 0, 3, 2, 4, 2]
-    assert [model.after[left, right] for left, right in ((A, B), (A, C), (B, A), (D, SEP))] == [
-        2,
-        1,
-        0,
-        2,
-    ]
-
-
 @pytest.mark.parametrize(
     ("left", "right", "by_left", "by_both"),
     [

@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from errors import InputError
 from examples.quickstart.summary import MODEL, summary
 
 
@@ -21,8 +18,3 @@ def test_what_was_measured_is_said(tmp_path):
     text = summary(str(tmp_path))
     for figure in ("25.8%", "18.4%", "32.6%", "75.2%", "51.4%", f"{tmp_path}/savedmodel"):
         assert figure in text
-
-
-def test_without_the_steps_before(tmp_path):
-    with pytest.raises(InputError):
-        summary(str(tmp_path))

@@ -103,12 +103,6 @@ def test_losses_are_those_of_a_pass_for_each_token(model, context, stride):
     np.testing.assert_allclose(losses[0], wanted, atol=2e-4)
 
 
-def test_more_context_is_another_loss(model):
-    """Otherwise the comparison above could not fail by its context."""
-    few, more = (direct(model, context, 2) for context in (2, 9))
-    assert np.abs(few[20:] - more[20:]).max() > 1e-3
-
-
 @pytest.fixture
 def command(monkeypatch):
     """scoring.perplexity with flags of its own."""
@@ -157,9 +151,7 @@ def test_report_of_a_text_and_of_the_records_built_of_it(
     words = len(TEXT.split()) + TEXT.count("\n")
     assert of_text["perplexity_per_word"] == pytest.approx(math.exp(of_text["nats"] / words))
     assert (vocabulary.tokenizer == "words") == (words == len(stream))
-    printed = capsys.readouterr().out
-    assert str(Protocol(0, S - 1)) in printed
-    assert f"{of_text['perplexity']:.2f} of {len(stream)} tokens" in printed
+    assert f"{of_text['perplexity']:.2f} of {len(stream)} tokens" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -173,19 +165,14 @@ def test_report_of_a_text_and_of_the_records_built_of_it(
         ({"model_dir": "MODEL", "corpus": "TEXT", "context": S - 1}, "--context"),
         ({"model_dir": "MODEL", "corpus": "TEXT", "context": 4, "stride": S - 4}, "--stride"),
         ({"model_dir": "MODEL", "data_dir": "."}, "contiguous"),
+        ({"model_dir": "BERT", "corpus": "TEXT"}, "BERT"),
     ],
 )
-def test_flags_that_cannot_be_right_are_named(model, command, flags, named):
-    paths = {"MODEL": str(model.folder), "TEXT": str(model.text)}
+def test_flags_that_cannot_be_right_are_named(model, command, flags, named, tmp_path):
+    paths = {"MODEL": str(model.folder), "TEXT": str(model.text), "BERT": str(tmp_path / "BERT")}
+    if "BERT" in flags.values():
+        pretrained(tmp_path / "BERT", objective="masked_lm")
     given(command, **{name: paths.get(value, value) for name, value in flags.items()})
     with pytest.raises(InputError) as error:
         command.check_flags()
     assert named in str(error.value)
-
-
-def test_a_model_that_is_not_causal_is_rejected(command, tmp_path):
-    pretrained(tmp_path / "model", objective="masked_lm")
-    (tmp_path / "text.txt").write_text(TEXT)
-    given(command, model_dir=str(tmp_path / "model"), corpus=str(tmp_path / "text.txt"))
-    with pytest.raises(InputError):
-        command.check_flags()

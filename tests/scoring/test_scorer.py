@@ -1,6 +1,7 @@
 """Scores of every method against transcriptions that take one sentence, and one mask, at a time."""
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 import numpy as np
@@ -17,8 +18,6 @@ from serving.client import Client
 from serving.export import export
 from serving.load import load
 from serving.records import Record
-from signatures.functions import Function
-from signatures.scoring import _masking_each
 from tests.scoring import support
 from tests.scoring.support import SENTENCES
 from tests.serving.support import pretrained
@@ -41,26 +40,23 @@ METHODS = [
 
 
 class Models:
-    """Objective -> (model directory, objective); scorers by objective and method."""
+    """Models by objective, and their scorers."""
 
     def __init__(self, folder):
-        self._folder, self._found, self._scorers = folder, {}, {}
+        self._folder = folder
+        self.model = functools.cache(self._model)
+        self.scorer = functools.cache(self._scorer)
 
-    def __getitem__(self, name):
-        if name not in self._found:
-            overrides = {"causal": True} if name == "causal_lm" else {}
-            folder = self._folder / name
-            built = pretrained(folder, objective=name, overrides=overrides, **self._heads(name))
-            self._found[name] = str(folder), built
-        return self._found[name]
+    def _model(self, name):
+        """Model directory and objective."""
+        settings = {"overrides": {"causal": True}} if name == "causal_lm" else {}
+        if name == "replaced_token_detection":
+            settings = {"generator_hidden_size": 0.5}
+        folder = self._folder / name
+        return str(folder), pretrained(folder, objective=name, **settings)
 
-    def _heads(self, name):
-        return {"generator_hidden_size": 0.5} if name == "replaced_token_detection" else {}
-
-    def scorer(self, name, method):
-        if (name, method) not in self._scorers:
-            self._scorers[name, method] = open_scorer(self[name][0], method)
-        return self._scorers[name, method]
+    def _scorer(self, name, method):
+        return open_scorer(self.model(name)[0], method)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +65,7 @@ def models(tmp_path_factory):
 
 
 def transcribed(models, name, method, networks):
-    networks = [getattr(models[name][1], network) for network in networks]
+    networks = [getattr(models.model(name)[1], network) for network in networks]
     return [getattr(support, method)(*networks, sentence, ROOM) for sentence in SENTENCES]
 
 
@@ -120,37 +116,6 @@ def test_a_score_does_not_depend_on_the_others(models, method):
     assert scorer.scores([]) == []
 
 
-def test_masked_sequences_share_batches_by_length(monkeypatch):
-    """Every scored token is masked once, and a twentieth at most of what is computed is padding."""
-    draw = np.random.default_rng(0)
-    lengths = draw.integers(3, 128, 60).astype(np.int32)
-    features = {name: np.zeros([60, 128], np.int32) for name in ("input_ids", "segment_ids")}
-    inside = np.arange(128) < lengths[:, None]
-    features["input_mask"] = inside.astype(np.int32)
-    features["input_ids"] = (np.arange(60 * 128).reshape(60, 128) + 10).astype(np.int32) * inside
-    features["scored"] = (inside & (np.arange(128) > 0)).astype(np.int32)
-    shapes, seen = [], []
-
-    def log_scores(part):
-        ids = part["input_ids"].numpy()
-        shapes.append(ids.shape)
-        position, token = part["position"].numpy(), part["token"].numpy()
-        assert (np.argwhere(ids == 4) == np.stack([np.arange(len(ids)), position], 1)).all()
-        seen.extend(token)
-        return {"log_scores": tf.cast(part["token"], tf.float32)}
-
-    monkeypatch.setattr("signatures.scoring.plain_function", lambda function, **_: function)
-    totals = _masking_each(Function(log_scores), mask_id=4, vocab_size=1000)
-    features = {name: tf.constant(value) for name, value in features.items()}
-    found = totals(features, tf.constant(lengths))
-    scored = features["input_ids"] * features["scored"]
-    np.testing.assert_array_equal(found, tf.reduce_sum(tf.cast(scored, tf.float32), 1))
-    assert sorted(seen) == sorted(scored.numpy()[scored.numpy() > 0])
-    computed, needed = sum(n * S for n, S in shapes), ((lengths - 1) * lengths).sum()
-    assert needed <= computed <= 1.05 * needed
-    assert max(n * S for n, S in shapes) <= 4096
-
-
 @pytest.mark.parametrize("text", ["", "  ", "\x00"])
 def test_a_sentence_of_no_pieces_is_named(models, text):
     scorer = models.scorer("self_critic", "self_critic")
@@ -160,22 +125,16 @@ def test_a_sentence_of_no_pieces_is_named(models, text):
     assert [one[:2] for one in allowed] == [(allowed[0].score, 1), (0.0, 0)]
 
 
-def test_methods_that_are_not_offered_are_named(models, tmp_path):
-    for name in ("causal_lm", "self_critic"):
-        with pytest.raises(InputError):
-            open_scorer(models[name][0], "discriminator_heuristic")
-    # The checkpoint of a conversion may lack heads.
+def test_a_checkpoint_without_heads_is_named(tmp_path):
+    """As that of a conversion may be."""
     pretrained(tmp_path, objective="self_critic", parts=["encoder"])
     with pytest.raises(InputError) as error:
         open_scorer(str(tmp_path))
     assert str(tmp_path) in str(error.value)
-    with pytest.raises(InputError):
-        open_scorer(str(tmp_path / "none"))
 
 
-@pytest.fixture
-def own_objective(monkeypatch):
-    """The name of an objective from outside, with a method of its own before its parent's."""
+def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
+    """It comes before its parent's."""
     registry = objectives._REGISTRY
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
@@ -192,11 +151,7 @@ def own_objective(monkeypatch):
             return (own, *super().scoring_methods())
 
     objectives.register(OwnSettings)
-    return "own"
-
-
-def test_a_method_of_an_objective_from_outside(own_objective, tmp_path):
-    pretrained(tmp_path, objective=own_objective)
+    pretrained(tmp_path, objective="own")
     scorer = open_scorer(str(tmp_path))
     assert scorer.method == "by_ids"
     expected = [-0.25 * sum(support.pieces_of(sentence)) for sentence in SENTENCES]
@@ -207,19 +162,16 @@ def test_a_method_of_an_objective_from_outside(own_objective, tmp_path):
 @pytest.mark.parametrize(("name", "method", "networks"), METHODS)
 def test_exported_and_asked(models, tmp_path, name, method, networks):
     folder = str(tmp_path / "exported")
-    model_dir = models[name][0]
+    model_dir, _ = models.model(name)
     export(load(model_dir, scoring_method=method), folder, model_dir)
     scorer = open_scorer(folder, method)
     assert scorer.method == method
+    records = [Record("", str(i), {"text": text}) for i, text in enumerate(SENTENCES)]
+    rows = Client.of(folder, "score").answers(records, 2)
     expected = models.scorer(name, method).scores(SENTENCES)
-    for found, here in zip(scorer.scores(SENTENCES), expected, strict=True):
+    for found, row, here in zip(scorer.scores(SENTENCES), rows, expected, strict=True):
         assert found.score == pytest.approx(here.score, rel=1e-6, abs=1e-4)
         assert found[1:] == here[1:]
-    records = [Record("", str(i), {"text": text}) for i, text in enumerate(SENTENCES)]
-    rows = list(Client.of(folder, "score").answers(records, 2))
-    assert [row["id"] for row in rows] == [str(i) for i in range(len(SENTENCES))]
-    assert set(rows[0]) == {"id", "score", "num_pieces", "num_words", "num_unknown"}
-    for row, here in zip(rows, expected):
         assert row["score"] == pytest.approx(here.score, rel=1e-6, abs=1e-4)
     with pytest.raises(InputError):
         open_scorer(folder, "other_method")

@@ -46,12 +46,6 @@ def test_layouts(frame, settings, expected):
     assert not any(found.truncated)
 
 
-def test_a_question_of_nothing_has_no_special_piece():
-    for settings in SETTINGS:
-        (found, _), *_ = shown(laid_out(BERT, [("ab", "", ["c", "d"])], **settings))
-        assert found == "^ab|c|"
-
-
 def test_only_the_context_and_the_beginning_of_question_and_option_are_cut():
     rows = [("abcdefgh", "uvw", ["1", "123", "1234567"])]
     found = laid_out(BERT, rows, 12, 5, question_apart=True, fill_blank=False)
