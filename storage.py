@@ -94,8 +94,16 @@ def listdir(path: str) -> list[str]:
     return [name.rstrip("/") for name in _listdir(path) if name != "/"]
 
 
-def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk` from the top, in sorted order; OSError where a folder cannot be read."""
+def walk(path: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk` from the top, in sorted order, that follows links.
+
+    Raises:
+        OSError: a folder cannot be read, or a link leads to one of the folders `above` it.
+    """
+    if not is_url(path):
+        above = (*above, os.path.realpath(path))
+        if above[-1] in above[:-1]:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
     try:
         names = sorted(listdir(path))
     except FileNotFoundError:
@@ -103,8 +111,7 @@ def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
     folders = [name for name in names if isdir(os.path.join(path, name))]
     yield path, folders, sorted({*names} - {*folders})
     for name in folders:  # without those that the caller has removed
-        if not os.path.islink(os.path.join(path, name)):
-            yield from walk(os.path.join(path, name))
+        yield from walk(os.path.join(path, name), above)
 
 
 def matching(folder: str, pattern: str) -> list[str]:

@@ -94,6 +94,19 @@ def test_text_per_file_is_one_document_per_file(tmp_path, monkeypatch):
     assert [unit.members for unit in units] == [("a", "b"), ("c",), ("d",)]
 
 
+def test_linked_folders_are_read(tmp_path):
+    """One that leads back to a folder above it is an error, as it would never end."""
+    for name in ("corpus", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(name)
+    (tmp_path / "corpus" / "linked").symlink_to(tmp_path / "elsewhere")
+    corpus = open_corpus(str(tmp_path / "corpus"), "text")
+    assert read(corpus) == [["corpus"], ["elsewhere"]]
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "corpus")
+    with pytest.raises((InputError, OSError), match="back"):
+        open_corpus(str(tmp_path / "corpus"), "text")
+
+
 def test_an_unreadable_folder_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "closed").mkdir()
