@@ -5,7 +5,7 @@ import json
 import pytest
 
 from finetune.baselines import baseline, compare, draws
-from finetune.report import report_text, summary_line
+from finetune.report import report_text
 from finetune.results import group_results
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
@@ -16,7 +16,8 @@ QUESTIONS = [
     QuestionExample("1", "q", "a b c", ("a b",), 0, False),
     QuestionExample("2", "q", "a b c", (), None, True),
 ]
-SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ()), SpanAnswer("a b", 0, 0, 0.0, -9.0, ())]
+SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ())] * 2
+VERSION_2 = task_of("span", "f1", "exact_match", version_2=True)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +55,7 @@ SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ()), SpanAnswer("a b", 0, 0, 0.0, -9
             "O",
             [75.0, 0.0],
         ),
-        (
-            task_of("span", "f1", "exact_match", version_2=True),
-            QUESTIONS,
-            SPANS,
-            "no answer",
-            "",
-            [50.0] * 2,
-        ),
+        (VERSION_2, QUESTIONS, SPANS, "no answer", "", [50.0] * 2),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -86,27 +80,21 @@ def test_questions_that_all_have_answers_have_no_baseline():
 )
 def test_a_few_examples_decide_nothing(copies, right, above):
     task, labels = task_of("classification", "accuracy"), [1, 1, 0]
-    given = predicted(
-        task, texts(labels * copies), ([1, 1, 0] if right == 3 else [1, 1, 1]) * copies
-    )
+    answers = labels if right == 3 else [1, 1, 1]
+    given = predicted(task, texts(labels * copies), answers * copies)
     scores = {"dev": task.plugin.score(given)}
     run = result("wnli", scores=scores, baselines={"dev": baseline(given)})
     (group,) = group_results([run])
     assert compare(group).above is above
-    for said in (report_text([group]), summary_line([run])):
-        assert ("not clearly above most frequent label 66.7" in said) == (not above)
-        assert "most frequent label 66.7" in said
+    assert ("not clearly above most" in report_text([group])) == (not above)
 
 
 def test_an_undefined_baseline_counts_as_zero():
     task = task_of("regression", "spearman")
-    for answers, above in (([1.0, 2.0, 3.0, 4.0] * 9, True), ([4.0, 3.0, 2.0, 1.0] * 9, False)):
-        given = predicted(task, texts([1.0, 2.0, 3.0, 4.0] * 9), answers)
-        scores = {
-            "scores": {"dev": task.plugin.score(given)},
-            "baselines": {"dev": baseline(given)},
-        }
-        (group,) = group_results([result("sts", **scores)])
+    for answers, above in (([1.0, 2.0, 3.0, 4.0], True), ([4.0, 3.0, 2.0, 1.0], False)):
+        given = predicted(task, texts([1.0, 2.0, 3.0, 4.0] * 9), answers * 9)
+        found = {"dev": task.plugin.score(given)}, {"dev": baseline(given)}
+        (group,) = group_results([result("sts", scores=found[0], baselines=found[1])])
         assert (compare(group).score, compare(group).above) == (None, above)
     scores = {"scores": {"dev": {"spearman": None}}, "baselines": {"dev": baseline(given)}}
     (group,) = group_results([result("sts", **scores)])
@@ -115,7 +103,7 @@ def test_an_undefined_baseline_counts_as_zero():
 
 def test_an_example_that_is_drawn_twice_counts_twice():
     """Scores of questions are by id."""
-    task = task_of("span", "f1", "exact_match", version_2=True)
+    task = VERSION_2
     examples = [*QUESTIONS, QuestionExample("3", "q", "a b c", ("a b",), 0, False)]
     given = predicted(task, examples, [SPANS[0]] * 3)
     found = {round(task.plugin.score(part)["f1"]) for part in draws(given, 99)}

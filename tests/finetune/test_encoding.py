@@ -1,7 +1,6 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
 import functools
-import types
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from data import tokenization
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune import kinds
 from finetune.encoding import encode_tags, encode_texts
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -43,26 +41,22 @@ def text(a, b=None, label=0):
 
 
 def test_layout_of_single_texts_and_pairs(tokenizer):
-    examples = [
-        text("the cat", None, 1),
-        text("the cat", "sat on", 0),
-        text("", "mat"),
-        text("a", ""),
-    ]
+    examples = [text("the cat", None, 1), text("the cat", "sat on"), text("", "mat"), text("a", "")]
     encoded = encode_texts(examples, task_of("classification"), tokenizer, 16)
-    assert pieces(encoded, 0) == ["[CLS]", "the", "cat", "[SEP]"]
-    assert pieces(encoded, 1) == ["[CLS]", "the", "cat", "[SEP]", "sat", "on", "[SEP]"]
-    assert pieces(encoded, 2) == ["[CLS]", "[SEP]", "mat", "[SEP]"]
-    assert pieces(encoded, 3) == ["[CLS]", "a", "[SEP]"]
+    assert [" ".join(pieces(encoded, row)) for row in range(4)] == [
+        "[CLS] the cat [SEP]",
+        "[CLS] the cat [SEP] sat on [SEP]",
+        "[CLS] [SEP] mat [SEP]",
+        "[CLS] a [SEP]",
+    ]
     assert column(encoded, "segment_ids", 0) == [0] * 4
     assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
     assert encoded.sequences["label"].tolist() == [1, 0, 0, 0]
     assert encoded.sequences["example"].tolist() == [0, 1, 2, 3]
     assert encoded.lengths.tolist() == [4, 7, 4, 3]
     assert encoded.truncated == 0
-    assert {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())} == {
-        np.dtype("i4")
-    }
+    dtypes = {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())}
+    assert dtypes == {np.dtype("i4")}
 
 
 def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(tokenizer):
@@ -166,32 +160,19 @@ def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
 @pytest.mark.parametrize("kind", ["texts", "tags", "questions"])
 def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
     """Encoded a few examples at once, the result is the same."""
+    tokenizer = Tokenizer(VOCABULARY)
     if kind == "texts":
         examples = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
-        call = functools.partial(encode_texts, examples, task_of("classification"))
+        call = functools.partial(encode_texts, examples, task_of("classification"), tokenizer, 10)
     elif kind == "tags":
         examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
-        call = functools.partial(encode_tags, examples)
+        call = functools.partial(encode_tags, examples, tokenizer, 10)
     else:
         examples = read_squad(small_file(tmp_path / "dev.json"), training=True)
         lengths = {"max_seq_length": 48, "max_query_length": 8, "doc_stride": 6}
         call = functools.partial(encode_questions, examples, vocabulary(), **lengths)
-    arguments = () if kind == "questions" else (Tokenizer(VOCABULARY), 10)
-    whole = call(*arguments)
+    whole = call()
     monkeypatch.setattr(tokenization, "_LINES_PER_BATCH", 4)
-    parts = call(*arguments)
-    assert parts.truncated == whole.truncated > 0
-    np.testing.assert_array_equal(parts.row_splits, whole.row_splits)
-    for columns, expected in ((parts.tokens, whole.tokens), (parts.sequences, whole.sequences)):
-        assert list(columns) == list(expected)
-        for name, values in expected.items():
-            assert columns[name].dtype == values.dtype
-            np.testing.assert_array_equal(columns[name], values)
-
-
-def test_symmetric_pairs_are_trained_in_both_orders():
-    examples, kind = [text("a", "b", 1), text("c", "d", 0)], kinds.get("classification")
-    task = types.SimpleNamespace(symmetric=True)
-    doubled = kind.training_examples(task, examples, kind.hparams())
-    expected = [("a", "b", 1), ("c", "d", 0), ("b", "a", 1), ("d", "c", 0)]
-    assert [(x.text_a, x.text_b, x.label) for x in doubled] == expected
+    parts = call()
+    assert parts.truncated > 0
+    np.testing.assert_equal(vars(parts), vars(whole))

@@ -1,5 +1,6 @@
 """Evaluation during training: the best weights are kept, training stops early, and resumes."""
 
+import itertools
 import json
 import pathlib
 import types
@@ -9,27 +10,18 @@ import pytest
 import tensorflow as tf
 
 import convbert
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune import trial
 from finetune.evaluations import Evaluations
-from tests.finetune.kinds_support import model_directory
-from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
+from tests.finetune.kinds_support import HPARAMS, REVIEW, reviews
 from training.loop import Trainer
 from training.monitoring import read_metrics
 
-COLUMNS = {"text_a": "review", "label": "verdict"}
 EVALUATED = {**HPARAMS, "keep": "best", "eval_steps": 7, "learning_rate": 5e-3, "seed": 1}
-
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
-    return model_directory(tmp_path_factory.mktemp("evaluations") / "model", vocabulary)
 
 
 def fine_tune(model_dir, output_dir, hparams):
     """40 steps; the result, and the scores on the way by step."""
-    given = {"columns": COLUMNS, "hparams": hparams, "output_dir": output_dir}
+    given = {"columns": REVIEW, "hparams": hparams, "output_dir": output_dir}
     # Labels of a third are wrong, so that scores go up and down.
     train = reviews(160)
     wrong = train["verdict"].map({"yes": "no", "no": "yes"})
@@ -72,28 +64,26 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("place", ["before the row", "in training", "at the end"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        (Evaluations, "add", 2),  # the best weights are written, the score is not
+        (Trainer, "train", 6),
+        (trial, "_keep_weights_only", 1),  # the best weights are there, or the result is
+    ],
+)
 def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypatch, place):
-    calls = 0
+    owner, method, number = place
+    calls, whole = itertools.count(1), getattr(owner, method)
 
-    def dies(method, at):
-        def call(*arguments, **options):
-            nonlocal calls
-            calls += 1
-            found = method(*arguments, **options)
-            if calls == at:
-                raise Killed
-            return found
-
-        return call
+    def dying(*arguments, **options):
+        found = whole(*arguments, **options)
+        if next(calls) == number:
+            raise Killed
+        return found
 
     with monkeypatch.context() as patched:
-        if place == "before the row":  # the best weights are written, the score is not
-            patched.setattr(Evaluations, "add", dies(Evaluations.add, 2))
-        elif place == "at the end":  # the best weights are there, or the result is
-            patched.setattr(trial, "_keep_weights_only", dies(trial._keep_weights_only, 1))
-        else:
-            patched.setattr(Trainer, "train", dies(Trainer.train, 6))
+        patched.setattr(owner, method, dying)
         with pytest.raises(Killed):
             fine_tune(model_dir, tmp_path, EVALUATED)
     run, result, scores = fine_tune(model_dir, tmp_path, EVALUATED)

@@ -6,12 +6,12 @@ import textwrap
 
 import pytest
 
-from data.vocabulary import Vocabulary
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
 from finetune.kinds.tagging import TaggedExample
 from finetune.task_data import load_task_data
-from tests.finetune.kinds_support import model_directory, predicted, task_of
+from tests.finetune.kinds_support import predicted, task_of
 from tests.model_support import TINY
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "tasks.md"
@@ -20,7 +20,6 @@ FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
 # And their words, questions, or places of options in the training split.
 TASKS = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
-BATCHES = {"choices": {"train_batch_size": 6, "eval_batch_size": 6}}
 
 
 @pytest.fixture(scope="module")
@@ -33,21 +32,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
-    vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(words)))
-    return model_directory(tmp_path_factory.mktemp("extending") / "model", vocabulary)
-
-
 @pytest.mark.parametrize("name", TASKS)
-def test_the_declarations_are_read(folder, model_dir, name):
+def test_the_declarations_are_read(folder, name):
     task = load_task(str(folder / name / f"{name}.json"))
     assert task.name == name
     config = TINY.replace(vocab_size=1000)
     lengths = {name: LENGTHS[name] for name in task.plugin.shaping if name in LENGTHS}
     hparams = resolve_hparams(lengths, task, config)
-    vocabulary = Vocabulary.load(str(model_dir / "vocab.txt"))
+    words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *sorted(words)))
     data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
     assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's
     if name == "ner":
@@ -73,18 +66,13 @@ def test_the_declarations_are_read(folder, model_dir, name):
 def test_entities_of_each_scheme(tags, entities):
     """One entity missing of n found: precision 1, recall (n - 1) / n."""
     tags = tags.split()
-    labels = tuple(sorted({*tags, "O"}))
-    task = task_of("tagging", "f1", labels=labels)
-    words = tuple("abcdef")
-    gold = tuple(labels.index(tag) for tag in tags)
-    found = [TaggedExample("0", words, gold)]
+    task = task_of("tagging", "f1", labels=tuple(sorted({*tags, "O"})))
+    gold = tuple(map(task.labels.index, tags))
+    found = [TaggedExample("0", tuple("abcdef"), gold)]
     assert task.plugin.score(predicted(task, found, [gold])) == {"f1": 100.0}
     # Without its last entity, one word long in each scheme but the last two.
     last = max(place for place, tag in enumerate(tags) if tag != "O")
-    fewer = [*gold]
-    fewer[last] = labels.index("O")
+    fewer = (*gold[:last], task.labels.index("O"), *gold[last + 1 :])
     recall = (entities - 1) / entities
-    expected = 100 * 2 * recall / (1 + recall)
-    assert task.plugin.score(predicted(task, found, [tuple(fewer)]))["f1"] == pytest.approx(
-        expected
-    )
+    expected = pytest.approx(100 * 2 * recall / (1 + recall))
+    assert task.plugin.score(predicted(task, found, [fewer]))["f1"] == expected

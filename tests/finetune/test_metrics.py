@@ -1,6 +1,5 @@
 """Answers from predictions, scores against known values, collapsed runs."""
 
-import json
 import re
 
 import numpy as np
@@ -15,18 +14,6 @@ from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 def answers(task, examples, encoded, outputs):
     return task.plugin.answers(task, examples, encoded, outputs, task.plugin.hparams())
-
-
-def score(task, examples, given, **hparams):
-    return task.plugin.score(predicted(task, examples, given, **hparams))
-
-
-def undefined(task, examples, given, scores):
-    return task.plugin.undefined(predicted(task, examples, given), scores)
-
-
-def collapsed(task, given, gold, **hparams):
-    return task.plugin.collapsed(predicted(task, gold, given, **hparams))
 
 
 def sequences(order):
@@ -96,28 +83,31 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
 )
 @pytest.mark.filterwarnings("error")
 def test_scores_against_hand_counts(task, gold, given, expected):
-    scores = score(task, gold, given)
+    found = predicted(task, gold, given)
+    scores = task.plugin.score(found)
     assert list(scores) == list(task.metrics)  # the main metric first
     assert list(scores.values()) == pytest.approx([100 * value for value in expected])
-    assert undefined(task, gold, given, scores) == {}
+    assert task.plugin.undefined(found, scores) == {}
 
 
 @pytest.mark.parametrize(
     ("gold", "given", "reason"),
     [
-        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0], "every gold label is 3"),
-        ([3.0, 3.0, 3.0], [2.0, 2.0, 2.0], "every gold label is 3"),
-        ([0.0, 1.0, 2.0], [2.5, 2.5, 2.5], "every prediction is 2.5"),
-        ([0.0], [2.0], "there is one example only"),
-        ([0.0, 1.0], [np.nan, 1.0], "a predicted score is not finite"),
+        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0], "gold label is 3"),
+        ([3.0, 3.0, 3.0], [2.0, 2.0, 2.0], "gold label is 3"),
+        ([0.0, 1.0, 2.0], [2.5, 2.5, 2.5], "prediction is 2.5"),
+        ([0.0], [2.0], "one example"),
+        ([0.0, 1.0], [np.nan, 1.0], "not finite"),
     ],
 )
 @pytest.mark.filterwarnings("error")
 def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason):
     task = task_of("regression", "spearman", "pearson")
-    scores = score(task, texts(gold), given)
-    assert json.loads(json.dumps(scores, allow_nan=False)) == {"spearman": None, "pearson": None}
-    assert undefined(task, texts(gold), given, scores) == {"spearman": reason, "pearson": reason}
+    found = predicted(task, texts(gold), given)
+    scores = task.plugin.score(found)
+    assert scores == {"spearman": None, "pearson": None}
+    reasons = task.plugin.undefined(found, scores)
+    assert [reason in reasons[name] for name in scores] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -167,12 +157,7 @@ ONE_OF_872 = [0] * 871 + [1]
         (task_of("regression"), [2.5, np.nan], texts([1.0, 2.0]), "not finite"),
         (task_of("regression"), [2.5] * 871 + [1.0], texts([1.0, 2.0] * 436), "is 2.5"),
         (task_of("regression"), [2.5] * 80 + [1.0] * 20, texts([1.0, 2.0] * 50), None),
-        (
-            task_of("tagging", labels=("A", "O")),
-            [(1, 1), (), (1,)],
-            sentences([0, 1], [], [1]),
-            "'O'",
-        ),
+        (task_of("tagging"), [(1, 1), (), (1,)], sentences([0, 1], [], [1]), "'yes'"),
         (task_of("tagging"), [(1,), (1, 0)], sentences([1], [1, 0]), None),
         (task_of("tagging"), [(0,)] * 99 + [(1,)], sentences(*[[0], [1]] * 50), "99 of 100"),
         (UNANSWERABLE, NEVER, questions("", "a"), "''"),
@@ -183,26 +168,23 @@ ONE_OF_872 = [0] * 871 + [1]
     ],
 )
 def test_predictions_that_are_all_but_constant_are_named(task, given, gold, named):
-    found = collapsed(task, given, gold)
+    found = task.plugin.collapsed(predicted(task, gold, given))
     assert re.search(named, found) if named else found is None
 
 
 def test_questions_are_unanswered_above_the_threshold_asked_for():
-    gold = questions("", "a")
-    assert collapsed(UNANSWERABLE, NEVER, gold, qa_na_threshold=0.0) is None
-
-
-def test_spans_are_scored_officially_at_the_threshold_asked_for():
+    """And scored officially."""
+    lenient = predicted(UNANSWERABLE, questions("", "a"), NEVER, qa_na_threshold=0.0)
+    assert UNANSWERABLE.plugin.collapsed(lenient) is None
     task = task_of("span", "f1", "exact_match", version_2=True)
     examples = [
         QuestionExample("1", "q", "a b c", ("a b",), 0, False),
         QuestionExample("2", "q", "a b c", (), None, True),
     ]
     given = spans(("a", -5.0), ("c", 5.0))
-    scores = score(task, examples, given)
+    scores = task.plugin.score(predicted(task, examples, given))
     assert list(scores)[:2] == ["f1", "exact_match"]
-    assert scores["exact_match"] == 50.0
-    assert scores["HasAns_exact"] == 0.0
-    assert scores["NoAns_exact"] == 100.0
-    lenient = score(task, examples, given, qa_na_threshold=9.0)
+    names = ("exact_match", "HasAns_exact", "NoAns_exact")
+    assert [scores[name] for name in names] == [50.0, 0.0, 100.0]
+    lenient = task.plugin.score(predicted(task, examples, given, qa_na_threshold=9.0))
     assert lenient["exact_match"] == 0.0

@@ -83,19 +83,15 @@ def test_against_loops(examples, encoded, longest, n_best):
     assert filled > (0 if n_best == 20 else 5)
 
 
-def test_nothing_possible(examples, encoded):
-    predictions = random_predictions(encoded)
-    predictions["end_index"][:] = 0
-    answers = decode_answers(examples, encoded, predictions, hparams())
-    assert {(answer.text, answer.nbest) for answer in answers} == {("", ())}
-
-
-def test_null_score_without_a_classifier(examples, encoded):
+def test_nothing_possible_and_no_classifier(examples, encoded):
     predictions = random_predictions(encoded)
     with_one = decode_answers(examples, encoded, predictions, hparams())
     without = decode_answers(examples, encoded, predictions, hparams(answerable_classifier=False))
     for a, b in zip(with_one, without):
         np.testing.assert_allclose(b.null_score, a.null_score - a.score)
+    predictions["end_index"][:] = 0
+    answers = decode_answers(examples, encoded, predictions, hparams())
+    assert {(answer.text, answer.nbest) for answer in answers} == {("", ())}
 
 
 def test_gold_answers_score_100(examples, encoded):

@@ -3,9 +3,9 @@
 import pytest
 
 from errors import InputError
-from finetune.declaration import parse
 from finetune.squad.examples import QuestionExample, read_squad
 from finetune.task_files import read_split
+from tests.finetune.kinds_support import task_of
 from tests.finetune.squad_support import question, small_file, write_squad
 
 CONTEXT = "Ada Lovelace was born in London."
@@ -32,47 +32,25 @@ def test_plausible_answers_of_unanswerable_questions_are_none(tmp_path):
     assert (example.answers, example.answer_start) == ((), None)
 
 
-def test_evaluation_needs_neither_answers_nor_places(tmp_path):
-    blind, textual = question("a", CONTEXT), question("b", CONTEXT, "Ada")
-    del blind["answers"], textual["answers"][0]["answer_start"]
-    path = write_squad(tmp_path / "test.json", (CONTEXT, [blind, textual]))
-    first, second = read_squad(path, training=False)
-    assert (first.answers, first.answer_start) == ((), None)
-    assert (second.answers, second.answer_start) == (("Ada",), None)
-    with pytest.raises(InputError):
-        read_squad(path, training=True)
-
-
-def span_task(**fields):
-    return parse(
-        {
-            "name": "own",
-            "kind": "span",
-            "files": {split: f"{split}.json" for split in ("train", "dev", "test")},
-            **fields,
-        },
-        "task",
-    )
-
-
 @pytest.mark.parametrize("version_2", [False, True])
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, version_2):
-    task = span_task(version_2=version_2)
-    items = [question("a", CONTEXT, "Ada"), question("q7", CONTEXT)]
-    for name in (split, "test"):
-        write_squad(tmp_path / f"{name}.json", (CONTEXT, items))
-    assert [item.answers for item in read_split(task, str(tmp_path), "test")] == [("Ada",), ()]
+    task = task_of("span", version_2=version_2, test=("test",))
+    blind, textual = question("a", CONTEXT), question("b", CONTEXT, "Ada")
+    del blind["answers"], textual["answers"][0]["answer_start"]
+    for name, items in ((split, [textual, blind]), ("test", [textual, question("q7", CONTEXT)])):
+        write_squad(tmp_path / f"{name}.squad", (CONTEXT, items))
+    found = read_split(task, str(tmp_path), "test")
+    assert [(x.answers, x.answer_start) for x in found] == [(("Ada",), None), ((), None)]
     with pytest.raises(InputError):
         read_split(task, str(tmp_path), split)
-
-
-def test_an_answer_of_a_development_split_needs_no_place(tmp_path):
-    item = question("a", CONTEXT, "Ada")
-    del item["answers"][0]["answer_start"]
-    write_squad(tmp_path / "dev.json", (CONTEXT, [item]))
-    (example,) = read_split(span_task(), str(tmp_path), "dev")
-    assert (example.answers, example.answer_start) == (("Ada",), None)
+    write_squad(tmp_path / f"{split}.squad", (CONTEXT, [textual]))
+    if split == "train":
+        with pytest.raises(InputError):
+            read_split(task, str(tmp_path), split)
+    else:
+        (example,) = read_split(task, str(tmp_path), split)
+        assert (example.answers, example.answer_start) == (("Ada",), None)
 
 
 @pytest.mark.parametrize("training", [True, False])

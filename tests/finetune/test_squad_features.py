@@ -57,12 +57,9 @@ def test_layout_of_a_sequence():
     assert encoded.tokens["char_start"].tolist() == [0, 0, 0, 0, 0, 4, 0]
     assert encoded.tokens["char_end"].tolist() == [0, 0, 0, 0, 3, 8, 0]
     assert encoded.tokens["max_context"].tolist() == [0, 0, 0, 0, 1, 1, 0]
-    assert {name: values.tolist() for name, values in encoded.sequences.items()} == {
-        "example": [0],
-        "start_position": [5],
-        "end_position": [5],
-        "is_impossible": [0],
-    }
+    found = {name: values.tolist() for name, values in encoded.sequences.items()}
+    places = {"start_position": [5], "end_position": [5]}
+    assert found == {"example": [0], **places, "is_impossible": [0]}
     assert encoded.truncated == 0
     columns = [*encoded.tokens.values(), *encoded.sequences.values()]
     assert {column.dtype for column in columns} == {np.dtype(np.int32)}
@@ -140,12 +137,9 @@ def test_long_questions_are_cut_and_counted():
     assert encoded.truncated == 1
 
 
-def test_unlabelled_questions_have_no_labels():
+def test_unlabelled_and_empty_questions():
     blind = dataclasses.replace(example("the city", "city"), answers=(), answer_start=None)
     assert list(encode([blind, example("the city", "city")]).sequences) == ["example"]
-
-
-def test_empty_context():
     encoded = encode([example("", text="who"), example("the city", "city", text="")])
     assert encoded.lengths.tolist() == [4, 5]
     assert not encoded.tokens["max_context"][:4].any()

@@ -1,9 +1,7 @@
 """Tokenized rows are never reused for another task file, vocabulary, length or casing."""
 
 import dataclasses
-import json
 
-import numpy as np
 import pytest
 
 from data.vocabulary import Vocabulary
@@ -12,6 +10,7 @@ from finetune.catalogue import load_task
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextKind
 from finetune.task_data import load_task_data
+from tests.finetune.kinds_support import declared
 from tests.model_support import TINY
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "three", "##s")
@@ -19,19 +18,10 @@ TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "th
 
 @pytest.fixture
 def task(tmp_path):
-    texts = {"train": "label,a,b\nyes,One two,three\nno,two twos three one,One\n"}
-    texts["dev"] = "label,a,b\nno,one,three three\n"
-    for split, text in texts.items():
-        (tmp_path / f"{split}.csv").write_text(text)
-    declaration = {
-        "kind": "classification",
-        "files": {"train": "train.csv", "dev": "dev.csv"},
-        "columns": {"text_a": "a", "text_b": "b", "label": "label"},
-        "symmetric": True,
-    }
-    path = tmp_path / "task.json"
-    path.write_text(json.dumps(declaration))
-    return load_task(str(path))
+    lines = {"train": ["label,a,b", "yes,One two,three", "no,two twos three one,One"]}
+    lines["dev"] = ["label,a,b", "no,one,three three", "yes,one two three one,two one"]
+    columns = {"text_a": "a", "text_b": "b", "label": "label"}
+    return load_task(declared(tmp_path, lines, columns, symmetric=True))
 
 
 class Loader:
@@ -63,19 +53,18 @@ def test_what_changes_the_rows_is_never_read_from_the_cache(task, tmp_path, monk
     first, count = load(task, cased)
     assert count == 2
     assert load(task, cased) == (first, 0)  # nothing changed: nothing is tokenized
-    for changes, expected in (
-        ({"vocabulary": Vocabulary(TOKENS, True, False)}, 2),  # casing
-        ({"vocabulary": Vocabulary((*TOKENS[:-2], "##s", "three"), False, False)}, 2),
-        ({"values": {"max_seq_length": 8}}, 2),
-        ({"values": {"double_unordered": False}}, 2),
-        ({"task": dataclasses.replace(task, labels=("yes", "no"))}, 2),
+    for changes in (
+        {"vocabulary": Vocabulary(TOKENS, True, False)},  # casing
+        {"vocabulary": Vocabulary((*TOKENS[:-2], "##s", "three"), False, False)},
+        {"values": {"max_seq_length": 8}},
+        {"values": {"double_unordered": False}},
+        {"task": dataclasses.replace(task, labels=("yes", "no"))},
     ):
-        rows, count = load(**{"task": task, "vocabulary": cased, **changes})
-        assert count == expected, changes
+        given = {"task": task, "vocabulary": cased, **changes}
+        rows, count = load(**given)
+        assert count == 2, changes
         assert rows != first, changes
-        assert (rows, 2) == load(
-            **{"task": task, "vocabulary": cased, **changes}, cache_dir=None
-        ), changes
+        assert (rows, 2) == load(**given, cache_dir=None), changes
     train = tmp_path / "train.csv"
     train.write_text(train.read_text().replace("three", "one"))  # of the same task
     rows, count = load(task, cased)
@@ -89,24 +78,18 @@ def test_both_orders_are_trained_and_only_one_is_measured(task, tmp_path, monkey
     vocabulary = Vocabulary(TOKENS)
     both, _ = load(task, vocabulary)
     one, _ = load(task, vocabulary, {"double_unordered": False})
-    assert len(both[0]) == 2 * len(one[0])
+    count = len(one[0])
+    assert both[0][:count] == one[0] != both[0][count:]
+    assert sorted(both[0][count:]) == sorted(one[0])
     assert both[1] == one[1]
+    assert both[2] == one[2] * 2  # the labels
 
 
-def test_a_metric_that_does_not_apply_is_rejected_before_training(task, tmp_path):
-    task = dataclasses.replace(task, metrics=("spearman",))
-    hparams = resolve_hparams({"max_seq_length": 24}, task, TINY)
-    with pytest.raises(InputError):
-        load_task_data(task, "", Vocabulary(TOKENS), hparams, cache_dir=None)
-
-
-def test_long_examples_are_counted(task, tmp_path, capsys):
-    (tmp_path / "dev.csv").write_text(
-        "label,a,b\nno,one,three three\nyes,one two three one,two one\n"
-    )
+def test_data_that_do_not_fit(task, capsys):
     hparams = resolve_hparams({"max_seq_length": 8}, task, TINY)
     data = load_task_data(task, "", Vocabulary(TOKENS), hparams, cache_dir=None)
     assert data.splits["dev"].encoded.truncated == 1
-    assert np.all(data.splits["dev"].encoded.lengths <= 8)
-    said = capsys.readouterr().err
-    assert "task dev: 1 of 2 examples are longer than 8 tokens and were cut" in said
+    assert "1 of 2 examples" in capsys.readouterr().err
+    task = dataclasses.replace(task, metrics=("spearman",))
+    with pytest.raises(InputError):
+        load_task_data(task, "", Vocabulary(TOKENS), hparams, cache_dir=None)

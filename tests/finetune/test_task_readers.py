@@ -5,16 +5,13 @@ import pytest
 from errors import InputError
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.task import Task
 from finetune.task_files import read_split, resolve_labels
+from tests.finetune.kinds_support import task_of
 
 
-def task_of(kind, file_format, columns, **fields):
-    files = {split: f"{split}.{file_format}" for split in ("train", "dev", "test")}
-    return Task(
-        name="own", kind=kind, files=files, format=file_format, columns=columns,
-        **{"metrics": ("accuracy",), "labels": ("bad", "good"), **fields},
-    )  # fmt: skip
+def own(kind, file_format, columns, **fields):
+    fields = {"labels": ("bad", "good"), "test": ("test",), **fields}
+    return task_of(kind, format=file_format, columns=columns, **fields)
 
 
 def read(folder, task, content, split="train"):
@@ -25,11 +22,11 @@ def read(folder, task, content, split="train"):
 
 
 COLUMNS = {"text_a": "review", "label": "stars"}
-CSV = task_of("classification", "csv", COLUMNS)
-TSV = task_of("classification", "tsv", COLUMNS)
-JSONL = task_of("classification", "jsonl", COLUMNS)
-NUMBERED = task_of("classification", "tsv", {"text_a": 0, "label": -1}, header=False)
-SCORED = task_of("regression", "csv", COLUMNS, labels=(), label_range=(1.0, 5.0))
+CSV = own("classification", "csv", COLUMNS)
+TSV = own("classification", "tsv", COLUMNS)
+JSONL = own("classification", "jsonl", COLUMNS)
+NUMBERED = own("classification", "tsv", {"text_a": 0, "label": -1}, header=False)
+SCORED = own("regression", "csv", COLUMNS, labels=(), label_range=(1.0, 5.0))
 
 
 def test_csv_is_quoted_and_tsv_is_not(tmp_path):
@@ -46,7 +43,7 @@ def test_csv_is_quoted_and_tsv_is_not(tmp_path):
 
 def test_pairs_ids_and_hidden_labels(tmp_path):
     columns = {"text_a": "a", "text_b": "b", "label": "y", "id": "key"}
-    task = task_of("classification", "jsonl", columns, labels=("true", "1"))
+    task = own("classification", "jsonl", columns, labels=("true", "1"))
     rows = [{"key": 7, "a": "x", "b": "y", "y": True}, {"key": "k", "a": "x", "b": "y", "y": 1.0}]
     content = "\n".join(map(json.dumps, rows)) + "\n\n"
     assert read(tmp_path, task, content) == [
@@ -60,44 +57,30 @@ def test_pairs_ids_and_hidden_labels(tmp_path):
     assert [example.label for example in labelled] == [1, None]
 
 
-CONLL = task_of(
-    "tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"),
-    metrics=("token_accuracy",),
-)  # fmt: skip
+CONLL = own("tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"))
 
 
 def test_conll_columns(tmp_path):
     content = "-DOCSTART- -X- O\n\nJean NNP B-X\nPaul  NNP I-X\n\n \n# . O\n\n-DOCSTART- -X- O\n"
     expected = [TaggedExample("0", ("Jean", "Paul"), (0, 1)), TaggedExample("1", ("#",), (2,))]
     assert read(tmp_path, CONLL, content) == expected
-    tabs = "New York\tB-X\r\n\r\na\u00a0b\tO"
-    assert [e.words for e in read(tmp_path, CONLL, tabs)] == [("New York",), ("a\u00a0b",)]
-    words_only = task_of(
-        "tagging", "conll", {"words": 0, "tags": 1}, labels=("A", "B"),
-        per_split={"test": {"columns": {"words": 0}}},
-    )  # fmt: skip
+    tabs = "New York\tB-X\r\n\r\na b\tO"
+    assert [e.words for e in read(tmp_path, CONLL, tabs)] == [("New York",), ("a b",)]
+    layout = {"test": {"columns": {"words": 0}}}
+    words_only = own("tagging", "conll", {"words": 0, "tags": 1}, per_split=layout)
     assert read(tmp_path, words_only, "a\nb\n", "test") == [TaggedExample("0", ("a", "b"), None)]
-
-
-def test_tags_of_json_lines(tmp_path):
-    task = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))
-    assert read(tmp_path, task, '{"tokens": ["a", "b"], "ner": [1, 0]}') == [
-        TaggedExample("0", ("a", "b"), (1, 0))
-    ]
 
 
 def test_collected_tags(tmp_path):
     rows = "1\ta\t_\tX\tNN\t_\t_\t_\t_\t_\n2\tb\t_\tX\t,\t_\t_\t_\t_\t_\n"
     (tmp_path / "train.conllu").write_text(rows, encoding="utf-8")
-    conllu = {"tags": "xpos"}
-    task = task_of("tagging", "conllu", conllu, labels=(), metrics=("token_accuracy",))
-    task = resolve_labels(task, str(tmp_path))
+    task = resolve_labels(own("tagging", "conllu", {"tags": "xpos"}, labels=()), str(tmp_path))
     assert task.labels == (",", "NN")
     assert read_split(task, str(tmp_path), "train")[0].tags == (1, 0)
 
 
 def test_ids_are_distinct(tmp_path):
-    task = task_of("classification", "csv", {**COLUMNS, "id": "id"})
+    task = own("classification", "csv", {**COLUMNS, "id": "id"})
     with pytest.raises(InputError):
         read(tmp_path, task, "id,stars,review\n1,good,a\n2,good,a\n1,bad,b\n")
 
@@ -109,7 +92,12 @@ def test_unseen_tags_are_all_named(tmp_path):
         assert named in str(caught.value)
 
 
-TAGGED = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"})
+TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))
+
+
+def test_tags_of_json_lines(tmp_path):
+    found = read(tmp_path, TAGGED, '{"tokens": ["a", "b"], "ner": [1, 0]}')
+    assert found == [TaggedExample("0", ("a", "b"), (1, 0))]
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,16 @@ import pytest
 import tensorflow as tf
 
 import convbert
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from finetune import metrics
 from model.backbone import EncoderOutput
 from model.task_heads import ClassificationHead
-from tests.finetune.kinds_support import model_directory
-from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
+from tests.finetune.kinds_support import HPARAMS, REVIEW, reviews
 from tests.model_support import normal
 from tests.serving.support import task
 
 POOLED = normal(5, 4)
 LABELS = np.array([0, 2, 1, 2, 0], np.int32)
-COLUMNS = {"text_a": "review", "label": "verdict"}
-
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
-    return model_directory(tmp_path_factory.mktemp("options") / "model", vocabulary)
 
 
 def losses(training=False, **options):
@@ -56,31 +47,24 @@ def test_labels_have_weights():
     assert weights.tolist() == [1.0, 0.5, 2.0, 0.5, 0.0]
 
 
-def result_of(run):
-    return json.loads((pathlib.Path(run.folder) / "result.json").read_text())
-
-
 def test_fewer_examples_and_steps(model_dir, tmp_path):
-    given = {"columns": COLUMNS, "hparams": {**HPARAMS, "max_train_examples": 24, "max_steps": 5}}
+    given = {"columns": REVIEW, "hparams": {**HPARAMS, "max_train_examples": 24, "max_steps": 5}}
     run = convbert.fine_tune(model_dir, reviews(80), reviews(9, 1), output_dir=tmp_path, **given)
-    result = result_of(run)
+    result = json.loads((pathlib.Path(run.folder) / "result.json").read_text())
     assert (result["train_rows"], result["steps"]) == (24, 5)
 
 
 def test_a_label_without_weight_is_not_learned(model_dir, tmp_path):
-    given = {"columns": COLUMNS, "hparams": {**HPARAMS, "class_weights": {"no": 0.0}}}
-    run = convbert.fine_tune(model_dir, reviews(80), reviews(40, 1), output_dir=tmp_path, **given)
-    assert set(convbert.load(run.folder).predict(reviews(40, 1)).label) == {"yes"}
-    numbered = {
-        split: reviews(80, seed).replace({"no": 0, "yes": 1})
-        for seed, split in enumerate(("train", "dev"))
-    }
-    given["hparams"] = {**HPARAMS, "class_weights": {0: 0.0}}
-    run = convbert.fine_tune(model_dir, **numbered, output_dir=tmp_path / "numbers", **given)
-    assert set(convbert.load(run.folder).predict(reviews(40, 1)).label) == {"1"}
-    given["hparams"] = {**HPARAMS, "class_weights": {"maybe": 2.0}}
-    with pytest.raises(InputError):
-        convbert.fine_tune(model_dir, reviews(80), output_dir=tmp_path / "other", **given)
+    for label, other, weighted in (("no", "yes", "no"), (0, 1, 0), ("no", "yes", "maybe")):
+        train, dev = (reviews(80, seed).replace({"no": label, "yes": other}) for seed in (0, 1))
+        given = {"columns": REVIEW, "hparams": {**HPARAMS, "class_weights": {weighted: 0.0}}}
+        given["output_dir"] = tmp_path / f"{weighted}"
+        if weighted == "maybe":
+            with pytest.raises(InputError):
+                convbert.fine_tune(model_dir, train, dev, **given)
+            continue
+        run = convbert.fine_tune(model_dir, train, dev, **given)
+        assert set(convbert.load(run.folder).predict(dev).label) == {str(other)}
 
 
 def test_scores_of_entities_by_type():

@@ -49,9 +49,6 @@ def test_pos_files(tmp_path):
         "A_DT heading_NN",
     ]
     assert rows[0][1]["tag_places"][3] == f"{tmp_path / 'a.pos'}, line 5"
-    (tmp_path / "b.pos").write_text("[ The/DT fund ]\n")
-    with pytest.raises(InputError):
-        list(read_treebank(str(tmp_path / "b.pos")))
 
 
 def test_mrg_files(tmp_path):
@@ -60,16 +57,27 @@ def test_mrg_files(tmp_path):
         "The_DT fund_NN rose_VBD 3/4_CD (_-LRB- x_NN }_-RRB- ._.",
         "heading_NN",
     ]
-    for text in ("( (S (NN a))", "( (NN a)) )", "NN a"):
-        (tmp_path / "b.mrg").write_text(text)
-        with pytest.raises(InputError):
-            list(read_treebank(str(tmp_path / "b.mrg")))
 
 
 def test_brown_files(tmp_path):
     (tmp_path / "ca01").write_text("\n\tThe/at said/vbd 1\\/2/cd and//cc\n\n\n./.\n")
     found = sentences(read_brown(str(tmp_path / "ca01")))
     assert found == ["The_at said_vbd 1\\/2_cd and/_cc", "._."]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("b.pos", "[ The/DT fund ]\n"),
+        ("b.mrg", "( (S (NN a))"),
+        ("b.mrg", "( (NN a)) )"),
+        ("b.mrg", "NN a"),
+    ],
+)
+def test_files_that_are_not_whole(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError):
+        list(read_treebank(str(tmp_path / name)))
 
 
 def test_splits_are_lists_and_sections(tmp_path):
@@ -83,11 +91,7 @@ def test_splits_are_lists_and_sections(tmp_path):
     for place in (tmp_path, wsj):
         labelled = resolve_labels(task, str(place))
         assert labelled.labels == (".", "NN")
-        for split, numbers in {
-            "train": range(19),
-            "dev": range(19, 22),
-            "test": range(22, 25),
-        }.items():
+        for split, numbers in zip(task.splits, (range(19), range(19, 22), range(22, 25))):
             found = read_split(labelled, str(place), split)
             assert [x.words for x in found] == [(f"word{number}", ".") for number in numbers]
 
@@ -100,7 +104,6 @@ def test_splits_are_lists_and_sections(tmp_path):
     (own / "dev.files").write_text("\nnothing.pos\n")
     with pytest.raises(InputError):
         read_split(labelled, str(own), "dev")
-
     (wsj / "03" / "wsj_0307.pos").unlink()
     with pytest.raises(InputError):
         files_of(str(wsj) + "@00-18")
