@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from finetune.encoded import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -98,3 +99,22 @@ def save_encoder(folder, encoder):
     """Writes an encoder's weights as pre-training does."""
     saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
     tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
+
+
+def random_sequences(kind, sizes, longest=40, seed=0):
+    """Encoded examples of so many windows each; labels and tags can be read off the tokens."""
+    draw, n = np.random.default_rng(seed), sum(sizes)
+    splits = np.concatenate([[0], np.cumsum(draw.integers(4, longest, n))])
+    ids = draw.integers(5, 31, splits[-1]).astype(np.int32)
+    tokens = {"input_ids": ids, "segment_ids": np.zeros_like(ids)}
+    columns = {"example": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)}
+    first = ids[splits[:-1]]
+    if kind == "classification":
+        columns["label"] = first % 3
+    elif kind == "regression":
+        columns["label"] = (first / 31).astype(np.float32)
+    else:
+        columns["window"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+        tokens |= {"tags": ids % 3, "tag_weight": np.ones(len(ids), np.float32)}
+        tokens["tag_weight"][splits[:-1]] = 0
+    return Encoded(splits, tokens, columns, 0)

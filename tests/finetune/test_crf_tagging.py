@@ -10,7 +10,6 @@ import tensorflow as tf
 from errors import InputError
 from finetune.batches import TrainingBatches, slots
 from finetune.best_paths import best_paths
-from finetune.encoded import Encoded
 from finetune.hparams import resolve_hparams
 from finetune.kinds.tagging import TaggedExample, TaggingHParams
 from finetune.objective import FineTuning
@@ -18,7 +17,7 @@ from finetune.tag_schemes import check_scheme, forbidden
 from model import build_encoder
 from model.linear_chain import ChainScores, viterbi
 from model.task_heads import TaggingHead
-from tests.finetune.kinds_support import task_of
+from tests.finetune.kinds_support import random_sequences, task_of
 from tests.model_support import TINY
 from tests.serving.support import WORDS, evaluated
 from training.distribution import create_strategy
@@ -71,21 +70,8 @@ def test_schemes_forbid_what_cannot_follow(scheme, sentence, place):
             task.plugin.training_examples(task, examples, hparams)
 
 
-def divided(sizes, seed=0):
-    """Sequences of examples of so many windows each; tags depend on the token and the last tag."""
-    rng = np.random.default_rng(seed)
-    n = sum(sizes)
-    lengths = rng.integers(4, 24, n)
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    ids = rng.integers(5, 31, splits[-1]).astype(np.int32)
-    tokens = {"input_ids": ids, "segment_ids": np.zeros_like(ids), "tags": ids % 3}
-    tokens["tag_weight"] = np.ones(len(ids), np.float32)
-    tokens["tag_weight"][splits[:-1]] = 0
-    columns = {
-        "example": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
-        "window": np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
-    }
-    return Encoded(splits, tokens, columns, 0)
+def divided(sizes):
+    return random_sequences("tagging", sizes, 24)
 
 
 @pytest.mark.parametrize(

@@ -104,53 +104,30 @@ def test_tags_stand_on_first_pieces_only(tokenizer):
     assert encoded.truncated == 0
 
 
-def test_long_sentences_are_divided_between_words(tokenizer):
-    examples = [
-        TaggedExample("short", ("the", "cat"), (1, 2)),
-        TaggedExample(
-            "long", ("a", "b", "c", "d", "unwanted", "a", "unwanted"), (1, 2, 3, 4, 5, 6, 7)
-        ),
-        TaggedExample("empty", (), ()),
-        TaggedExample("word", ("mat", "un" + "want" * 9), (9, 8)),
-    ]
-    encoded = encode_tags(examples, tokenizer, 8)
-    assert [pieces(encoded, row)[1:-1] for row in range(len(encoded))] == [
-        ["the", "cat"],
-        ["a", "b", "c", "d"],  # the next word has three pieces and would not fit
-        ["un", "##want", "##ed", "a"],
-        ["un", "##want", "##ed"],
-        [],
-        ["mat"],
-        ["un", *["##want"] * 5],  # too long for any sequence
-    ]
-    assert encoded.sequences["example"].tolist() == [0, 1, 1, 1, 2, 3, 3]
-    first = encoded.tokens["tag_weight"] > 0
-    assert encoded.tokens["tags"][first].tolist() == [1, 2, 1, 2, 3, 4, 5, 6, 7, 9, 8]
-    assert encoded.truncated == 2
-
-
-def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
-    random = np.random.default_rng(5)
-    choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant"]
+def test_long_sentences_are_divided_between_words_as_by_a_loop(tokenizer):
+    random, long = np.random.default_rng(5), "un" + "want" * 9  # for any sequence
+    choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant", long]
     examples = []
     for number in range(200):
         words = tuple(random.choice(choices, random.integers(0, 12)).tolist())
         tags = tuple(random.integers(1, 9, len(words)).tolist())
         examples.append(TaggedExample(str(number), words, tags))
     encoded = encode_tags(examples, tokenizer, 10)
-    rows = []
+    rows, truncated = [], set()
     for number, example in enumerate(examples):
         row = [[], []]
         for word, tag in zip(example.words, example.tags):
             ids = tokenizer.tokenize([word])[0].tolist() or [VOCABULARY.unk_id]
-            if len(row[0]) + len(ids) > 8:
+            if len(row[0]) + len(ids[:8]) > 8:
                 rows.append((number, row))
                 row = [[], []]
-            row[0] += ids
-            row[1] += [tag, *[0] * (len(ids) - 1)]
+            if len(ids) > 8 or (rows and rows[-1][0] == number):
+                truncated.add(number)
+            row[0] += ids[:8]
+            row[1] += [tag, *[0] * (len(ids[:8]) - 1)]
         rows.append((number, row))
     assert encoded.sequences["example"].tolist() == [number for number, _ in rows]
-    assert len(rows) > len(examples)
+    assert encoded.truncated == len(truncated) < len(examples) < len(rows)
     for i, (_, (ids, tags)) in enumerate(rows):
         assert column(encoded, "input_ids", i)[1:-1] == ids
         assert column(encoded, "tags", i)[1:-1] == tags

@@ -143,3 +143,23 @@ def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
     with pytest.raises((ValueError, KeyError)):  # InputError is a ValueError
         convbert.fine_tune(**given)
     assert files_in(tmp_path) == []
+
+
+def test_fewer_examples_and_steps(model_dir, tmp_path):
+    given = {"columns": REVIEW, "hparams": {**HPARAMS, "max_train_examples": 24, "max_steps": 5}}
+    run = convbert.fine_tune(model_dir, reviews(80), reviews(9, 1), output_dir=tmp_path, **given)
+    result = json.loads((pathlib.Path(run.folder) / "result.json").read_text())
+    assert (result["train_rows"], result["steps"]) == (24, 5)
+
+
+def test_a_label_without_weight_is_not_learned(model_dir, tmp_path):
+    for label, other, weighted in (("no", "yes", "no"), (0, 1, 0), ("no", "yes", "maybe")):
+        train, dev = (reviews(80, seed).replace({"no": label, "yes": other}) for seed in (0, 1))
+        given = {"columns": REVIEW, "hparams": {**HPARAMS, "class_weights": {weighted: 0.0}}}
+        given["output_dir"] = tmp_path / f"{weighted}"
+        if weighted == "maybe":
+            with pytest.raises(InputError):
+                convbert.fine_tune(model_dir, train, dev, **given)
+            continue
+        run = convbert.fine_tune(model_dir, train, dev, **given)
+        assert set(convbert.load(run.folder).predict(dev).label) == {str(other)}

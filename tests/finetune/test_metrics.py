@@ -3,9 +3,11 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from errors import InputError
+from finetune import metrics
 from finetune.encoded import Encoded
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
@@ -188,3 +190,22 @@ def test_questions_are_unanswered_above_the_threshold_asked_for():
     assert [scores[name] for name in names] == [50.0, 0.0, 100.0]
     lenient = task.plugin.score(predicted(task, examples, given, qa_na_threshold=9.0))
     assert lenient["exact_match"] == 0.0
+
+
+def test_scores_of_entities_by_type():
+    labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    own = task_of("tagging", "f1", labels=labels)
+    gold = [[1, 2, 0, 3], [3, 4, 0]]
+    answers = [[1, 2, 0, 0], [3, 0, 1]]
+    found = pd.DataFrame(metrics.by_entity(own, gold, answers)).T
+    assert found.loc["PER", ["precision", "recall", "support"]].tolist() == [50.0, 100.0, 1.0]
+    assert found.loc["LOC", ["precision", "recall", "support"]].tolist() == [0.0, 0.0, 2.0]
+    # One of three found is right, of three that are there.
+    assert metrics.entity_precision(own, gold, answers) == pytest.approx(1 / 3)
+    assert metrics.entity_recall(own, gold, answers) == pytest.approx(1 / 3)
+
+
+def test_the_area_under_the_curve():
+    shares = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
+    assert metrics.roc_auc([0, 0, 1, 1], shares) == pytest.approx(0.75)
+    assert np.isnan(metrics.roc_auc([0, 0, 0, 0], shares))

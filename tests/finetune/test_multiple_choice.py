@@ -145,21 +145,6 @@ def test_options_in_columns_of_a_table_or_in_a_list(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"format": "csv"},
-        {"columns": {**TASK.columns, "context": ("a", "b")}},
-        {"columns": {**TASK.columns, "options": ("a", "right")}},
-        {"columns": {"context": "story", "label": "right"}},
-    ],
-)
-def test_wrong_declarations(fields):
-    with pytest.raises(InputError) as error:
-        dataclasses.replace(TASK, **fields)
-    assert "`columns`" in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("labels", "expected"),
     [(["A", "C"], ("A", "B", "C")), (["b", "a"], ("a", "b", "c")), ([0, "2"], ("0", "1", "2"))],
 )

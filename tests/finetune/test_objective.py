@@ -9,16 +9,15 @@ import tf_keras
 
 from errors import InputError
 from finetune.batches import EvaluationBatches, TrainingBatches
-from finetune.encoded import Encoded
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.predictor import predict
 from finetune.task_data import Split
 from model import build_encoder
-from model.backbone import rematerialize
+from model.backbone import EncoderOutput, rematerialize
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
-from tests.finetune.kinds_support import task_of
-from tests.model_support import TINY, randomize
+from tests.finetune.kinds_support import random_sequences, task_of
+from tests.model_support import TINY, normal, randomize
 from training.distribution import create_strategy
 from training.loop import Trainer
 from training.optimizer import create_optimizer
@@ -27,23 +26,8 @@ LONGEST = 40
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def sequences(kind: str, n: int = 50, seed: int = 0) -> Encoded:
-    """Random sequences whose label can be read off the first token."""
-    draw = np.random.default_rng(seed)
-    lengths = draw.integers(3, LONGEST, n)
-    ids = draw.integers(5, 31, lengths.sum()).astype(np.int32)
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    tokens = {"input_ids": ids, "segment_ids": np.zeros_like(ids)}
-    columns = {"example": np.arange(n, dtype=np.int32)}
-    first = ids[splits[:-1]]
-    if kind == "classification":
-        columns["label"] = (first % 3).astype(np.int32)
-    elif kind == "regression":
-        columns["label"] = (first / 31).astype(np.float32)
-    else:
-        tokens["tags"] = ids % 3
-        tokens["tag_weight"] = (draw.random(len(ids)) < 0.7).astype(np.float32)
-    return Encoded(splits, tokens, columns, 0)
+def sequences(kind, n=50):
+    return random_sequences(kind, [1] * n, LONGEST)
 
 
 HEADS = {
@@ -233,3 +217,33 @@ def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
         objective = FineTuning(objective.encoder, objective.head)
     with pytest.raises(InputError):
         trainer_of(objective, encoded, strategy, **options)
+
+
+POOLED = normal(5, 4)
+LABELS = np.array([0, 2, 1, 2, 0], np.int32)
+
+
+def losses(training=False, **options):
+    """Losses and weights of five texts, the last of which fills the batch; log-probabilities."""
+    tf.random.set_seed(0)
+    head = ClassificationHead(3, **options)
+    batch = {"label": tf.constant(LABELS), "weight": tf.constant([1.0, 1.0, 1.0, 1.0, 0.0])}
+    output = EncoderOutput(None, tf.constant(POOLED))
+    logits = head.predict(output, batch)["logits"]
+    found = head.loss(output, batch, training=training, seed=tf.constant([1, 2]))
+    shares = tf.nn.log_softmax(logits).numpy()
+    return found.numpy(), head.loss_weights(batch).numpy(), shares
+
+
+def test_smoothing_gives_all_labels_a_share_in_training(monkeypatch):
+    monkeypatch.setattr("model.task_heads.HEAD_DROPOUT", 0.0)
+    found, _, log_shares = losses(training=True, label_smoothing=0.3)
+    target = np.eye(3)[LABELS] * 0.7 + 0.1
+    np.testing.assert_allclose(found, -np.sum(target * log_shares, 1), rtol=1e-5)
+    found, _, log_shares = losses(label_smoothing=0.3)
+    np.testing.assert_allclose(found, -log_shares[range(5), LABELS], rtol=1e-5)
+
+
+def test_labels_have_weights():
+    _, weights, _ = losses(class_weights=[1.0, 2.0, 0.5])
+    assert weights.tolist() == [1.0, 0.5, 2.0, 0.5, 0.0]

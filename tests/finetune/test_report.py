@@ -1,4 +1,4 @@
-"""Statistics, the choice of settings, averages, and the report's files."""
+"""Baselines, statistics, the choice of settings, published figures, and the report's files."""
 
 import json
 import pathlib
@@ -6,11 +6,16 @@ import pathlib
 import pandas
 import pytest
 
+from finetune.baselines import baseline, compare, draws
 from finetune.glue import GLUE_TASKS, TASKS
-from finetune.report import write_report
+from finetune.published import PUBLISHED, published_rows
+from finetune.report import report_text, write_report
 from finetune.results import AVERAGED_METRICS as AVERAGED
 from finetune.results import Summary, best_settings, glue_average, group_results
+from finetune.squad.decode import SpanAnswer
+from finetune.squad.examples import QuestionExample
 from model.sizes import named_size
+from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 CONSTANT_GOLD = {"dev": dict.fromkeys(("spearman", "pearson"), "every gold label is 3")}
 
@@ -132,3 +137,141 @@ def test_write_report(tmp_path):
     assert {*table["scores.dev.matthews_corrcoef"]} >= {"40.0", ""}
     assert all((tmp_path / folder / "result.json").exists() for folder in table.folder)
     assert not list(tmp_path.glob("*.tmp*"))
+
+
+RTD, MLM = "replaced_token_detection", "masked_lm"
+
+
+def rows_of(size, objective, **changes):
+    encoder = named_size(size).replace(**changes).to_json()
+    run = {"init": "pretrained", "objective": objective, "hparams": {"encoder": encoder}}
+    return published_rows(run)
+
+
+def averages(size, objective, **changes):
+    rows = rows_of(size, objective, **changes)
+    return [row.scores["average"] for row in rows if "average" in row.scores]
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in PUBLISHED if {*GLUE_TASKS} < {*row.scores}], ids=lambda row: row.size
+)
+def test_the_average_is_that_of_the_eight_tasks(row):
+    """What the papers average, and that no cell was copied wrongly."""
+    mean = sum(row.scores[task] for task in GLUE_TASKS) / 8
+    assert mean == pytest.approx(row.scores["average"], abs=0.051)
+
+
+def test_rows_are_of_an_architecture_and_an_objective():
+    assert averages("convbert-medium-small", RTD) == [82.1, 82.8]
+    assert averages("electra-small", RTD) == [79.7, 80.3, 81.1, 80.38, 76.8, 77.6]
+    assert averages("bert-small", MLM) == [75.1, 75.7]
+    assert averages("bert-small", "self_critic") == [81.32]
+    assert averages("bert-base", "self_critic") == [85.76]
+    assert averages("bert-base", MLM) == [82.2, 86.4]
+    assert averages("convbert-small", MLM) == [75.9]
+    assert averages("bert-small", None) == averages("convbert-tiny", RTD) == []
+    (race,) = rows_of("xlnet-base", "permutation_lm")
+    assert race.scores == {"race_middle": 69.2}
+    assert "race_middle" in [task for row in rows_of("bert-base", MLM) for task in row.scores]
+    assert averages("convbert-small", RTD, vocab_size=99, hidden_dropout_prob=0.0) == averages(
+        "convbert-small", RTD
+    )
+
+
+QUESTIONS = [
+    QuestionExample("1", "q", "a b c", ("a b",), 0, False),
+    QuestionExample("2", "q", "a b c", (), None, True),
+]
+SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ())] * 2
+VERSION_2 = task_of("span", "f1", "exact_match", version_2=True)
+
+
+@pytest.mark.parametrize(
+    ("task", "examples", "given", "name", "answer", "scores"),
+    [
+        (
+            task_of("classification", "accuracy", "f1", "matthews_corrcoef"),
+            texts([1, 0, 1, 1]),
+            [1, 0, 1, 1],
+            "most frequent label",
+            "yes",
+            [75.0, pytest.approx(100 * 6 / 7), 0.0],
+        ),
+        (  # of equally frequent ones the first
+            task_of("classification", "accuracy"),
+            texts([1, 0]),
+            [1, 0],
+            "most frequent label",
+            "no",
+            [50.0],
+        ),
+        (  # the mean has no correlation
+            task_of("regression", "spearman"),
+            texts([1.0, 2.0, 4.5]),
+            [1.0, 2.0, 3.0],
+            "mean",
+            2.5,
+            [None],
+        ),
+        (
+            task_of("tagging", "token_accuracy", "f1", labels=("B-PER", "O")),
+            sentences([1, 1, 0], [], [1]),
+            [(1, 1, 1), (), (1,)],
+            "most frequent tag",
+            "O",
+            [75.0, 0.0],
+        ),
+        (VERSION_2, QUESTIONS, SPANS, "no answer", "", [50.0] * 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_the_best_constant_answer(task, examples, given, name, answer, scores):
+    found = baseline(predicted(task, examples, given))
+    low, high = found.pop("lead")
+    assert low <= high
+    expected = dict(zip(task.metrics, scores, strict=True))
+    assert found == {"name": name, "answer": answer, "scores": expected}
+    json.dumps(found, allow_nan=False)
+
+
+def test_questions_that_all_have_answers_have_no_baseline():
+    task = task_of("span", "f1", version_2=False)
+    assert baseline(predicted(task, QUESTIONS[:1], SPANS[:1])) is None
+
+
+@pytest.mark.parametrize(
+    ("copies", "right", "above"),
+    # Three right answers of three, where two of three have the label: chance does that often.
+    [(1, 3, False), (100, 3, True), (100, 2, False)],
+)
+def test_a_few_examples_decide_nothing(copies, right, above):
+    task, labels = task_of("classification", "accuracy"), [1, 1, 0]
+    answers = labels if right == 3 else [1, 1, 1]
+    given = predicted(task, texts(labels * copies), answers * copies)
+    scores = {"dev": task.plugin.score(given)}
+    run = result("wnli", scores=scores, baselines={"dev": baseline(given)})
+    (group,) = group_results([run])
+    assert compare(group).above is above
+    assert ("not clearly above most" in report_text([group])) == (not above)
+
+
+def test_an_undefined_baseline_counts_as_zero():
+    task = task_of("regression", "spearman")
+    for answers, above in (([1.0, 2.0, 3.0, 4.0], True), ([4.0, 3.0, 2.0, 1.0], False)):
+        given = predicted(task, texts([1.0, 2.0, 3.0, 4.0] * 9), answers * 9)
+        found = {"dev": task.plugin.score(given)}, {"dev": baseline(given)}
+        (group,) = group_results([result("sts", scores=found[0], baselines=found[1])])
+        assert (compare(group).score, compare(group).above) == (None, above)
+    scores = {"scores": {"dev": {"spearman": None}}, "baselines": {"dev": baseline(given)}}
+    (group,) = group_results([result("sts", **scores)])
+    assert compare(group).above is None
+
+
+def test_an_example_that_is_drawn_twice_counts_twice():
+    """Scores of questions are by id."""
+    task = VERSION_2
+    examples = [*QUESTIONS, QuestionExample("3", "q", "a b c", ("a b",), 0, False)]
+    given = predicted(task, examples, [SPANS[0]] * 3)
+    found = {round(task.plugin.score(part)["f1"]) for part in draws(given, 99)}
+    assert found == {0, 33, 67, 100}

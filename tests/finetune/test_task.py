@@ -35,14 +35,10 @@ def again(task):
 
 
 def test_built_in_tasks_by_either_spelling():
-    assert list(glue.TASKS) == [
-        *("cola", "sst", "mrpc", "sts", "qqp", "mnli", "qnli", "rte", "wnli"),
-        *("squad", "squadv1", "pos", "race", "race_middle", "race_high", "ptb"),
-    ]
     assert tuple(glue.TASKS)[:8] == glue.GLUE_TASKS
     for spelling, name in {"CoLA": "cola", "SST-2": "sst", "sts-b": "sts", "MNLI": "mnli"}.items():
         assert load_task(spelling) is glue.TASKS[name]
-    assert all(name in glue.TASKS for name in glue.ALIASES.values())
+    assert set(glue.ALIASES.values()) <= set(glue.TASKS)
 
 
 @pytest.mark.parametrize("name", glue.TASKS)
@@ -149,6 +145,8 @@ def test_a_declared_delimiter(reviews, changes, content):
 
 
 # Field that the error names, changes of a declaration.
+ENDS = {"context": "a", "options": ["b", "c"], "label": "label"}
+CHOICE = {"kind": "multiple_choice", "labels": [0, 1]}
 MISTAKES = [
     ("colums", {"colums": {}}),
     ("kind", {"kind": "clasification"}),
@@ -163,6 +161,10 @@ MISTAKES = [
     ("columns", {"columns": {"text_a": "review", "label": "review"}}),
     ("columns", {"format": "conllu", "kind": "tagging", "columns": {"tags": "feats"}}),
     ("columns", {"kind": "multi_label", "columns": {"text_a": "a", "label": ["b", "b"]}}),
+    ("columns", CHOICE | {"columns": {**ENDS, "options": "b"}}),  # a list in a table
+    ("columns", CHOICE | {"columns": {**ENDS, "context": ["d", "e"]}}),
+    ("columns", CHOICE | {"columns": {**ENDS, "options": ["b", "label"]}}),
+    ("columns", CHOICE | {"columns": {"context": "a", "label": "label"}}),
     ("labels", {"labels": ["a"]}),
     ("labels", {"kind": "regression", "metrics": ["pearson"]}),
     ("metrics", {"metrics": ["acuracy"]}),
@@ -187,9 +189,6 @@ def test_mistakes_in_a_declaration(reviews, field, changes):
 
 def test_files_and_tasks_that_are_not_there(reviews):
     folder, declaration = reviews
-    for name in ("mrcp", "no.json", "."):
-        with pytest.raises((InputError, OSError)):
-            load_task(name)
     for data_dir in ("", str(folder)):
         with pytest.raises(InputError) as error:
             read_split(load_task("cola"), data_dir, "train")
