@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import numpy as np
 import pandas as pd
+import pytest
 import tensorflow as tf
 
+from errors import InputError
 from finetune.encoded import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
@@ -31,6 +34,14 @@ _LAYOUT = {
     "span": ("squad", {}),
     "multiple_choice": ("jsonl", {"context": "story", "options": "ends", "label": "right"}),
 }
+
+
+@contextlib.contextmanager
+def rejects(*named):
+    """Asserts that input is rejected by an error that names these."""
+    with pytest.raises(InputError) as error:
+        yield
+    assert [part for part in named if str(part) not in str(error.value)] == []
 
 
 def reviews(count, seed=0):

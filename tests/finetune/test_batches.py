@@ -36,11 +36,11 @@ def take(dataset, count):
     return [{k: v.numpy() for k, v in batch.items()} for batch in dataset.take(count)]
 
 
-def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
+def check_batch(batch, encoded, lengths=(*range(8, S_MAX, 8), S_MAX)):
     """The batch against a loop over its sequences."""
     numbers = batch["example"]
     longest = max(encoded.lengths[i] for i in numbers)
-    S = max_seq_length if fixed else min(-(-longest // 8) * 8, max_seq_length)
+    S = next(length for length in lengths if length >= longest)
     assert batch["input_ids"].shape == (len(numbers), S)
     for position, i in enumerate(numbers):
         tokens = slice(encoded.row_splits[i], encoded.row_splits[i + 1])
@@ -62,37 +62,30 @@ def assert_equal_batches(left, right):
         np.testing.assert_equal(a, b)
 
 
-@pytest.mark.parametrize("length_buckets", [True, False])
+LENGTHS = {True: [8, 16, 24, 32, 40, S_MAX], False: [S_MAX], (32, 16): [16, 32, S_MAX]}
+
+
+@pytest.mark.parametrize("length_buckets", LENGTHS)
 def test_batches_hold_their_sequences_padded(length_buckets):
-    encoded = encoded_of(100)
+    encoded, lengths = encoded_of(100), LENGTHS[length_buckets]
+    own = take(TrainingBatches(encoded, 8, 1, max_seq_length=S_MAX)(), 30)
     kwargs = {"max_seq_length": S_MAX, "length_buckets": length_buckets}
-    batches = take(TrainingBatches(encoded, 8, 1, **kwargs)(), 30)
+    training = TrainingBatches(encoded, 8, 1, **kwargs)
+    assert training.lengths == lengths
+    fixed = lengths == [S_MAX]
+    assert training().element_spec["input_ids"].shape == [8, S_MAX if fixed else None]
+    batches = take(training(), 30)
+    for batch, other in zip(batches, own):  # lengths change padding alone
+        S = other["input_ids"].shape[1]
+        assert np.array_equal(other["input_ids"], batch["input_ids"][:, :S])
+        assert not batch["input_ids"][:, S:].any()
+        assert batch["weight"].all()
     batches += take(EvaluationBatches(encoded, 8, **kwargs)(), 100)
     for batch in batches:
-        check_batch(batch, encoded, fixed=not length_buckets)
-    assert all(batch["weight"].all() for batch in batches[:30])
-    lengths = {batch["input_ids"].shape[1] for batch in batches}
-    assert (lengths == {S_MAX}) is not length_buckets
-    promised = TrainingBatches(encoded, 8, 1, **kwargs).lengths
-    assert promised == ([8, 16, 24, 32, 40, S_MAX] if length_buckets else [S_MAX])
-    assert lengths <= set(promised)
-
-
-@pytest.mark.parametrize("length_buckets", [False, (32, 16)])
-def test_fixed_lengths_change_padding_alone(length_buckets):
-    encoded = encoded_of(100)
-    own = take(TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX)(), 20)
-    batches = TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX, length_buckets=length_buckets)
-    lengths = [16, 32, S_MAX] if length_buckets else [S_MAX]
-    assert batches.lengths == lengths
-    fixed = batches()
-    assert fixed.element_spec["input_ids"].shape == [8, None if length_buckets else S_MAX]
-    fixed = take(fixed, 20)
-    assert {batch["input_ids"].shape[1] for batch in fixed} == {*lengths}
-    for a, b in zip(own, fixed):
-        S = a["input_ids"].shape[1]
-        assert np.array_equal(a["input_ids"], b["input_ids"][:, :S])
-        assert not b["input_ids"][:, S:].any()
+        check_batch(batch, encoded, lengths)
+    found = {batch["input_ids"].shape[1] for batch in batches}
+    assert found <= set(lengths)
+    assert length_buckets is True or found == set(lengths)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import files
 from errors import InputError
 from finetune import frames
 from tests import command_support
-from tests.finetune.kinds_support import HPARAMS, REVIEW, reviews
+from tests.finetune.kinds_support import HPARAMS, REVIEW, rejects, reviews
 
 
 def files_in(folder):
@@ -97,14 +97,12 @@ def test_an_error_names_the_row(model_dir, tmp_path):
     dev = reviews(9, 1)
     dev.loc[4, "verdict"] = "maybe"
     given = {"columns": REVIEW, "output_dir": tmp_path}
-    with pytest.raises(InputError) as error:
+    with rejects("`dev`, row 4"):
         convbert.fine_tune(model_dir, reviews(40), dev, **given)
-    assert "`dev`, row 4" in str(error.value)
     train = reviews(40).set_index(np.arange(100, 140))  # of which dev is drawn
     train.iloc[3, train.columns.get_loc("review")] = None
-    with pytest.raises(InputError) as error:
+    with rejects("`train`, row 3"):
         convbert.fine_tune(model_dir, train, **given)
-    assert "`train`, row 3" in str(error.value)
     given["hparams"] = {**HPARAMS, "max_steps": 1}
     run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
     model = convbert.load(run.folder)

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from errors import InputError
 from finetune import declaration
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.tables import read_jsonl, read_table
 from finetune.squad.examples import read_squad
+from tests.finetune.kinds_support import rejects
 
 COLUMNS = {"text_a": "review", "label": "stars"}
 TABLE = "stars,review\ngood,fine film\nbad,poor film\n"
@@ -120,9 +120,8 @@ def test_bytes(tmp_path, reader, damage):
     if is_read:
         assert read(str(path)) == expected
     else:
-        with pytest.raises(InputError) as error:
+        with rejects(str(path)):
             read(str(path))
-        assert str(error.value).startswith(str(path))
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -134,10 +133,8 @@ def test_texts(tmp_path, reader):
         if named is None:
             read(str(path))
             continue
-        with pytest.raises(InputError) as error:
+        with rejects(str(path), named):
             read(str(path))
-        assert str(error.value).startswith(str(path))
-        assert named in str(error.value)
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(OSError) as missing:
             read(str(path))
@@ -154,9 +151,8 @@ def test_texts(tmp_path, reader):
 )
 def test_columns_that_a_format_cannot_have(tmp_path, read, field):
     (tmp_path / "the.file").write_text(WORDS)
-    with pytest.raises(InputError) as error:
+    with rejects(f"`{field}`"):
         list(read(str(tmp_path / "the.file")))
-    assert f"`{field}`" in str(error.value)
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u0085", "\x0b"])

@@ -1,7 +1,5 @@
 """Heads, the layer-wise learning rates, and that padding changes nothing."""
 
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -181,27 +179,6 @@ def test_scales_of_shared_layers_are_the_top_ones_and_reach_the_update():
     moved = [np.abs(v.numpy() - b).max() for v, b in zip(variables, before)]
     ratio = np.array(moved) / np.array(scales)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-2)
-
-
-def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
-    """Left to the end of the interpreter, TensorFlow would report FAILED_PRECONDITION."""
-    ended = threading.Event()
-    numbers_before = TrainingBatches.numbers
-
-    def noted(self, start_step=0):
-        try:
-            yield from numbers_before(self, start_step)
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(TrainingBatches, "numbers", noted)
-    trainer = trainer_of(objective_of("classification"), sequences("classification"))
-    first = trainer.train(tf.constant(1))
-    assert not ended.is_set()
-    trainer.close()
-    assert ended.wait(60)
-    assert first["loss"] != trainer.train(tf.constant(1))["loss"]  # it begins anew
-    trainer.close()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
-"""Baselines, statistics, the choice of settings, published figures, and the report's files."""
+"""Baselines, statistics, the choice of settings, the report's files, and the GLUE archive."""
 
 import json
 import pathlib
+import zipfile
 
 import pandas
 import pytest
 
+from errors import InputError
 from finetune.baselines import baseline, compare, draws
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.published import PUBLISHED, published_rows
@@ -14,6 +16,7 @@ from finetune.results import AVERAGED_METRICS as AVERAGED
 from finetune.results import Summary, best_settings, glue_average, group_results
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
+from finetune.submission import SERVER_FILES, write_glue_archive
 from model.sizes import named_size
 from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
@@ -45,6 +48,13 @@ def result(task="cola", score=50.0, trial=0, rate=1e-4, init="pretrained", **mor
 
 def trials(scores, **same):
     return [result(score=score, trial=trial, **same) for trial, score in enumerate(scores)]
+
+
+def write_run(folder, setting, content):
+    run = folder / content["task"] / setting / f"trial_{content['trial']}"
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "result.json").write_text(json.dumps(content))
+    return run
 
 
 def regression(score, trial=0, **more):
@@ -113,9 +123,7 @@ def test_write_report(tmp_path):
         result("a|b", 70.0, setting={"doc_stride": 64, "how": "x"}, model=None),
     ]
     for number, content in enumerate(runs):
-        run = tmp_path / content["task"] / f"setting{number:02d}" / f"trial_{content['trial']}"
-        run.mkdir(parents=True)
-        (run / "result.json").write_text(json.dumps(content))
+        write_run(tmp_path, f"setting{number:02d}", content)
     (tmp_path / "sts" / "setting00" / "trial_7").mkdir(parents=True)
     text = pathlib.Path(write_report(str(tmp_path))).read_text(encoding="utf-8")
     table = [line for line in text.splitlines() if line.startswith("| ")]
@@ -275,3 +283,104 @@ def test_an_example_that_is_drawn_twice_counts_twice():
     given = predicted(task, examples, [SPANS[0]] * 3)
     found = {round(task.plugin.score(part)["f1"]) for part in draws(given, 99)}
     assert found == {0, 33, 67, 100}
+
+
+def add_run(folder, task, score, predicted=None, *, trial=0, split="test", name="setting", **more):
+    """A run's result and predictions, of (id, prediction)."""
+    if "collapsed" in more:
+        more["collapsed"] = {TASKS[task].dev[0]: more["collapsed"]}
+    run = write_run(folder, name, result(task, score, trial, **more))
+    (run / "predictions").mkdir(exist_ok=True)
+    if predicted is not None:
+        rows = [json.dumps({"id": str(i), "prediction": p}) + "\n" for i, p in predicted]
+        (run / "predictions" / f"{split}.jsonl").write_text("".join(rows))
+
+
+def archive(path):
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name).decode() for name in file.namelist()}
+
+
+def all_of(lines, prediction):
+    return list(enumerate([prediction] * lines))
+
+
+ZEROS, ONES = all_of(1063, "0"), all_of(1063, "1")  # of CoLA
+
+
+def test_order_words_and_range(tmp_path):
+    rte = [(i, "entailment" if i % 2 else "not_entailment") for i in range(3000)]
+    add_run(tmp_path, "rte", 60.0, rte[::-1])  # as a shuffled data set gives them
+    add_run(tmp_path, "sts", 80.0, [(i, (i % 8 - 1) / 1.1) for i in range(1379)])
+    add_run(tmp_path, "cola", 40.0, ONES)
+    for split, lines in (("test_matched", 9796), ("test_mismatched", 9847), ("diagnostic", 1104)):
+        add_run(tmp_path, "mnli", 80.0, all_of(lines, "neutral"), split=split)
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert " ".join(sorted(contents)) == "AX.tsv CoLA.tsv MNLI-m.tsv MNLI-mm.tsv RTE.tsv STS-B.tsv"
+    assert contents["AX.tsv"].splitlines()[-1] == "1103\tneutral"
+    lines = contents["RTE.tsv"].splitlines()
+    assert lines[:3] == ["index\tprediction", "0\tnot_entailment", "1\tentailment"]
+    assert len(lines) == 3001
+    scores = contents["STS-B.tsv"].splitlines()
+    assert scores[1:4] == ["0\t0.000", "1\t0.000", "2\t0.909"]
+    assert scores[8] == "7\t5.000"
+    assert contents["CoLA.tsv"].endswith("1062\t1\n")
+
+
+def test_best_run_of_the_best_setting_that_predicted_the_test_set(tmp_path, capsys):
+    for trial, score in enumerate([10.0, 90.0, 20.0]):  # median 20
+        add_run(tmp_path, "cola", score, ZEROS, trial=trial, name="a", rate=1e-4)
+    add_run(tmp_path, "cola", 40.0, ZEROS, trial=0, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 50.0, ONES, trial=1, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 60.0, None, trial=2, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 99.0, ZEROS, name="c", init="random")
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert contents["CoLA.tsv"].splitlines()[1] == "0\t1"
+    assert f"CoLA.tsv: {tmp_path / 'cola' / 'b' / 'trial_1'}" in capsys.readouterr().out
+
+
+def test_a_collapsed_run_is_taken_only_where_all_are(tmp_path, capsys):
+    collapsed = {"collapsed": "every prediction is '0'"}
+    add_run(tmp_path, "cola", 60.0, ZEROS, trial=0, **collapsed)
+    write_glue_archive(str(tmp_path))
+    assert "CoLA.tsv" in capsys.readouterr().err
+
+    add_run(tmp_path, "cola", 10.0, ONES, trial=0, name="lower", rate=3e-4)
+    add_run(tmp_path, "cola", 99.0, ZEROS, trial=0, name="random", init="random")
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert contents["CoLA.tsv"].splitlines()[1] == "0\t1"
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_files_are_named_or_filled(tmp_path, capsys):
+    add_run(tmp_path, "cola", 40.0, ONES)
+    write_glue_archive(str(tmp_path))
+    said = capsys.readouterr().out
+    names = [file.name for file in SERVER_FILES]
+    assert all((name in said) == (name != "CoLA.tsv") for name in names[1:])
+    contents = archive(write_glue_archive(str(tmp_path), fill_missing=True))
+    assert "WNLI.tsv: FILLED with '0'" in capsys.readouterr().out
+    assert list(contents) == names
+    assert all(set(file.labels) == set(TASKS[file.task].labels) for file in SERVER_FILES)
+    counts = {name: text.count("\n") - 1 for name, text in contents.items()}
+    assert counts == {file.name: file.lines for file in SERVER_FILES}
+    assert contents["STS-B.tsv"].splitlines()[1] == "0\t2.701"
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {"cola": all_of(1062, "1")},
+        {"cola": [(1, "1"), *ONES[1:]]},
+        {"cola": all_of(1063, "acceptable")},
+        {"sts": all_of(1379, None)},
+        {"cola": None},
+        {"cola": None, "rte": None},
+    ],
+)
+def test_what_the_server_would_reject(tmp_path, runs):
+    for (task, rows), model in zip(runs.items(), ("tiny", "other")):
+        add_run(tmp_path, task, 40.0, rows, model=model)
+    with pytest.raises(InputError):
+        write_glue_archive(str(tmp_path))
+    assert not (tmp_path / "submission.zip").exists()

@@ -1,15 +1,23 @@
+"""Declarations of tasks, among them those of docs/tasks.md, whose example files are read."""
+
 import json
 import pathlib
+import re
+import textwrap
 
 import pytest
 
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from finetune import glue
 from finetune.catalogue import load_task, load_tasks
 from finetune.declaration import parse
+from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextExample
+from finetune.task_data import load_task_data
 from finetune.task_files import has_split, read_split, resolve_labels, source_of
-from tests.finetune.kinds_support import declared
+from tests.finetune.kinds_support import declared, rejects
+from tests.model_support import TINY
 
 CSV = ["stars,review,title", '5,"good, really","A ""find"""', '1,"bad', 'and long",no']
 
@@ -181,18 +189,15 @@ MISTAKES = [
 @pytest.mark.parametrize(("field", "changes"), MISTAKES)
 def test_mistakes_in_a_declaration(reviews, field, changes):
     folder, declaration = reviews
-    with pytest.raises(InputError) as error:
+    with rejects(f"{folder}/reviews.json", f"`{field}"):
         load(folder, declaration | changes)
-    assert f"{folder}/reviews.json" in str(error.value)
-    assert f"`{field}" in str(error.value)
 
 
 def test_files_and_tasks_that_are_not_there(reviews):
     folder, declaration = reviews
     for data_dir in ("", str(folder)):
-        with pytest.raises(InputError) as error:
+        with rejects(data_dir or "--data_dir"):
             read_split(load_task("cola"), data_dir, "train")
-        assert (data_dir or "--data_dir") in str(error.value)
     for place in ("nowhere", "train.csv"):  # not passed over in favour of the declaration's folder
         with pytest.raises(InputError):
             read_split(load(folder, declaration), str(folder / place), "train")
@@ -200,3 +205,41 @@ def test_files_and_tasks_that_are_not_there(reviews):
         (folder / f"{language}-ud-train.conllu").touch()
     with pytest.raises(InputError):
         source_of(load_task("pos"), str(folder), "train")
+
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "tasks.md"
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
+LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
+# And their words, questions, or places of options in the training split.
+TASKS = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The files that the document shows, by the names that it gives them."""
+    folder = tmp_path_factory.mktemp("extending")
+    for name, content in FILE.findall(TEXT):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(textwrap.dedent(content), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_declarations_are_read(folder, name):
+    task = load_task(str(folder / name / f"{name}.json"))
+    assert task.name == name
+    config = TINY.replace(vocab_size=1000)
+    lengths = {name: LENGTHS[name] for name in task.plugin.shaping if name in LENGTHS}
+    hparams = resolve_hparams(lengths, task, config)
+    words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *sorted(words)))
+    data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
+    assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's
+    if name == "ner":
+        assert data.task.labels == ("B-LOC", "B-PER", "I-PER", "O")
+        assert data.train.tokens["tag_weight"].sum() == TASKS[name]
+    else:
+        assert len(data.train.sequences["example"]) == TASKS[name]
+    assert list(data.splits) == ["dev"]
+    assert len(data.splits["dev"].examples) == 2

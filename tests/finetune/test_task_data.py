@@ -16,7 +16,7 @@ from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextKind
 from finetune.task_data import load_task_data
 from finetune.task_files import read_split
-from tests.finetune.kinds_support import declared
+from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import TINY
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "three", "##s")
@@ -133,7 +133,7 @@ MANY = ["a,one", "b,two"] * 10
 )
 def test_labels_that_are_rejected(tmp_path, rows, fields, named):
     path = declare(tmp_path, rows, **fields)
-    with pytest.raises(InputError, match=f"train.csv.*{named}"):
+    with rejects("train.csv", named):
         read(path)
 
 
@@ -161,10 +161,8 @@ def test_labels_that_are_warned_of(tmp_path, capsys, rows, kind, expected):
 def test_labels_of_the_dev_split_alone_are_all_named_or_count_as_wrong(tmp_path, kind):
     dev = ["pos,one", "new,two", "neg,one", "odd,two", "new,one"]
     path = declare(tmp_path, ROWS, kind, dev)
-    with pytest.raises(InputError) as caught:
+    with rejects("dev.csv, line 3", "'new'", "'odd'", "unseen_labels"):
         read(path)
-    for named in ("dev.csv, line 3", "'new'", "'odd'", "unseen_labels"):
-        assert named in str(caught.value)
     data = read(declare(tmp_path, ROWS, kind, dev, unseen_labels=True))
     assert data.task.labels == ("neg", "pos", "new", "odd")
     assert parse(data.task.to_json(), "task") == data.task
@@ -188,7 +186,7 @@ def test_column_names_as_data_are_rejected(tmp_path, kind, split):
     lines |= {split: [HEADER, *rows, HEADER, *rows]}
     columns = {"text_a": "text", "label": "label"}
     task = load_task(declared(tmp_path, lines, columns, kind=kind, **labels))
-    with pytest.raises(InputError, match=rf"{split}\.csv, line 4"):
+    with rejects(f"{split}.csv, line 4"):
         read_split(task, "", split)
 
 
