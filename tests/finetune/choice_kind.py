@@ -8,7 +8,6 @@ the places of the choices. Run the commands with `--plugins tests/finetune/choic
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from finetune import kinds, metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
-from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
 from plugins import lazily
@@ -81,13 +79,6 @@ class Choice(Kind):
     def answers(self, task, examples, encoded, outputs, hparams):
         """The choices of highest `score` [n]."""
         return outputs["score"].reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
-
-    def collapsed(self, predicted):
-        return constant_label(predicted)
-
-    def constant(self, task, examples):
-        best = first_most_frequent(collections.Counter(example.label for example in examples))
-        return "most frequent place", task.labels[best], [best] * len(examples)
 
     def gold(self, task, example):
         return None if example.label is None else task.labels[example.label]

@@ -1,7 +1,5 @@
 """Tasks of each kind with and without files, examples, answers, and a model to fine-tune."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

@@ -77,19 +77,14 @@ def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(token
     assert encoded.truncated == cut
 
 
-def test_regression_labels_are_scaled_by_the_range(tokenizer):
+def test_labels_of_regression_and_of_none(tokenizer):
     task = task_of("regression", label_range=(1.0, 5.0))
     encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
     assert encoded.sequences["label"].dtype == np.float32
     assert encoded.sequences["label"].tolist() == [0.0, 0.75]
-
-
-def test_unlabelled_examples_have_no_label_column(tokenizer):
-    examples = [text("a", label=None), text("b", label=None)]
-    task = task_of("classification")
-    assert "label" not in encode_texts(examples, task, tokenizer, 16).sequences
-    words = [TaggedExample("s", ("a",), None)]
-    assert "tags" not in encode_tags(words, tokenizer, 16).tokens
+    unlabelled = [text("a", label=None), text("b", label=None)]
+    assert "label" not in encode_texts(unlabelled, task, tokenizer, 16).sequences
+    assert "tags" not in encode_tags([TaggedExample("s", ("a",), None)], tokenizer, 16).tokens
 
 
 def test_tags_stand_on_first_pieces_only(tokenizer):

@@ -34,12 +34,12 @@ _ALE = {
 
 def resolved(name, task, config=SMALL):
     values = json.loads((CONFIGS / f"{name}.json").read_text())
-    about = values.pop("about")
+    del values["about"]
     per_task = {load_task(key).name: value for key, value in values.pop("tasks", {}).items()}
     hparams, _, _ = split_hparams({**values, **per_task.get(task, {})})
     own = field_names(TASKS[task].plugin.hparams)
     hparams = {name: value for name, value in hparams.items() if name in own}
-    return resolve_hparams(hparams, TASKS[task], config), about
+    return resolve_hparams(hparams, TASKS[task], config)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def resolved(name, task, config=SMALL):
     ],
 )
 def test_the_ale_report(name, task, expected):
-    hparams, _ = resolved(name, task)
+    hparams = resolved(name, task)
     others = {"finetune_race_xlnet": (2e-5, 0, 2)}
     rate, _, epochs = _ALE[task] if task in _ALE else others.get(name, (5e-5, 0, 3))
     expected = {**expected, "learning_rate": rate, "num_train_epochs": epochs}
@@ -64,11 +64,11 @@ def test_the_ale_report(name, task, expected):
 @pytest.mark.parametrize("task", [*GLUE_TASKS, "squad", "squadv1"])
 def test_script_and_convbert(name, task):
     """Table 5 of SCRIPT; Table 2 of the ConvBERT supplement with the original code's defaults."""
-    hparams, _ = resolved(name, task)
+    hparams = resolved(name, task)
     epochs = {"rte": 10, "sts": 10, "squad": 2, "squadv1": 2}.get(task, 3)
     assert hparams.num_train_epochs == epochs
     assert hparams.learning_rate == 3e-4
-    assert resolved(name, task, BASE)[0].learning_rate == 1e-4
+    assert resolved(name, task, BASE).learning_rate == 1e-4
     assert hparams.weight_decay_rate == (0 if name == "finetune_script" else 0.01)
     assert (hparams.train_batch_size, hparams.warmup_proportion) == (32, 0.1)
     assert (hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay) == (0.8, False)

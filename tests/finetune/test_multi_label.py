@@ -142,10 +142,7 @@ def test_it_is_learned_exported_and_asked(tmp_path):
     assert scores["micro_f1"] > 95.0
 
     model = convbert.load(run.folder)
-    chosen = np.array([[name in own for name in NAMES] for own in dev["label"]])
     answers = model.predict(dev)
-    found = sklearn.metrics.f1_score(chosen, answers.chosen, average="micro")
-    assert 100.0 * found == pytest.approx(scores["micro_f1"])
     evaluated = model.evaluate(dev).scores
     assert evaluated["micro_f1"] == pytest.approx(scores["micro_f1"])
     lines = (tmp_path / "run").rglob("predictions/dev.jsonl")

@@ -26,7 +26,7 @@ from finetune.task_files import has_split, read_split, resolve_labels
 from finetune.trial import Trial
 from model import EncoderOutput, build_encoder
 from model.task_heads import MultipleChoiceHead
-from tests.finetune.kinds_support import predicted, rejects, task_of
+from tests.finetune.kinds_support import declared, predicted, rejects, task_of
 from tests.model_support import TINY, randomize
 from training import workers
 from training.distribution import create_strategy
@@ -124,10 +124,9 @@ def test_a_missing_answer_is_rejected_but_in_test_splits(tmp_path):
 
 def test_options_in_columns_of_a_table_or_in_a_list(tmp_path):
     columns = {"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"}
-    task = parse({"name": "own", "kind": "multiple_choice", "columns": columns,
-                  "files": {"train": "t.csv", "dev": "t.csv"}}, "own.json")  # fmt: skip
+    lines = dict.fromkeys(("train", "dev"), ("c,q,o1,o2,o3,y", '"a, b",,x,y,,1', "c,d?,x,y,z,2"))
+    task = load_task(declared(tmp_path, lines, columns, kind="multiple_choice"))
     assert parse(task.to_json(), "again") == task
-    (tmp_path / "t.csv").write_text('c,q,o1,o2,o3,y\n"a, b",,x,y,,1\nc,d?,x,y,z,2\n')
     task = resolve_labels(task, str(tmp_path))
     assert task.labels == ("0", "1", "2")
     expected = [
@@ -135,7 +134,7 @@ def test_options_in_columns_of_a_table_or_in_a_list(tmp_path):
         ChoiceExample("1", "c", "d?", ("x", "y", "z"), 2),
     ]
     assert read_split(task, str(tmp_path), "train") == expected
-    (tmp_path / "t.csv").write_text("c,q,o1,o2,o3,y\na,b,x,,z,0\n")
+    (tmp_path / "train.csv").write_text("c,q,o1,o2,o3,y\na,b,x,,z,0\n")
     with pytest.raises(InputError):
         read_split(task, str(tmp_path), "train")
     (tmp_path / "train.jsonl").write_text('{"story": "a", "ends": ["x", "y"], "right": 1}')
@@ -204,9 +203,8 @@ def test_the_loss_is_of_the_options_that_an_example_has():
     assert head.loss_weights(batch).numpy().tolist() == [1.0, 0.0]
 
 
-@pytest.fixture(scope="module")
-def learned():
-    """A network that has learned which option is right, in micro-batches of one example."""
+def test_it_is_learned_and_padding_and_devices_change_no_answer():
+    """In micro-batches of one example."""
     encoded = encoded_of(examples_of([2, 3, 3, 2] * 20, np.random.default_rng(1)))
     encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1))
     objective = FineTuning(encoder, TASK.plugin.head(TASK, encoder.config, HPARAMS))
@@ -218,16 +216,13 @@ def learned():
     trainer = Trainer(objective, optimizer, batches, seed=0, strategy=strategy, micro_batches=4)
     trainer.train(tf.constant(150))
     trainer.close()
-    return objective
 
-
-def test_it_is_learned_and_padding_and_devices_change_no_answer(learned):
     examples, found = examples_of([3, 2, 2, 3, 3] * 5, np.random.default_rng(2)), []
     encoded = encoded_of(examples)
     for buckets, name in ((True, "one_device"), ((16,), "mirrored:2")):
         options = {"hparams": dataclasses.replace(HPARAMS, length_buckets=buckets)}
         options |= {"batch_size": 6, "strategy": create_strategy(name)}
-        found.append(predict(learned, TASK, Split(examples, encoded), **options))
+        found.append(predict(objective, TASK, Split(examples, encoded), **options))
     np.testing.assert_allclose(found[0]["score"], found[1]["score"], rtol=0, atol=1e-5)
     answers = TASK.plugin.answers(TASK, examples, encoded, found[0], HPARAMS)
     assert all(answer < len(x.options) for x, answer in zip(examples, answers))

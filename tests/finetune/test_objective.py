@@ -94,20 +94,8 @@ def test_padding_and_the_order_of_sequences_change_no_prediction(kind, changes):
     np.testing.assert_allclose(last, expected, rtol=0, atol=1e-5)
 
 
-def test_sequences_that_fill_a_batch_do_not_count():
-    encoded = sequences("classification", 5)
-    objective = objective_of("classification")
-    batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
-    short = {name: value[:5] for name, value in batch.items()}
-    losses = [
-        objective.loss(x, objective.normalizers(x), training=False)[0] for x in (batch, short)
-    ]
-    assert batch["weight"].numpy().tolist() == [1] * 5 + [0] * 3
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-
-
 def test_the_sum_and_the_mean_of_the_losses():
-    """The original adds the losses up; what is reported is the mean."""
+    """The original adds the losses up; the mean is reported. What fills a batch counts not."""
     encoded = sequences("tagging", 6)
     batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
     objective, found, words = objective_of("tagging"), {}, encoded.tokens["tag_weight"].sum()
@@ -116,6 +104,10 @@ def test_the_sum_and_the_mean_of_the_losses():
         found[objective.reduction] = float(loss)
         np.testing.assert_allclose(sums["loss"][0] / sums["loss"][1], found["sum"] / words)
     np.testing.assert_allclose(found["sum"] / words, found["mean"], rtol=1e-5)
+    assert batch["weight"].numpy().tolist() == [1] * 6 + [0] * 2
+    short = {name: value[:6] for name, value in batch.items()}
+    loss, _ = objective.loss(short, objective.normalizers(short), training=False)
+    np.testing.assert_allclose(loss, found["mean"], rtol=1e-6)
 
 
 @pytest.mark.bfloat16

@@ -68,6 +68,12 @@ def test_its_loss_is_of_a_whole_example(task_path, monkeypatch):
     assert weights.tolist() == [1.0] * (17 % 4) + [0.0] * (4 - 17 % 4)
 
 
+def succeed(*arguments):
+    done = command_support.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow  # needs a minute of two cores: three trainings and an export by real commands
 def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     model_dir = model_directory(tmp_path / "model", VOCABULARY)
@@ -85,15 +91,13 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     rejected = command_support.run(*arguments("wrong", label_smoothing=1.5))
     assert rejected.returncode == 1
     assert "label_smoothing" in rejected.stderr
-    whole = command_support.run(*arguments("whole"))
-    assert whole.returncode == 0, whole.stderr
+    succeed(*arguments("whole"))
     stopped = Command(*arguments("stopped"))
     stopped.wait_until(lambda: list((tmp_path / "stopped").rglob("checkpoints/checkpoint")))
     stopped.send(signal.SIGTERM)
     assert stopped.finish().returncode == 128 + signal.SIGTERM
     assert not list((tmp_path / "stopped").glob("*/*/*/result.json"))
-    resumed = command_support.run(*arguments("stopped"))
-    assert resumed.returncode == 0, resumed.stderr
+    succeed(*arguments("stopped"))
     folders = [next((tmp_path / name).glob("*/*/trial_0")) for name in ("whole", "stopped")]
     result, again = (json.loads((folder / "result.json").read_text()) for folder in folders)
     assert result["scores"] == again["scores"]
@@ -104,23 +108,15 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     assert result["scores"]["dev"]["accuracy"] > 80  # one in three by chance
     rows = [predictions.read(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
     assert rows[0] == rows[1]
-    export_and_ask(
-        folders[0], tmp_path / "exported", pathlib.Path(task_path).parent / "dev.jsonl", rows[0]
-    )
-
-
-def export_and_ask(model_dir, exported, records, rows):
-    """The exported run answers what it predicted."""
-    export = ["export_savedmodel.py", f"--model_dir={model_dir}", f"--output_dir={exported}"]
+    # The exported run answers what it predicted.
+    exported, records = tmp_path / "exported", pathlib.Path(task_path).with_name("dev.jsonl")
+    export = ["export_savedmodel.py", f"--model_dir={folders[0]}", f"--output_dir={exported}"]
     rejected = command_support.run(*export)
     assert rejected.returncode == 1
     assert "choice" in rejected.stderr
-    done = command_support.run(*export, f"--plugins={PLUGIN}")
-    assert done.returncode == 0, done.stderr
+    succeed(*export, f"--plugins={PLUGIN}")
     asked = ["-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
-    asked = command_support.run(*asked, f"--input={records}")
-    assert asked.returncode == 0, asked.stderr
-    answers = [json.loads(line) for line in asked.stdout.splitlines()]
-    for answer, row in zip(answers, rows, strict=True):
+    answers = map(json.loads, succeed(*asked, f"--input={records}").splitlines())
+    for answer, row in zip(answers, rows[0], strict=True):
         assert answer["prediction"] == row["prediction"]
         assert len(answer["scores"]) == CHOICES

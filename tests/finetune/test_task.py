@@ -158,11 +158,9 @@ CHOICE = {"kind": "multiple_choice", "labels": [0, 1]}
 MISTAKES = [
     ("colums", {"colums": {}}),
     ("kind", {"kind": "clasification"}),
-    ("kind", {"kind": None}),
     ("files", {"files": {"train": "a.csv"}}),
     ("files", {"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}),
     ("splits", {"dev": ["train"]}),
-    ("format", {"format": "conll"}),
     ("format", {"files": {"train": "a.json", "dev": "b.json"}}),
     ("columns", {"columns": {"text_a": "review"}}),
     ("columns", {"columns": {"text_a": 0, "label": 1, "words": 2}}),

@@ -1,7 +1,5 @@
 """XLNet is fine-tuned, exported and asked as any other; its heads are those of the original."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
