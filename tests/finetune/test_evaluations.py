@@ -134,7 +134,6 @@ def test_training_stops_early(model_dir, tmp_path):
 GIVEN = {**HPARAMS, "max_train_examples": 40}
 GIVEN |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 CONTEXT = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
-INITS = ("pretrained", "random")
 LAMB = {"optimizer": "lamb", "layerwise_lr_decay": 0.0}
 GRID = {"num_train_epochs": [1, 2], "layerwise_lr_decay": [0.8, 0.6]}
 
@@ -188,7 +187,7 @@ def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
 def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_path):
     """Pre-trained and random ones in turn, of one learner and of a new one each."""
     hparams = {"max_steps": 1, "learning_rate": 1e-6}
-    shared = swept(model_dir, task, tmp_path / "all", hparams, inits=INITS, num_trials=2)
+    shared = swept(model_dir, task, tmp_path / "all", hparams, inits=("pretrained", "random"), num_trials=2)
     for number, (name, result) in enumerate(shared.items()):
         own, folder = {**hparams, "seed": result["seed"]}, tmp_path / f"alone_{number}"
         ((alone, _),) = swept(model_dir, task, folder, own, inits=(result["init"],)).items()

@@ -20,16 +20,16 @@ CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 SMALL, BASE = named_size("convbert-small"), named_size("convbert-base")
 
 # Table VI of the ALE report: learning rate, batch, epochs.
-_ALE = {
-    "mrpc": (2e-4, 64, 3),
-    "cola": (7e-5, 32, 3),
-    "mnli": (4e-4, 256, 3),
-    "sst": (3e-4, 256, 3),
-    "qqp": (5e-4, 256, 3),
-    "qnli": (2e-4, 256, 3),
-    "rte": (3e-4, 32, 10),
-    "sts": (3e-5, 8, 10),
-}
+_ALE = [
+    ("mrpc", 2e-4, 64, 3),
+    ("cola", 7e-5, 32, 3),
+    ("mnli", 4e-4, 256, 3),
+    ("sst", 3e-4, 256, 3),
+    ("qqp", 5e-4, 256, 3),
+    ("qnli", 2e-4, 256, 3),
+    ("rte", 3e-4, 32, 10),
+    ("sts", 3e-5, 8, 10),
+]
 
 
 def resolved(name, task, config=SMALL):
@@ -43,20 +43,21 @@ def resolved(name, task, config=SMALL):
 
 
 @pytest.mark.parametrize(
-    ("name", "task", "expected"),
+    ("name", "task", "rate", "epochs", "more"),
     [
-        *[("finetune_ale", task, {"train_batch_size": _ALE[task][1]}) for task in GLUE_TASKS],
-        ("finetune_ptb", "ptb", {"max_seq_length": 128, "head": "softmax"}),
-        ("finetune_race_bert", "race_middle", {"max_seq_length": 384}),
-        ("finetune_race_xlnet", "race_middle", {"max_seq_length": 384}),
+        *(
+            ("finetune_ale", task, x, epochs, {"train_batch_size": B})
+            for task, x, B, epochs in _ALE
+        ),
+        ("finetune_ptb", "ptb", 5e-5, 3, {"max_seq_length": 128, "head": "softmax"}),
+        ("finetune_race_bert", "race_middle", 5e-5, 3, {"max_seq_length": 384}),
+        ("finetune_race_xlnet", "race_middle", 2e-5, 2, {"max_seq_length": 384}),
     ],
 )
-def test_the_ale_report(name, task, expected):
-    hparams = resolved(name, task)
-    others = {"finetune_race_xlnet": (2e-5, 0, 2)}
-    rate, _, epochs = _ALE[task] if task in _ALE else others.get(name, (5e-5, 0, 3))
-    expected = {**expected, "learning_rate": rate, "num_train_epochs": epochs}
+def test_the_ale_report(name, task, rate, epochs, more):
+    expected = {"learning_rate": rate, "num_train_epochs": epochs, **more}
     expected |= {"layerwise_lr_decay": 0, "loss_reduction": "mean"}
+    hparams = resolved(name, task)
     assert {name: getattr(hparams, name) for name in expected} == expected
 
 

@@ -117,7 +117,6 @@ def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason)
 @pytest.mark.parametrize(
     "task",
     [
-        task_of("classification", "acuracy"),
         task_of("regression", "mae"),
         task_of("classification", "f1", labels=("a", "b", "c")),
         task_of("tagging", "f1", labels=("ADJ", "NOUN")),

@@ -54,19 +54,17 @@ def json_lines(names, *rows):
     return [json.dumps(dict(zip(names, row))) for row in rows]
 
 
-TICKED = [("a", 1, 0, 1), ("b", False, False, False), ("c", True, 1.0, 0)]
-TICKED = json_lines(("text", *COLUMNS), *TICKED)
 LISTED = [("a", ["sport", "film"]), ("b", []), ("c", ["music", "sport"])]
-LISTED = json_lines(("text", "topics"), *LISTED)
+TICKED = [("a", 1, 0, 1), ("b", False, False, False), ("c", True, 1.0, 0)]
 
 
 @pytest.mark.parametrize(
     ("label", "ending", "lines"),
     [
         ("topics", "csv", ["text,topics", "a,sport|film", "b,", "c, music | sport "]),
-        ("topics", "jsonl", LISTED),
+        ("topics", "jsonl", json_lines(("text", "topics"), *LISTED)),
         (COLUMNS, "csv", ["text,sport,music,film", "a,1,0,1", "b,False,false,0", "c,True,1.0,0"]),
-        (COLUMNS, "jsonl", TICKED),
+        (COLUMNS, "jsonl", json_lines(("text", *COLUMNS), *TICKED)),
     ],
 )
 def test_labels_are_lists_or_cells_or_have_columns(tmp_path, label, ending, lines):

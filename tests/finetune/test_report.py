@@ -196,8 +196,9 @@ VERSION_2 = task_of("span", "f1", "exact_match", version_2=True)
 
 
 CLASSES = task_of("classification", "accuracy", "f1", "matthews_corrcoef")
-MEAN, TAGS = task_of("regression", "spearman"), task_of("tagging", "token_accuracy", "f1")
-WORDS = sentences([0, 0, 1], [], [0])
+MEAN = task_of("regression", "spearman")
+TAGS = task_of("tagging", "token_accuracy", "f1", labels=("B-PER", "O"))
+WORDS = sentences([1, 1, 0], [], [1])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ WORDS = sentences([0, 0, 1], [], [0])
         (CLASSES, texts([1, 0, 1, 1]), "most frequent label", "yes", [75.0, 600 / 7, 0.0]),
         (CLASSES, texts([1, 0]), "most frequent label", "no", [50.0, 0.0, 0.0]),  # the first
         (MEAN, texts([1.0, 2.0, 4.5]), "mean", 2.5, [None]),  # which has no correlation
-        (TAGS, WORDS, "most frequent tag", "no", [75.0, 0.0]),
+        (TAGS, WORDS, "most frequent tag", "O", [75.0, 0.0]),
         (VERSION_2, QUESTIONS, "no answer", "", [50.0] * 2),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
