@@ -186,8 +186,8 @@ def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
 
 def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_path):
     """Pre-trained and random ones in turn, of one learner and of a new one each."""
-    hparams = {"max_steps": 1, "learning_rate": 1e-6}
-    shared = swept(model_dir, task, tmp_path / "all", hparams, inits=("pretrained", "random"), num_trials=2)
+    hparams, inits = {"max_steps": 1, "learning_rate": 1e-6}, ("pretrained", "random")
+    shared = swept(model_dir, task, tmp_path / "all", hparams, inits=inits, num_trials=2)
     for number, (name, result) in enumerate(shared.items()):
         own, folder = {**hparams, "seed": result["seed"]}, tmp_path / f"alone_{number}"
         ((alone, _),) = swept(model_dir, task, folder, own, inits=(result["init"],)).items()

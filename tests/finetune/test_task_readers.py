@@ -316,7 +316,6 @@ READERS = {
 DAMAGE = {
     "byte order mark": (lambda text: b"\xef\xbb\xbf" + text.encode(), True),
     "UTF-16, little endian": (lambda text: b"\xff\xfe" + text.encode("utf-16-le"), True),
-    "UTF-32": (lambda text: text.encode("utf-32"), True),
     "carriage returns before line feeds": (lambda text: text.replace("\n", "\r\n").encode(), True),
     "UTF-16 without a mark": (lambda text: text.encode("utf-16-le"), False),
     "UTF-16 that is cut": (lambda text: text.encode("utf-16")[:-1], False),
