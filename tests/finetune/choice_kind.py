@@ -8,7 +8,6 @@ the places of the choices. Run the commands with `--plugins tests/finetune/choic
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from finetune import kinds, metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
-from finetune.kinds.predicted import constant_label, first_most_frequent
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
 from plugins import lazily
@@ -57,13 +55,11 @@ class Choice(Kind):
     hparams = ChoiceHParams
 
     def example(self, source, identity, where, row):
-        """See Kind.example."""
         label = row.get("label")
         label = None if label is None else label_index(source, where, label)
         return ChoiceExample(identity, row["context"], tuple(row["choices"]), label)
 
     def group_size(self, task):
-        """See Kind.group_size."""
         return len(task.labels)
 
     def encode(self, task, examples, vocabulary, hparams):
@@ -78,28 +74,16 @@ class Choice(Kind):
         return dataclasses.replace(encoded, sequences=columns)
 
     def head(self, task, config, hparams):
-        """See Kind.head."""
         return create_head(self.group_size(task), hparams.label_smoothing)
 
     def answers(self, task, examples, encoded, outputs, hparams):
         """The choices of highest `score` [n]."""
         return outputs["score"].reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
 
-    def collapsed(self, predicted):
-        """See Kind.collapsed."""
-        return constant_label(predicted)
-
-    def constant(self, task, examples):
-        """See Kind.constant."""
-        best = first_most_frequent(collections.Counter(example.label for example in examples))
-        return "most frequent place", task.labels[best], [best] * len(examples)
-
     def gold(self, task, example):
-        """See Kind.gold."""
         return None if example.label is None else task.labels[example.label]
 
     def row(self, predicted, number):
-        """See Kind.row."""
         return {"prediction": predicted.task.labels[predicted.answers[number]]}
 
     def signatures(self, network):
@@ -132,7 +116,6 @@ class Choice(Kind):
         return {"serving_default": Signature(about, of_choices, inputs, outputs)}
 
     def answer_row(self, values, labels):
-        """See Kind.answer_row."""
         return {"prediction": labels[values["choice"]], "scores": values["scores"]}
 
 

@@ -1,11 +1,15 @@
-"""Tasks of each kind without files, and what is answered to their examples."""
+"""Tasks of each kind with and without files, examples, answers, and a model to fine-tune."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 
+import numpy as np
+import pandas as pd
+import pytest
 import tensorflow as tf
 
+from errors import InputError
+from finetune.encoded import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -13,24 +17,63 @@ from finetune.task import Task
 from model import build_encoder
 from tests.model_support import TINY
 
+# Of `reviews`: words that decide, and words that do not.
+GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
+OTHER = [f"w{i}" for i in range(40)]
+REVIEW = {"text_a": "review", "label": "verdict"}
+HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 2, "train_batch_size": 8}
+HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 5}
+
 _LAYOUT = {
     "classification": ("tsv", {"text_a": 0, "label": 1}),
     "multi_label": ("tsv", {"text_a": 0, "label": 1}),
     "regression": ("tsv", {"text_a": 0, "label": 1}),
     "tagging": ("conll", {"words": 0, "tags": 1}),
     "span": ("squad", {}),
+    "multiple_choice": ("jsonl", {"context": "story", "options": "ends", "label": "right"}),
 }
 
 
+@contextlib.contextmanager
+def rejects(*named):
+    """Asserts that input is rejected by an error that names these."""
+    with pytest.raises(InputError) as error:
+        yield
+    assert [part for part in named if str(part) not in str(error.value)] == []
+
+
+def reviews(count, seed=0):
+    """Texts of words, some of them good or bad: label, score, tags of the words."""
+    draw, rows = np.random.default_rng(seed), []
+    for _ in range(count):
+        good = bool(draw.random() < 0.5)
+        words = draw.choice(OTHER, draw.integers(1, 12)).tolist()
+        words += draw.choice(GOOD if good else BAD, 4).tolist()
+        words = draw.permutation(words).tolist()
+        tags = ["A" if word in GOOD else "B" if word in BAD else "C" for word in words]
+        rows.append((" ".join(words), "yes" if good else "no", 2.5 + good, words, tags))
+    return pd.DataFrame(rows, columns=["review", "verdict", "stars", "words", "tags"])
+
+
+def declared(folder, lines, columns, ending="csv", kind="classification", **fields):
+    """The path of a task's declaration, beside which each split's file has these lines."""
+    for split, found in lines.items():
+        text = "".join(f"{line}\n" for line in found)
+        (folder / f"{split}.{ending}").write_text(text, encoding="utf-8")
+    files = {split: f"{split}.{ending}" for split in lines}
+    path = folder / "own.json"
+    path.write_text(json.dumps({"kind": kind, "files": files, "columns": columns, **fields}))
+    return str(path)
+
+
 def task_of(kind, *metrics, labels=("no", "yes"), **fields):
-    """A declared task."""
-    file_format, columns = _LAYOUT[kind]
-    fields = {"label_range": (0.0, 5.0), "test": (), **fields}
-    files = {"train": "a", "dev": "b"}
-    labels = labels if kind in ("classification", "multi_label", "tagging") else ()
-    return Task(
-        "toy", kind, files, file_format, columns, metrics or ("m",), labels=labels, **fields
-    )
+    """A declared task, whose files are named by split and format."""
+    fields = dict(zip(("format", "columns"), _LAYOUT[kind])) | {"test": ()} | fields
+    splits = ("train", "dev", *fields["test"])
+    fields = {"files": {split: f"{split}.{fields['format']}" for split in splits}, **fields}
+    labels = () if kind in ("regression", "span") else labels
+    fields = {"label_range": (0.0, 5.0), "labels": labels, **fields}
+    return Task("toy", kind, metrics=metrics or ("m",), **fields)
 
 
 def predicted(task, examples, answers, outputs=None, **hparams):
@@ -65,3 +108,22 @@ def save_encoder(folder, encoder):
     """Writes an encoder's weights as pre-training does."""
     saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
     tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
+
+
+def random_sequences(kind, sizes, longest=40, seed=0):
+    """Encoded examples of so many windows each; labels and tags can be read off the tokens."""
+    draw, n = np.random.default_rng(seed), sum(sizes)
+    splits = np.concatenate([[0], np.cumsum(draw.integers(4, longest, n))])
+    ids = draw.integers(5, 31, splits[-1]).astype(np.int32)
+    tokens = {"input_ids": ids, "segment_ids": np.zeros_like(ids)}
+    columns = {"example": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)}
+    first = ids[splits[:-1]]
+    if kind == "classification":
+        columns["label"] = first % 3
+    elif kind == "regression":
+        columns["label"] = (first / 31).astype(np.float32)
+    else:
+        columns["window"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+        tokens |= {"tags": ids % 3, "tag_weight": np.ones(len(ids), np.float32)}
+        tokens["tag_weight"][splits[:-1]] = 0
+    return Encoded(splits, tokens, columns, 0)

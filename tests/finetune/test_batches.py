@@ -1,4 +1,4 @@
-"""Order, padding, resumption and distribution of fine-tuning batches."""
+"""Order, padding and resumption of fine-tuning batches."""
 
 import dataclasses
 import hashlib
@@ -6,15 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
 from finetune.encoded import Encoded
-from training.distribution import own_rows
-from training.loop import Evaluator, Trainer
-from training.objective import Objective
-from training.optimizer import create_optimizer
 
 S_MAX = 45
 
@@ -42,11 +36,11 @@ def take(dataset, count):
     return [{k: v.numpy() for k, v in batch.items()} for batch in dataset.take(count)]
 
 
-def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
+def check_batch(batch, encoded, lengths=(*range(8, S_MAX, 8), S_MAX)):
     """The batch against a loop over its sequences."""
     numbers = batch["example"]
     longest = max(encoded.lengths[i] for i in numbers)
-    S = max_seq_length if fixed else min(-(-longest // 8) * 8, max_seq_length)
+    S = next(length for length in lengths if length >= longest)
     assert batch["input_ids"].shape == (len(numbers), S)
     for position, i in enumerate(numbers):
         tokens = slice(encoded.row_splits[i], encoded.row_splits[i + 1])
@@ -65,42 +59,33 @@ def check_batch(batch, encoded, max_seq_length=S_MAX, fixed=False):
 def assert_equal_batches(left, right):
     assert len(left) == len(right)
     for a, b in zip(left, right):
-        assert a.keys() == b.keys()
-        for name in a:
-            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+        np.testing.assert_equal(a, b)
 
 
-@pytest.mark.parametrize("length_buckets", [True, False])
+LENGTHS = {True: [8, 16, 24, 32, 40, S_MAX], False: [S_MAX], (32, 16): [16, 32, S_MAX]}
+
+
+@pytest.mark.parametrize("length_buckets", LENGTHS)
 def test_batches_hold_their_sequences_padded(length_buckets):
-    encoded = encoded_of(100)
+    encoded, lengths = encoded_of(100), LENGTHS[length_buckets]
+    own = take(TrainingBatches(encoded, 8, 1, max_seq_length=S_MAX)(), 30)
     kwargs = {"max_seq_length": S_MAX, "length_buckets": length_buckets}
-    batches = take(TrainingBatches(encoded, 8, 1, **kwargs)(), 30)
+    training = TrainingBatches(encoded, 8, 1, **kwargs)
+    assert training.lengths == lengths
+    fixed = lengths == [S_MAX]
+    assert training().element_spec["input_ids"].shape == [8, S_MAX if fixed else None]
+    batches = take(training(), 30)
+    for batch, other in zip(batches, own):  # lengths change padding alone
+        S = other["input_ids"].shape[1]
+        assert np.array_equal(other["input_ids"], batch["input_ids"][:, :S])
+        assert not batch["input_ids"][:, S:].any()
+        assert batch["weight"].all()
     batches += take(EvaluationBatches(encoded, 8, **kwargs)(), 100)
     for batch in batches:
-        check_batch(batch, encoded, fixed=not length_buckets)
-    assert all(batch["weight"].all() for batch in batches[:30])
-    lengths = {batch["input_ids"].shape[1] for batch in batches}
-    assert (lengths == {S_MAX}) is not length_buckets
-    promised = TrainingBatches(encoded, 8, 1, **kwargs).lengths
-    assert promised == ([8, 16, 24, 32, 40, S_MAX] if length_buckets else [S_MAX])
-    assert lengths <= set(promised)
-
-
-@pytest.mark.parametrize("length_buckets", [False, (32, 16)])
-def test_fixed_lengths_change_padding_alone(length_buckets):
-    encoded = encoded_of(100)
-    own = take(TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX)(), 20)
-    batches = TrainingBatches(encoded, 8, 3, max_seq_length=S_MAX, length_buckets=length_buckets)
-    lengths = [16, 32, S_MAX] if length_buckets else [S_MAX]
-    assert batches.lengths == lengths
-    fixed = batches()
-    assert fixed.element_spec["input_ids"].shape == [8, None if length_buckets else S_MAX]
-    fixed = take(fixed, 20)
-    assert {batch["input_ids"].shape[1] for batch in fixed} == {*lengths}
-    for a, b in zip(own, fixed):
-        S = a["input_ids"].shape[1]
-        assert np.array_equal(a["input_ids"], b["input_ids"][:, :S])
-        assert not b["input_ids"][:, S:].any()
+        check_batch(batch, encoded, lengths)
+    found = {batch["input_ids"].shape[1] for batch in batches}
+    assert found <= set(lengths)
+    assert length_buckets is True or found == set(lengths)
 
 
 @pytest.mark.parametrize(
@@ -215,98 +200,3 @@ def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, 
     assert (np.diff(longest) >= 0).all()
     weight = np.concatenate([batch["weight"] for batch in take(evaluation(), 1000)])
     assert weight.sum() == examples * group
-
-
-@pytest.mark.parametrize("rows", [8, None])
-def test_two_replicas_share_the_global_batches(rows):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    (batch,) = take(EvaluationBatches(encoded_of(50), 8, max_seq_length=S_MAX)(), 1)
-    specs = {k: tf.TensorSpec([rows, *v.shape[1:]], v.dtype) for k, v in batch.items()}
-    known = []
-
-    def replica(features):
-        own = own_rows(features)
-        known.append(own["input_ids"].shape)
-        return own
-
-    @tf.function(input_signature=[specs])
-    def split(features):
-        return strategy.run(replica, (features,))
-
-    together = {k: strategy.experimental_local_results(v) for k, v in split(batch).items()}
-    assert [part.shape[0] for part in together["input_ids"]] == [4, 4]
-    assert_equal_batches([{k: np.concatenate(v) for k, v in together.items()}], [batch])
-    assert {shape[0] for shape in known} == {rows and 4}
-
-
-class Mean(Objective):
-    """Learns a vector for each place of a sequence, by how far it is from the label."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder = tf.Module()
-        self.table = tf.Variable(tf.zeros([S_MAX, 4]), name="table/kernel")
-
-    def prepare(self, features, seed):
-        return features
-
-    def normalizers(self, batch):
-        return {"weights": tf.reduce_sum(batch["weight"])}
-
-    def loss(self, batch, normalizers, *, training, seed=None):
-        S = tf.shape(batch["input_ids"])[1]
-        mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
-        score = tf.reduce_sum(mask * self.table[:S], axis=[1, 2])  # [B]
-        losses = tf.abs(score - batch["label"]) * batch["weight"]
-        return tf.reduce_sum(losses) / normalizers["weights"], {}
-
-
-def test_the_trainer_takes_them_on_one_device_on_two_and_resumed():
-    encoded = encoded_of(50)
-
-    def losses(strategy, steps, start=None):
-        with strategy.scope():
-            objective = Mean()
-            optimizer = create_optimizer("adam", 0.1, 0.0, objective.trainable_variables)
-        if start:
-            optimizer.iterations.assign(start[0])
-            objective.table.assign(start[1])
-        batches = TrainingBatches(encoded, 8, 1, max_seq_length=S_MAX)
-        trainer = Trainer(objective, optimizer, batches, seed=1, strategy=strategy)
-        values = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
-        return values, objective.table.numpy()
-
-    one = tf.distribute.get_strategy()
-    single, _ = losses(one, 5)
-    replicated, _ = losses(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), 5)
-    np.testing.assert_allclose(replicated, single, rtol=1e-5)
-    _, table = losses(one, 3)
-    resumed, _ = losses(one, 1, start=(3, table))
-    assert resumed == single[3:4]
-
-
-@pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])
-def test_no_thread_tunes_a_stream_of_batches(devices, monkeypatch):
-    """It could keep whoever deletes an iterator waiting for up to a minute."""
-    given = []
-    create = OwnedIterator.__init__
-
-    def noted(self, dataset=None, *args, **kwargs):
-        given.extend([] if dataset is None else [dataset])
-        create(self, dataset, *args, **kwargs)
-
-    monkeypatch.setattr(OwnedIterator, "__init__", noted)
-    strategy = tf.distribute.MirroredStrategy(devices)
-    with strategy.scope():
-        objective = Mean()
-        optimizer = create_optimizer("adam", 0.1, 0.0, objective.trainable_variables)
-
-    def batches(start_step=0):
-        return tf.data.Dataset.from_tensors(take(training(start_step), 1)[0])
-
-    training = TrainingBatches(encoded_of(50), 8, 1, max_seq_length=S_MAX)
-    Trainer(objective, optimizer, batches, seed=1, strategy=strategy).train(tf.constant(1))
-    Evaluator(objective, batches, seed=1, strategy=strategy).evaluate(tf.constant(-1))
-    list(training(3).take(1))
-    assert len(given) >= 3
-    assert not [dataset for dataset in given if dataset.options().autotune.enabled is not False]

@@ -1,7 +1,6 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
 import functools
-import types
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from data import tokenization
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune import kinds
 from finetune.encoding import encode_tags, encode_texts
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -43,26 +41,22 @@ def text(a, b=None, label=0):
 
 
 def test_layout_of_single_texts_and_pairs(tokenizer):
-    examples = [
-        text("the cat", None, 1),
-        text("the cat", "sat on", 0),
-        text("", "mat"),
-        text("a", ""),
-    ]
+    examples = [text("the cat", None, 1), text("the cat", "sat on"), text("", "mat"), text("a", "")]
     encoded = encode_texts(examples, task_of("classification"), tokenizer, 16)
-    assert pieces(encoded, 0) == ["[CLS]", "the", "cat", "[SEP]"]
-    assert pieces(encoded, 1) == ["[CLS]", "the", "cat", "[SEP]", "sat", "on", "[SEP]"]
-    assert pieces(encoded, 2) == ["[CLS]", "[SEP]", "mat", "[SEP]"]
-    assert pieces(encoded, 3) == ["[CLS]", "a", "[SEP]"]
+    assert [" ".join(pieces(encoded, row)) for row in range(4)] == [
+        "[CLS] the cat [SEP]",
+        "[CLS] the cat [SEP] sat on [SEP]",
+        "[CLS] [SEP] mat [SEP]",
+        "[CLS] a [SEP]",
+    ]
     assert column(encoded, "segment_ids", 0) == [0] * 4
     assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
     assert encoded.sequences["label"].tolist() == [1, 0, 0, 0]
     assert encoded.sequences["example"].tolist() == [0, 1, 2, 3]
     assert encoded.lengths.tolist() == [4, 7, 4, 3]
     assert encoded.truncated == 0
-    assert {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())} == {
-        np.dtype("i4")
-    }
+    dtypes = {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())}
+    assert dtypes == {np.dtype("i4")}
 
 
 def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(tokenizer):
@@ -83,19 +77,14 @@ def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(token
     assert encoded.truncated == cut
 
 
-def test_regression_labels_are_scaled_by_the_range(tokenizer):
+def test_labels_of_regression_and_of_none(tokenizer):
     task = task_of("regression", label_range=(1.0, 5.0))
     encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
     assert encoded.sequences["label"].dtype == np.float32
     assert encoded.sequences["label"].tolist() == [0.0, 0.75]
-
-
-def test_unlabelled_examples_have_no_label_column(tokenizer):
-    examples = [text("a", label=None), text("b", label=None)]
-    task = task_of("classification")
-    assert "label" not in encode_texts(examples, task, tokenizer, 16).sequences
-    words = [TaggedExample("s", ("a",), None)]
-    assert "tags" not in encode_tags(words, tokenizer, 16).tokens
+    unlabelled = [text("a", label=None), text("b", label=None)]
+    assert "label" not in encode_texts(unlabelled, task, tokenizer, 16).sequences
+    assert "tags" not in encode_tags([TaggedExample("s", ("a",), None)], tokenizer, 16).tokens
 
 
 def test_tags_stand_on_first_pieces_only(tokenizer):
@@ -110,53 +99,30 @@ def test_tags_stand_on_first_pieces_only(tokenizer):
     assert encoded.truncated == 0
 
 
-def test_long_sentences_are_divided_between_words(tokenizer):
-    examples = [
-        TaggedExample("short", ("the", "cat"), (1, 2)),
-        TaggedExample(
-            "long", ("a", "b", "c", "d", "unwanted", "a", "unwanted"), (1, 2, 3, 4, 5, 6, 7)
-        ),
-        TaggedExample("empty", (), ()),
-        TaggedExample("word", ("mat", "un" + "want" * 9), (9, 8)),
-    ]
-    encoded = encode_tags(examples, tokenizer, 8)
-    assert [pieces(encoded, row)[1:-1] for row in range(len(encoded))] == [
-        ["the", "cat"],
-        ["a", "b", "c", "d"],  # the next word has three pieces and would not fit
-        ["un", "##want", "##ed", "a"],
-        ["un", "##want", "##ed"],
-        [],
-        ["mat"],
-        ["un", *["##want"] * 5],  # too long for any sequence
-    ]
-    assert encoded.sequences["example"].tolist() == [0, 1, 1, 1, 2, 3, 3]
-    first = encoded.tokens["tag_weight"] > 0
-    assert encoded.tokens["tags"][first].tolist() == [1, 2, 1, 2, 3, 4, 5, 6, 7, 9, 8]
-    assert encoded.truncated == 2
-
-
-def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
-    random = np.random.default_rng(5)
-    choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant"]
+def test_long_sentences_are_divided_between_words_as_by_a_loop(tokenizer):
+    random, long = np.random.default_rng(5), "un" + "want" * 9  # for any sequence
+    choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant", long]
     examples = []
     for number in range(200):
         words = tuple(random.choice(choices, random.integers(0, 12)).tolist())
         tags = tuple(random.integers(1, 9, len(words)).tolist())
         examples.append(TaggedExample(str(number), words, tags))
     encoded = encode_tags(examples, tokenizer, 10)
-    rows = []
+    rows, truncated = [], set()
     for number, example in enumerate(examples):
         row = [[], []]
         for word, tag in zip(example.words, example.tags):
             ids = tokenizer.tokenize([word])[0].tolist() or [VOCABULARY.unk_id]
-            if len(row[0]) + len(ids) > 8:
+            if len(row[0]) + len(ids[:8]) > 8:
                 rows.append((number, row))
                 row = [[], []]
-            row[0] += ids
-            row[1] += [tag, *[0] * (len(ids) - 1)]
+            if len(ids) > 8 or (rows and rows[-1][0] == number):
+                truncated.add(number)
+            row[0] += ids[:8]
+            row[1] += [tag, *[0] * (len(ids[:8]) - 1)]
         rows.append((number, row))
     assert encoded.sequences["example"].tolist() == [number for number, _ in rows]
-    assert len(rows) > len(examples)
+    assert encoded.truncated == len(truncated) < len(examples) < len(rows)
     for i, (_, (ids, tags)) in enumerate(rows):
         assert column(encoded, "input_ids", i)[1:-1] == ids
         assert column(encoded, "tags", i)[1:-1] == tags
@@ -166,32 +132,19 @@ def test_tags_agree_with_a_loop_over_random_sentences(tokenizer):
 @pytest.mark.parametrize("kind", ["texts", "tags", "questions"])
 def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
     """Encoded a few examples at once, the result is the same."""
+    tokenizer = Tokenizer(VOCABULARY)
     if kind == "texts":
         examples = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
-        call = functools.partial(encode_texts, examples, task_of("classification"))
+        call = functools.partial(encode_texts, examples, task_of("classification"), tokenizer, 10)
     elif kind == "tags":
         examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
-        call = functools.partial(encode_tags, examples)
+        call = functools.partial(encode_tags, examples, tokenizer, 10)
     else:
         examples = read_squad(small_file(tmp_path / "dev.json"), training=True)
         lengths = {"max_seq_length": 48, "max_query_length": 8, "doc_stride": 6}
         call = functools.partial(encode_questions, examples, vocabulary(), **lengths)
-    arguments = () if kind == "questions" else (Tokenizer(VOCABULARY), 10)
-    whole = call(*arguments)
+    whole = call()
     monkeypatch.setattr(tokenization, "_LINES_PER_BATCH", 4)
-    parts = call(*arguments)
-    assert parts.truncated == whole.truncated > 0
-    np.testing.assert_array_equal(parts.row_splits, whole.row_splits)
-    for columns, expected in ((parts.tokens, whole.tokens), (parts.sequences, whole.sequences)):
-        assert list(columns) == list(expected)
-        for name, values in expected.items():
-            assert columns[name].dtype == values.dtype
-            np.testing.assert_array_equal(columns[name], values)
-
-
-def test_symmetric_pairs_are_trained_in_both_orders():
-    examples, kind = [text("a", "b", 1), text("c", "d", 0)], kinds.get("classification")
-    task = types.SimpleNamespace(symmetric=True)
-    doubled = kind.training_examples(task, examples, kind.hparams())
-    expected = [("a", "b", 1), ("c", "d", 0), ("b", "a", 1), ("d", "c", 0)]
-    assert [(x.text_a, x.text_b, x.label) for x in doubled] == expected
+    parts = call()
+    assert parts.truncated > 0
+    np.testing.assert_equal(vars(parts), vars(whole))

@@ -14,67 +14,62 @@ from finetune.hparams import resolve_hparams
 from finetune.settings import Settings, split_hparams
 from model import named_size
 from settings import field_names
+from tests.finetune.kinds_support import rejects
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 SMALL, BASE = named_size("convbert-small"), named_size("convbert-base")
 
 # Table VI of the ALE report: learning rate, batch, epochs.
-_ALE = {
-    "mrpc": (2e-4, 64, 3),
-    "cola": (7e-5, 32, 3),
-    "mnli": (4e-4, 256, 3),
-    "sst": (3e-4, 256, 3),
-    "qqp": (5e-4, 256, 3),
-    "qnli": (2e-4, 256, 3),
-    "rte": (3e-4, 32, 10),
-    "sts": (3e-5, 8, 10),
-}
+_ALE = [
+    ("mrpc", 2e-4, 64, 3),
+    ("cola", 7e-5, 32, 3),
+    ("mnli", 4e-4, 256, 3),
+    ("sst", 3e-4, 256, 3),
+    ("qqp", 5e-4, 256, 3),
+    ("qnli", 2e-4, 256, 3),
+    ("rte", 3e-4, 32, 10),
+    ("sts", 3e-5, 8, 10),
+]
 
 
 def resolved(name, task, config=SMALL):
     values = json.loads((CONFIGS / f"{name}.json").read_text())
-    about = values.pop("about")
+    del values["about"]
     per_task = {load_task(key).name: value for key, value in values.pop("tasks", {}).items()}
     hparams, _, _ = split_hparams({**values, **per_task.get(task, {})})
     own = field_names(TASKS[task].plugin.hparams)
     hparams = {name: value for name, value in hparams.items() if name in own}
-    return resolve_hparams(hparams, TASKS[task], config), about
-
-
-@pytest.mark.parametrize("task", GLUE_TASKS)
-def test_ale(task):
-    hparams, _ = resolved("finetune_ale", task)
-    found = (hparams.learning_rate, hparams.train_batch_size, hparams.num_train_epochs)
-    assert found == _ALE[task]
-    assert (hparams.layerwise_lr_decay, hparams.loss_reduction) == (0, "mean")
+    return resolve_hparams(hparams, TASKS[task], config)
 
 
 @pytest.mark.parametrize(
-    ("name", "task", "expected"),
+    ("name", "task", "rate", "epochs", "more"),
     [
-        ("finetune_ptb", "ptb", (5e-5, 3, 128)),
-        ("finetune_race_bert", "race_middle", (5e-5, 3, 384)),
-        ("finetune_race_xlnet", "race_middle", (2e-5, 2, 384)),
+        *(
+            ("finetune_ale", task, x, epochs, {"train_batch_size": B})
+            for task, x, B, epochs in _ALE
+        ),
+        ("finetune_ptb", "ptb", 5e-5, 3, {"max_seq_length": 128, "head": "softmax"}),
+        ("finetune_race_bert", "race_middle", 5e-5, 3, {"max_seq_length": 384}),
+        ("finetune_race_xlnet", "race_middle", 2e-5, 2, {"max_seq_length": 384}),
     ],
 )
-def test_other_tasks_of_the_ale_report(name, task, expected):
-    hparams, _ = resolved(name, task)
-    found = (hparams.learning_rate, hparams.num_train_epochs, hparams.max_seq_length)
-    assert found == expected
-    assert (hparams.layerwise_lr_decay, hparams.loss_reduction) == (0, "mean")
-    if task == "ptb":
-        assert hparams.head == "softmax"
+def test_the_ale_report(name, task, rate, epochs, more):
+    expected = {"learning_rate": rate, "num_train_epochs": epochs, **more}
+    expected |= {"layerwise_lr_decay": 0, "loss_reduction": "mean"}
+    hparams = resolved(name, task)
+    assert {name: getattr(hparams, name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("name", ["finetune_script", "finetune_convbert"])
 @pytest.mark.parametrize("task", [*GLUE_TASKS, "squad", "squadv1"])
 def test_script_and_convbert(name, task):
     """Table 5 of SCRIPT; Table 2 of the ConvBERT supplement with the original code's defaults."""
-    hparams, _ = resolved(name, task)
+    hparams = resolved(name, task)
     epochs = {"rte": 10, "sts": 10, "squad": 2, "squadv1": 2}.get(task, 3)
     assert hparams.num_train_epochs == epochs
     assert hparams.learning_rate == 3e-4
-    assert resolved(name, task, BASE)[0].learning_rate == 1e-4
+    assert resolved(name, task, BASE).learning_rate == 1e-4
     assert hparams.weight_decay_rate == (0 if name == "finetune_script" else 0.01)
     assert (hparams.train_batch_size, hparams.warmup_proportion) == (32, 0.1)
     assert (hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay) == (0.8, False)
@@ -128,6 +123,5 @@ def test_the_longest_input_is_the_models():
     ],
 )
 def test_values_that_do_not_exist(name, value):
-    with pytest.raises(InputError) as error:
+    with rejects(f"`{name}`"):
         resolve_hparams({name: value}, TASKS["squad"], SMALL)
-    assert f"`{name}`" in str(error.value)

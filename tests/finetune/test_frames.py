@@ -11,35 +11,10 @@ import pytest
 
 import convbert
 import files
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from finetune import frames
 from tests import command_support
-from tests.finetune.kinds_support import model_directory
-
-GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
-OTHER = [f"w{i}" for i in range(40)]
-HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 2, "train_batch_size": 8}
-HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 5}
-
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
-    return model_directory(tmp_path_factory.mktemp("frames") / "model", vocabulary)
-
-
-def reviews(count, seed=0):
-    """Texts of words, some of them good or bad: label, score, tags of the words."""
-    draw, rows = np.random.default_rng(seed), []
-    for _ in range(count):
-        good = bool(draw.random() < 0.5)
-        words = draw.choice(OTHER, draw.integers(1, 12)).tolist()
-        words += draw.choice(GOOD if good else BAD, 4).tolist()
-        words = draw.permutation(words).tolist()
-        tags = ["A" if word in GOOD else "B" if word in BAD else "C" for word in words]
-        rows.append((" ".join(words), "yes" if good else "no", 2.5 + good, words, tags))
-    return pd.DataFrame(rows, columns=["review", "verdict", "stars", "words", "tags"])
+from tests.finetune.kinds_support import HPARAMS, REVIEW, rejects, reviews
 
 
 def files_in(folder):
@@ -49,7 +24,7 @@ def files_in(folder):
 def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
     train, dev, test = reviews(240), reviews(60, 1), reviews(20, 2)
     given = {"output_dir": tmp_path / "own", "hparams": HPARAMS}
-    given["columns"] = {"text_a": "review", "label": "verdict"}
+    given["columns"] = REVIEW
     test["verdict"] = None
     run = convbert.fine_tune(model_dir, train, dev, test=test, **given)
     assert run.scores["dev"]["accuracy"] > 80.0
@@ -66,9 +41,8 @@ def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
     (declared,) = (tmp_path / "own").glob("data/*/table.json")
     flags = {"model_dir": model_dir, "task": declared, "output_dir": tmp_path / "command"}
     flags |= {"hparams": json.dumps(HPARAMS), "init": "pretrained"}
-    done = command_support.run(
-        "run_finetuning.py", *(f"--{name}={value}" for name, value in flags.items())
-    )
+    flags = [f"--{name}={value}" for name, value in flags.items()]
+    done = command_support.run("run_finetuning.py", *flags)
     assert done.returncode == 0, done.stderr
     (result,) = (tmp_path / "command").glob("table/*/trial_0/result.json")
     assert json.loads(result.read_text())["scores"] == run.scores
@@ -100,7 +74,7 @@ def test_whole_numbers_in_floats_may_be_labels(count):
 
 
 def test_a_finished_run_in_a_folder_that_cannot_be_written(model_dir, tmp_path, monkeypatch):
-    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    given = {"columns": REVIEW, "output_dir": tmp_path}
     given["hparams"] = {**HPARAMS, "max_steps": 1}
     run = convbert.fine_tune(model_dir, reviews(40), **given)
 
@@ -122,46 +96,36 @@ def test_a_finished_run_in_a_folder_that_cannot_be_written(model_dir, tmp_path, 
 def test_an_error_names_the_row(model_dir, tmp_path):
     dev = reviews(9, 1)
     dev.loc[4, "verdict"] = "maybe"
-    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
-    with pytest.raises(InputError) as error:
+    given = {"columns": REVIEW, "output_dir": tmp_path}
+    with rejects("`dev`, row 4"):
         convbert.fine_tune(model_dir, reviews(40), dev, **given)
-    assert "`dev`, row 4" in str(error.value)
     train = reviews(40).set_index(np.arange(100, 140))  # of which dev is drawn
     train.iloc[3, train.columns.get_loc("review")] = None
-    with pytest.raises(InputError) as error:
+    with rejects("`train`, row 3"):
         convbert.fine_tune(model_dir, train, **given)
-    assert "`train`, row 3" in str(error.value)
-    given["hparams"] = {**HPARAMS, "max_steps": 1}
-    run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
-    model = convbert.load(run.folder)
-    assert model.labels == ["no", "yes", "maybe"]
-    assert "maybe" not in model.predict(dev["review"].tolist()).label
 
 
 def test_labels_that_only_dev_has_count_as_wrong(model_dir, tmp_path):
     """Also of a network that has hardly been trained."""
     dev = reviews(9, 1).assign(verdict="maybe")
-    given = {"columns": {"text_a": "review", "label": "verdict"}, "output_dir": tmp_path}
+    given = {"columns": REVIEW, "output_dir": tmp_path}
     given["hparams"] = {**HPARAMS, "max_steps": 1, "learning_rate": 1e-7}
     run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
     assert run.scores["dev"]["accuracy"] == 0.0
+    model = convbert.load(run.folder)
+    assert model.labels == ["no", "yes", "maybe"]
+    assert "maybe" not in model.predict(dev["review"].tolist()).label
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda table: {"train": table.assign(label=[None, *table["label"][1:]])},
         lambda table: {"train": table.assign(text=3.5)},
         lambda table: {"train": table.iloc[:0]},
         lambda table: {"train": table.iloc[:4]},  # of which no row is drawn for dev
         lambda table: {"train": table[["text"]]},
-        lambda table: {"train": table.rename(columns={"text": "txt"})},
         lambda table: {"train": table, "dev": table[["label"]]},
         lambda table: {"train": table.assign(label="yes"), "kind": "regression"},
-        lambda table: {"train": table.assign(label=[0.0, 1.0] * 10)},  # a kind, or labels
-        lambda table: {"train": table, "hparams": {"learning_rat": 1e-3}},
-        lambda table: {"train": table, "metrics": ["pearson"]},
-        lambda table: {"train": table, "columns": {"text_a": "text", "label": "verdict"}},
         lambda table: {"train": table, "model_dir": "/nowhere"},
         lambda table: {"train": pd.concat([table, table[["text"]]], axis=1)},
         lambda table: {"train": table, "hparams": {"do_train": False}},
@@ -174,3 +138,23 @@ def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
     with pytest.raises((ValueError, KeyError)):  # InputError is a ValueError
         convbert.fine_tune(**given)
     assert files_in(tmp_path) == []
+
+
+def test_fewer_examples_and_steps(model_dir, tmp_path):
+    given = {"columns": REVIEW, "hparams": {**HPARAMS, "max_train_examples": 24, "max_steps": 5}}
+    run = convbert.fine_tune(model_dir, reviews(80), reviews(9, 1), output_dir=tmp_path, **given)
+    result = json.loads((pathlib.Path(run.folder) / "result.json").read_text())
+    assert (result["train_rows"], result["steps"]) == (24, 5)
+
+
+def test_a_label_without_weight_is_not_learned(model_dir, tmp_path):
+    for label, other, weighted in (("no", "yes", "no"), (0, 1, 0), ("no", "yes", "maybe")):
+        train, dev = (reviews(80, seed).replace({"no": label, "yes": other}) for seed in (0, 1))
+        given = {"columns": REVIEW, "hparams": {**HPARAMS, "class_weights": {weighted: 0.0}}}
+        given["output_dir"] = tmp_path / f"{weighted}"
+        if weighted == "maybe":
+            with pytest.raises(InputError):
+                convbert.fine_tune(model_dir, train, dev, **given)
+            continue
+        run = convbert.fine_tune(model_dir, train, dev, **given)
+        assert set(convbert.load(run.folder).predict(dev).label) == {str(other)}

@@ -1,32 +1,23 @@
-"""Answers from predictions, scores against known values, collapsed runs."""
+"""Answers, scores against known values, collapsed runs, and files of predictions."""
 
 import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from errors import InputError
+from finetune import metrics, predictions
 from finetune.encoded import Encoded
+from finetune.kinds.tagging import TaggedExample
+from finetune.kinds.texts import TextExample
 from finetune.squad.decode import SpanAnswer
 from finetune.squad.examples import QuestionExample
-from tests.finetune.kinds_support import predicted, sentences, task_of, texts
+from tests.finetune.kinds_support import predicted, rejects, sentences, task_of, texts
 
 
 def answers(task, examples, encoded, outputs):
     return task.plugin.answers(task, examples, encoded, outputs, task.plugin.hparams())
-
-
-def score(task, examples, given, **hparams):
-    return task.plugin.score(predicted(task, examples, given, **hparams))
-
-
-def undefined(task, examples, given, scores):
-    return task.plugin.undefined(predicted(task, examples, given), scores)
-
-
-def collapsed(task, given, gold, **hparams):
-    return task.plugin.collapsed(predicted(task, gold, given, **hparams))
 
 
 def sequences(order):
@@ -96,54 +87,63 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
 )
 @pytest.mark.filterwarnings("error")
 def test_scores_against_hand_counts(task, gold, given, expected):
-    scores = score(task, gold, given)
+    found = predicted(task, gold, given)
+    scores = task.plugin.score(found)
     assert list(scores) == list(task.metrics)  # the main metric first
     assert list(scores.values()) == pytest.approx([100 * value for value in expected])
-    assert undefined(task, gold, given, scores) == {}
+    assert task.plugin.undefined(found, scores) == {}
 
 
 @pytest.mark.parametrize(
     ("gold", "given", "reason"),
     [
-        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0], "every gold label is 3"),
-        ([3.0, 3.0, 3.0], [2.0, 2.0, 2.0], "every gold label is 3"),
-        ([0.0, 1.0, 2.0], [2.5, 2.5, 2.5], "every prediction is 2.5"),
-        ([0.0], [2.0], "there is one example only"),
-        ([0.0, 1.0], [np.nan, 1.0], "a predicted score is not finite"),
+        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0], "gold label is 3"),
+        ([3.0, 3.0, 3.0], [2.0, 2.0, 2.0], "gold label is 3"),
+        ([0.0, 1.0, 2.0], [2.5, 2.5, 2.5], "prediction is 2.5"),
+        ([0.0], [2.0], "one example"),
+        ([0.0, 1.0], [np.nan, 1.0], "not finite"),
     ],
 )
 @pytest.mark.filterwarnings("error")
 def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason):
     task = task_of("regression", "spearman", "pearson")
-    scores = score(task, texts(gold), given)
-    assert json.loads(json.dumps(scores, allow_nan=False)) == {"spearman": None, "pearson": None}
-    assert undefined(task, texts(gold), given, scores) == {"spearman": reason, "pearson": reason}
+    found = predicted(task, texts(gold), given)
+    scores = task.plugin.score(found)
+    assert scores == {"spearman": None, "pearson": None}
+    reasons = task.plugin.undefined(found, scores)
+    assert [reason in reasons[name] for name in scores] == [True, True]
 
 
 @pytest.mark.parametrize(
     "task",
     [
-        task_of("classification", "acuracy"),
         task_of("regression", "mae"),
         task_of("classification", "f1", labels=("a", "b", "c")),
         task_of("tagging", "f1", labels=("ADJ", "NOUN")),
     ],
 )
 def test_metrics_that_do_not_apply_are_rejected(task):
-    with pytest.raises(InputError) as error:
+    with rejects("`metrics`"):
         task.plugin.check_metrics(task)
-    assert "`metrics`" in str(error.value)
 
 
 # ---------------------------------------------------------------- collapsed runs
 
 
+def question(name, *gold):
+    return QuestionExample(name, "who?", "Ada met Bob", gold, None, not gold)
+
+
+def span(text, score=-1.0, null_score=-9.0):
+    return SpanAnswer(text, 0, len(text), score, null_score, ())
+
+
 def spans(*pairs):
-    return [SpanAnswer(text, 0, 0, 0.0, null, ()) for text, null in pairs]
+    return [span(text, null_score=null) for text, null in pairs]
 
 
 def questions(*answers):
-    return [QuestionExample("1", "q", "a b c", text and (text,), 0, not text) for text in answers]
+    return [question("1", *([text] if text else [])) for text in answers]
 
 
 PLAIN, UNANSWERABLE = task_of("span", version_2=False), task_of("span", version_2=True)
@@ -156,53 +156,170 @@ ONE_OF_872 = [0] * 871 + [1]
     [
         (task_of("classification"), [1, 1, 1], texts([1, 0, 1]), "'yes'"),
         (task_of("classification"), [1, 0], texts([1, 0]), None),
-        (task_of("classification"), [1], texts([1]), None),
         (task_of("classification"), ONE_OF_872, texts([0, 1] * 436), "871 of 872 .* 'no'"),
         (task_of("classification"), ONE_OF_872, texts(ONE_OF_872), None),  # the label is rare
         (task_of("classification"), [0] * 60 + [1] * 40, texts([0, 1] * 50), None),
         (task_of("multi_label"), [[1, 0]] * 99 + [[0, 0]], texts([(1, 0), (0, 1)] * 50), "99 of"),
-        (task_of("multi_label"), [[1, 0], [0, 1]], texts([(1, 0), (0, 1)]), None),
         (task_of("regression"), [2.5, 2.5 + 1e-9], texts([1.0, 2.0]), "is 2.5"),
-        (task_of("regression"), [2.5, 2.51], texts([1.0, 2.0]), None),
         (task_of("regression"), [2.5, np.nan], texts([1.0, 2.0]), "not finite"),
         (task_of("regression"), [2.5] * 871 + [1.0], texts([1.0, 2.0] * 436), "is 2.5"),
         (task_of("regression"), [2.5] * 80 + [1.0] * 20, texts([1.0, 2.0] * 50), None),
-        (
-            task_of("tagging", labels=("A", "O")),
-            [(1, 1), (), (1,)],
-            sentences([0, 1], [], [1]),
-            "'O'",
-        ),
+        (task_of("tagging"), [(1, 1), (), (1,)], sentences([0, 1], [], [1]), "'yes'"),
         (task_of("tagging"), [(1,), (1, 0)], sentences([1], [1, 0]), None),
         (task_of("tagging"), [(0,)] * 99 + [(1,)], sentences(*[[0], [1]] * 50), "99 of 100"),
         (UNANSWERABLE, NEVER, questions("", "a"), "''"),
         (UNANSWERABLE, ALWAYS, questions("", "a"), None),
-        (UNANSWERABLE, ALWAYS[:1], questions("a"), None),
         (PLAIN, NEVER, questions("a", "b"), None),
         (PLAIN, spans(("a", 0.0), ("a", 1.0)), questions("a", "b"), "'a'"),
     ],
 )
 def test_predictions_that_are_all_but_constant_are_named(task, given, gold, named):
-    found = collapsed(task, given, gold)
+    found = task.plugin.collapsed(predicted(task, gold, given))
     assert re.search(named, found) if named else found is None
 
 
 def test_questions_are_unanswered_above_the_threshold_asked_for():
-    gold = questions("", "a")
-    assert collapsed(UNANSWERABLE, NEVER, gold, qa_na_threshold=0.0) is None
-
-
-def test_spans_are_scored_officially_at_the_threshold_asked_for():
+    """And scored officially."""
+    lenient = predicted(UNANSWERABLE, questions("", "a"), NEVER, qa_na_threshold=0.0)
+    assert UNANSWERABLE.plugin.collapsed(lenient) is None
     task = task_of("span", "f1", "exact_match", version_2=True)
-    examples = [
-        QuestionExample("1", "q", "a b c", ("a b",), 0, False),
-        QuestionExample("2", "q", "a b c", (), None, True),
-    ]
+    examples = [question("1", "a b"), question("2")]
     given = spans(("a", -5.0), ("c", 5.0))
-    scores = score(task, examples, given)
+    scores = task.plugin.score(predicted(task, examples, given))
     assert list(scores)[:2] == ["f1", "exact_match"]
-    assert scores["exact_match"] == 50.0
-    assert scores["HasAns_exact"] == 0.0
-    assert scores["NoAns_exact"] == 100.0
-    lenient = score(task, examples, given, qa_na_threshold=9.0)
+    names = ("exact_match", "HasAns_exact", "NoAns_exact")
+    assert [scores[name] for name in names] == [50.0, 0.0, 100.0]
+    lenient = task.plugin.score(predicted(task, examples, given, qa_na_threshold=9.0))
     assert lenient["exact_match"] == 0.0
+
+
+def test_scores_of_entities_by_type():
+    labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    own = task_of("tagging", "f1", labels=labels)
+    gold = [[1, 2, 0, 3], [3, 4, 0]]
+    answers = [[1, 2, 0, 0], [3, 0, 1]]
+    found = pd.DataFrame(metrics.by_entity(own, gold, answers)).T
+    assert found.loc["PER", ["precision", "recall", "support"]].tolist() == [50.0, 100.0, 1.0]
+    assert found.loc["LOC", ["precision", "recall", "support"]].tolist() == [0.0, 0.0, 2.0]
+    # One of three found is right, of three that are there.
+    assert metrics.entity_precision(own, gold, answers) == pytest.approx(1 / 3)
+    assert metrics.entity_recall(own, gold, answers) == pytest.approx(1 / 3)
+
+
+def test_the_area_under_the_curve():
+    shares = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
+    assert metrics.roc_auc([0, 0, 1, 1], shares) == pytest.approx(0.75)
+    assert np.isnan(metrics.roc_auc([0, 0, 0, 0], shares))
+
+
+@pytest.mark.parametrize(
+    ("tags", "entities"),
+    [
+        # Two neighbours of one type, one of another.
+        ("I-PER I-PER B-PER O I-LOC I-PER", 4),  # IOB1
+        ("B-PER I-PER B-PER O B-LOC B-PER", 4),  # IOB2, BIO
+        ("B-PER E-PER S-PER O S-LOC S-PER", 4),  # BIOES
+        ("B-PER L-PER U-PER O U-LOC U-PER", 3),  # BILOU: the neighbours become one
+        ("O I-PER O O O O", 1),
+    ],
+)
+def test_entities_of_each_scheme(tags, entities):
+    """One entity missing of n found: precision 1, recall (n - 1) / n."""
+    tags = tags.split()
+    task = task_of("tagging", "f1", labels=tuple(sorted({*tags, "O"})))
+    gold = tuple(map(task.labels.index, tags))
+    found = [TaggedExample("0", tuple("abcdef"), gold)]
+    assert task.plugin.score(predicted(task, found, [gold])) == {"f1": 100.0}
+    # Without its last entity, one word long in each scheme but the last two.
+    last = max(place for place, tag in enumerate(tags) if tag != "O")
+    fewer = (*gold[:last], task.labels.index("O"), *gold[last + 1 :])
+    recall = (entities - 1) / entities
+    expected = pytest.approx(100 * 2 * recall / (1 + recall))
+    assert task.plugin.score(predicted(task, found, [fewer]))["f1"] == expected
+
+
+CLASSES = task_of("classification", labels=("bad", "good"))
+TEXTS = [
+    TextExample("0", "très bien", None, 1),
+    TextExample("1", "dull", "and\nlong", 0),
+    TextExample("2", "fine", None, 1),
+    TextExample("3", "poor", None, 0),
+]
+LOGITS = np.log([[0.1, 0.9], [0.4, 0.6], [0.99, 0.01], [0.9, 0.1]])
+
+SCORES = task_of("regression", label_range=(0.0, 5.0))
+TAGGED = task_of("tagging", labels=("DET", "NOUN", "VERB"))
+SENTENCES = [
+    TaggedExample("s0", ("the", "dog", "runs"), (0, 1, 2)),
+    TaggedExample("s1", ("a", "run"), (0, 1)),
+]
+QUESTIONS = task_of("span", version_2=True)
+
+
+ROUND_TRIPS = {
+    "classification": (
+        predicted(CLASSES, TEXTS[:1], [1], {"logits": LOGITS}),
+        {"prediction": "good", "probabilities": {"bad": 0.1, "good": 0.9}, "label": "good"},
+    ),
+    "unlabelled": (
+        predicted(CLASSES, [TextExample("0", "x", None, None)], [0]),
+        {"prediction": "bad"},
+    ),
+    "regression": (
+        predicted(SCORES, [TextExample("0", "x", "y", 2.5)], [3.25]),
+        {"prediction": 3.25, "label": 2.5},
+    ),
+    "no number": (
+        predicted(SCORES, [TextExample("0", "x", "y", 0.0)], [float("nan")]),
+        {"prediction": None, "label": 0.0},
+    ),
+    "tagging": (
+        predicted(TAGGED, [TaggedExample("0", ("the", "dog"), (0, 1))], [(0, 2)]),
+        {"words": ["the", "dog"], "prediction": ["DET", "VERB"], "label": ["DET", "NOUN"]},
+    ),
+    "span": (
+        predicted(QUESTIONS, [question("0", "Ada")], [span("Ada")]),
+        {"prediction": "Ada", "score": -1.0, "null_score": -9.0, "label": ["Ada"]},
+    ),
+    "no answer": (
+        predicted(QUESTIONS, [question("0")], [span("Bob", null_score=4.0)]),
+        {"prediction": "", "score": -1.0, "null_score": 4.0, "label": []},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_round_trips(tmp_path, name):
+    given, expected = ROUND_TRIPS[name]
+    path = predictions.write(str(tmp_path), "dev", given)
+    assert predictions.read(path) == [{"id": "0", **expected}]
+    assert not list(tmp_path.glob("*.tmp*"))
+    if given.task is QUESTIONS:  # the official files, too
+        official = json.loads((tmp_path / "dev_predictions.json").read_text())
+        assert official == {"0": expected["prediction"]}
+
+
+def ranked(text):
+    """The examples that a list of errors names."""
+    return [line.split(". ")[1] for line in text.splitlines() if line.startswith("##")]
+
+
+def test_largest_classification_errors_are_the_surest():
+    given = predicted(CLASSES, TEXTS, [1, 1, 0, 0], {"logits": LOGITS})
+    text = predictions.largest_errors(given, 5)
+    assert ranked(text) == ["2", "1"]
+    assert all(part in text for part in ("0.990", "dull", "and long"))
+    assert ranked(predictions.largest_errors(given, 1)) == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "names"), [(-2.75, "302"), (9.0, "20"), (-10.0, "013")], ids=str
+)
+def test_largest_span_errors_have_no_word_in_common(threshold, names):
+    examples = [question("0", "Ada"), question("1", "Bob"), question("2"), question("3", "Ada")]
+    answers = [span("Bob", -3.0), span("met Bob"), span("Bob", -0.5), span("Ada", -1.0, 5.0)]
+    given = predicted(QUESTIONS, examples, answers, qa_na_threshold=threshold)
+    text = predictions.largest_errors(given, 9)
+    assert sorted(ranked(text)) == sorted(names)
+    if threshold == -2.75:  # log probabilities -0.007, -0.5, -3
+        assert ranked(text) == [*"320"]

@@ -11,15 +11,14 @@ import tensorflow as tf
 
 import convbert
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
-from finetune import declaration
+from finetune.catalogue import load_task
 from finetune.kinds.texts import TextExample
 from finetune.task_files import read_split, resolve_labels
 from model.backbone import EncoderOutput
 from model.task_heads import MultiLabelHead
 from serving import export, litert_export
 from serving.load import load
-from tests.finetune.kinds_support import model_directory, predicted, task_of
+from tests.finetune.kinds_support import declared, model_directory, predicted, rejects, task_of
 from tests.model_support import normal
 
 TOPICS = {"sport": ["ball", "goal"], "music": ["song", "band"], "film": ["film", "scene"]}
@@ -39,63 +38,48 @@ def topics(count, seed=0):
     return pd.DataFrame(rows, columns=["text", "label"])
 
 
-def declared(folder, lines, ending="jsonl", **fields):
-    (folder / f"train.{ending}").write_text("".join(line + "\n" for line in lines))
-    columns = {"text_a": "text", "label": "topics"}
-    fields = {"kind": "multi_label", "columns": columns, "name": "topics", **fields}
-    fields = {"files": dict.fromkeys(("train", "dev"), f"train.{ending}"), **fields}
-    return declaration.parse({**fields, "folders": [str(folder)]}, "topics.json")
+COLUMNS = ["sport", "music", "film"]
 
 
-def read(task):
-    task = resolve_labels(task, "")
-    return task, read_split(task, "", task.train)
+def read(folder, lines, label="topics", ending="jsonl", **fields):
+    """The task, its labels resolved, and the training examples of these lines."""
+    splits = {"train": lines, "dev": lines}
+    columns = {"text_a": "text", "label": label}
+    path = declared(folder, splits, columns, ending, "multi_label", **fields)
+    task = resolve_labels(load_task(path), "")
+    return task, read_split(task, "", "train")
+
+
+def json_lines(names, *rows):
+    return [json.dumps(dict(zip(names, row))) for row in rows]
+
+
+LISTED = [("a", ["sport", "film"]), ("b", []), ("c", ["music", "sport"])]
+TICKED = [("a", 1, 0, 1), ("b", False, False, False), ("c", True, 1.0, 0)]
 
 
 @pytest.mark.parametrize(
-    ("ending", "lines"),
+    ("label", "ending", "lines"),
     [
-        ("csv", ["text,topics", "a,sport|film", "b,", "c, music | sport "]),
-        ("jsonl", [json.dumps({"text": text, "topics": topics}) for text, topics in
-                   (("a", ["sport", "film"]), ("b", []), ("c", ["music", "sport"]))]),
+        ("topics", "csv", ["text,topics", "a,sport|film", "b,", "c, music | sport "]),
+        ("topics", "jsonl", json_lines(("text", "topics"), *LISTED)),
+        (COLUMNS, "csv", ["text,sport,music,film", "a,1,0,1", "b,False,false,0", "c,True,1.0,0"]),
+        (COLUMNS, "jsonl", json_lines(("text", *COLUMNS), *TICKED)),
     ],
-)  # fmt: skip
-def test_labels_are_lists_or_stand_in_one_cell(ending, lines, tmp_path):
-    task, examples = read(declared(tmp_path, lines, ending))
-    assert task.labels == ("film", "music", "sport")
+)
+def test_labels_are_lists_or_cells_or_have_columns(tmp_path, label, ending, lines):
+    task, examples = read(tmp_path, lines, label, ending)
     assert task.metrics[0] == "micro_f1"
-    assert [example.label for example in examples] == [
-        (True, False, True),
-        (False, False, False),
-        (False, True, True),
-    ]
-
-
-COLUMNS = {"text_a": "text", "label": ["sport", "music", "film"]}
-
-
-@pytest.mark.parametrize(
-    ("ending", "lines"),
-    [
-        ("csv", ["text,sport,music,film", "a,1,0,1", "b,False,false,0", "c,True,1.0,0"]),
-        ("jsonl", [json.dumps({"text": text, "sport": a, "music": b, "film": c}) for text, a, b, c
-                   in (("a", 1, 0, 1), ("b", False, False, False), ("c", True, 1.0, 0))]),
-    ],
-)  # fmt: skip
-def test_a_column_of_0_and_1_stands_for_each_label(ending, lines, tmp_path):
-    task, examples = read(declared(tmp_path, lines, ending, columns=COLUMNS))
-    assert task.labels == ("sport", "music", "film")
-    expected = [(True, False, True), (False, False, False), (True, True, False)]
-    assert [example.label for example in examples] == expected
+    assert task.labels == (("film", "music", "sport") if label == "topics" else tuple(label))
+    chosen = [{n for n, own in zip(task.labels, x.label) if own} for x in examples]
+    assert chosen == [{"sport", "film"}, set(), {"music", "sport"}]
 
 
 def test_columns_may_have_no_names_and_be_hidden_in_the_test_split(tmp_path):
-    lines = ["a\t1\t0", "b\t\t"]
-    columns = {"text_a": 0, "label": [1, 2]}
-    fields = {"columns": columns, "labels": ["x", "y"], "header": False, "test": ["train"]}
-    files = {"files": {"learn": "learn.tsv", "dev": "dev.tsv", "train": "train.tsv"}}
-    task = declared(tmp_path, lines, "tsv", train="learn", **fields, **files)
-    assert [example.label for example in read_split(task, "", "train")] == [(True, False), None]
+    lines = dict.fromkeys(("train", "dev", "test"), ("a\t1\t0", "b\t\t"))
+    fields = {"kind": "multi_label", "labels": ["x", "y"], "header": False}
+    task = load_task(declared(tmp_path, lines, {"text_a": 0, "label": [1, 2]}, "tsv", **fields))
+    assert [x.label for x in read_split(task, "", "test")] == [(True, False), None]
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_the_labels():
@@ -120,20 +104,17 @@ def test_metrics_are_those_of_scikit_learn():
     draw = np.random.default_rng(0)
     gold, logits = draw.random([40, 3]) < 0.4, draw.normal(size=[40, 3])
     found = answered(gold.tolist(), logits, "micro_f1", "macro_f1", "accuracy", "roc_auc")
+    one, other, f1_score = gold, logits >= 0, sklearn.metrics.f1_score
+    expected = {
+        "micro_f1": f1_score(one, other, average="micro"),
+        "macro_f1": f1_score(one, other, average="macro"),
+        "accuracy": np.mean(np.all(one == other, axis=1)),
+        "roc_auc": sklearn.metrics.roc_auc_score(one, logits, average="macro"),
+    }
     scores = found.task.plugin.score(found)
-    one, other = gold, logits >= 0
-    assert scores == pytest.approx(
-        {
-            "micro_f1": 100 * sklearn.metrics.f1_score(one, other, average="micro"),
-            "macro_f1": 100 * sklearn.metrics.f1_score(one, other, average="macro"),
-            "accuracy": 100 * np.mean(np.all(one == other, axis=1)),
-            "roc_auc": 100 * sklearn.metrics.roc_auc_score(one, logits, average="macro"),
-        }
-    )
+    assert scores == pytest.approx({name: 100 * value for name, value in expected.items()})
     by_label = found.task.plugin.by_label(found)
-    assert by_label["b"]["f1"] == pytest.approx(
-        100 * sklearn.metrics.f1_score(one[:, 1], other[:, 1])
-    )
+    assert by_label["b"]["f1"] == pytest.approx(100 * f1_score(one[:, 1], other[:, 1]))
 
 
 def test_what_is_constant_is_said():
@@ -159,10 +140,7 @@ def test_it_is_learned_exported_and_asked(tmp_path):
     assert scores["micro_f1"] > 95.0
 
     model = convbert.load(run.folder)
-    chosen = np.array([[name in own for name in NAMES] for own in dev["label"]])
     answers = model.predict(dev)
-    found = sklearn.metrics.f1_score(chosen, answers.chosen, average="micro")
-    assert 100.0 * found == pytest.approx(scores["micro_f1"])
     evaluated = model.evaluate(dev).scores
     assert evaluated["micro_f1"] == pytest.approx(scores["micro_f1"])
     lines = (tmp_path / "run").rglob("predictions/dev.jsonl")
@@ -178,11 +156,8 @@ def test_it_is_learned_exported_and_asked(tmp_path):
 
 @pytest.mark.parametrize("topics", [["sport", "sprot"], 3, [None]])
 def test_wrong_labels_are_named_with_their_line(topics, tmp_path):
-    lines = [{"text": "a", "topics": ["sport", "film"]}, {"text": "b", "topics": topics}]
-    with pytest.raises(InputError) as error:
-        read(declared(tmp_path, map(json.dumps, lines), labels=["film", "sport"]))
-    assert "train.jsonl, line 2" in str(error.value)
-    cells = ["text,sport,music,film", "a,1,0,1", "b,0,2,1"]
-    with pytest.raises(InputError) as error:
-        read(declared(tmp_path, cells, "csv", columns=COLUMNS))
-    assert "line 3: 'music'" in str(error.value)
+    lines = json_lines(("text", "topics"), ("a", ["sport", "film"]), ("b", topics))
+    with rejects("train.jsonl, line 2"):
+        read(tmp_path, lines, labels=["film", "sport"])
+    with rejects("line 3: 'music'"):
+        read(tmp_path, ["text,sport,music,film", "a,1,0,1", "b,0,2,1"], COLUMNS, "csv")

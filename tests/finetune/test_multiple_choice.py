@@ -1,5 +1,6 @@
 """Multiple choice: RACE's files, own tables, groups of sequences, the head, answers and scores."""
 
+import dataclasses
 import json
 import os
 
@@ -11,7 +12,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune import overlap
 from finetune.baselines import baseline
-from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.batches import TrainingBatches
 from finetune.catalogue import load_task
 from finetune.declaration import parse
 from finetune.glue import TASKS
@@ -20,13 +21,12 @@ from finetune.kinds.multiple_choice import ChoiceExample
 from finetune.objective import FineTuning
 from finetune.predictor import predict
 from finetune.run import _check_batch_sizes
-from finetune.task import Task
 from finetune.task_data import Split, TaskData
 from finetune.task_files import has_split, read_split, resolve_labels
 from finetune.trial import Trial
 from model import EncoderOutput, build_encoder
 from model.task_heads import MultipleChoiceHead
-from tests.finetune.kinds_support import predicted
+from tests.finetune.kinds_support import declared, predicted, rejects, task_of
 from tests.model_support import TINY, randomize
 from training import workers
 from training.distribution import create_strategy
@@ -42,7 +42,7 @@ ARTICLE = {
 }
 WORDS = [f"w{i}" for i in range(20)]
 VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "right", "wrong", *WORDS))
-COLUMNS = {"context": "story", "options": "ends", "label": "right"}
+TASK = task_of("multiple_choice", "accuracy", labels=("0", "1", "2"), test=("test",))
 
 
 def write_race(folder, split="train", levels=("middle", "high"), **changes):
@@ -52,14 +52,6 @@ def write_race(folder, split="train", levels=("middle", "high"), **changes):
         for number in (10, 9):
             article = {**ARTICLE, "id": f"{level}{number}.txt", **changes}
             (path / f"{number}.txt").write_text(json.dumps(article))
-
-
-def own_task(file_format="jsonl", labels=("0", "1", "2"), columns=COLUMNS, **fields):
-    files = {split: f"{split}.{file_format}" for split in ("train", "dev", "test")}
-    return Task(
-        "own", "multiple_choice", files, file_format, columns, ("accuracy",), labels=labels,
-        **fields,
-    )  # fmt: skip
 
 
 def examples_of(counts, draw=None):
@@ -110,10 +102,8 @@ def test_race_is_read_by_level_and_number(tmp_path):
 )
 def test_wrong_files_of_race_are_named(tmp_path, changes, named):
     write_race(tmp_path, levels=("high",), **changes)
-    with pytest.raises(InputError) as error:
+    with rejects(f"high{os.sep}9.txt", named):
         read_split(TASKS["race_high"], str(tmp_path), "train")
-    assert f"high{os.sep}9.txt" in str(error.value)
-    assert named in str(error.value)
 
 
 def test_a_missing_answer_is_rejected_but_in_test_splits(tmp_path):
@@ -134,10 +124,9 @@ def test_a_missing_answer_is_rejected_but_in_test_splits(tmp_path):
 
 def test_options_in_columns_of_a_table_or_in_a_list(tmp_path):
     columns = {"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"}
-    task = parse({"name": "own", "kind": "multiple_choice", "columns": columns,
-                  "files": {"train": "t.csv", "dev": "t.csv"}}, "own.json")  # fmt: skip
+    lines = dict.fromkeys(("train", "dev"), ("c,q,o1,o2,o3,y", '"a, b",,x,y,,1', "c,d?,x,y,z,2"))
+    task = load_task(declared(tmp_path, lines, columns, kind="multiple_choice"))
     assert parse(task.to_json(), "again") == task
-    (tmp_path / "t.csv").write_text('c,q,o1,o2,o3,y\n"a, b",,x,y,,1\nc,d?,x,y,z,2\n')
     task = resolve_labels(task, str(tmp_path))
     assert task.labels == ("0", "1", "2")
     expected = [
@@ -145,28 +134,11 @@ def test_options_in_columns_of_a_table_or_in_a_list(tmp_path):
         ChoiceExample("1", "c", "d?", ("x", "y", "z"), 2),
     ]
     assert read_split(task, str(tmp_path), "train") == expected
-    (tmp_path / "t.csv").write_text("c,q,o1,o2,o3,y\na,b,x,,z,0\n")
+    (tmp_path / "train.csv").write_text("c,q,o1,o2,o3,y\na,b,x,,z,0\n")
     with pytest.raises(InputError):
         read_split(task, str(tmp_path), "train")
-    own = own_task()
-    rows = [{"story": "a", "ends": ["x", "y"], "right": 1}]
-    (tmp_path / "train.jsonl").write_text(json.dumps(rows[0]))
-    assert read_split(own, str(tmp_path), "train") == [ChoiceExample("0", "a", "", ("x", "y"), 1)]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"file_format": "csv"},
-        {"columns": {**COLUMNS, "context": ("a", "b")}},
-        {"columns": {**COLUMNS, "options": ("a", "right")}},
-        {"columns": {"context": "story", "label": "right"}},
-    ],
-)
-def test_wrong_declarations(fields):
-    with pytest.raises(InputError) as error:
-        own_task(**fields)
-    assert "`columns`" in str(error.value)
+    (tmp_path / "train.jsonl").write_text('{"story": "a", "ends": ["x", "y"], "right": 1}')
+    assert read_split(TASK, str(tmp_path), "train") == [ChoiceExample("0", "a", "", ("x", "y"), 1)]
 
 
 @pytest.mark.parametrize(
@@ -176,34 +148,30 @@ def test_wrong_declarations(fields):
 def test_labels_are_collected_with_the_places_that_are_never_right(tmp_path, labels, expected):
     rows = [{"story": "a", "ends": ["x", "y", "z"], "right": label} for label in labels]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    task = resolve_labels(own_task(labels=()), str(tmp_path))
+    task = resolve_labels(dataclasses.replace(TASK, labels=()), str(tmp_path))
     assert task.labels == expected
     assert len(read_split(task, str(tmp_path), "train")) == 2
 
 
-def encoded_of(task, examples, **values):
-    hparams = resolve_hparams({"max_seq_length": 32, **values}, task, TINY)
-    return task.plugin.encode(task, examples, VOCABULARY, hparams), hparams
+HPARAMS = resolve_hparams({"max_seq_length": 32}, TASK, TINY)
 
 
-def test_sequences_of_an_example_share_a_batch_whatever_its_options():
-    task, examples = own_task(), examples_of([2, 3] * 10)
-    encoded, _ = encoded_of(task, examples)
+def encoded_of(examples):
+    return TASK.plugin.encode(TASK, examples, VOCABULARY, HPARAMS)
+
+
+def test_an_example_has_as_many_sequences_whatever_its_options():
+    examples = examples_of([2, 3] * 10)
+    encoded = encoded_of(examples)
     sequences = encoded.sequences
     present = sequences["present"].reshape(-1, 3)
     assert present.sum(axis=1).tolist() == [2, 3] * 10
     assert sequences["label"].reshape(-1, 3)[:, 0].tolist() == [x.label for x in examples]
     assert set(encoded.lengths[sequences["present"] == 0]) == {3}  # special pieces alone
-    options = {"max_seq_length": 32, "group_size": 3}
-    for batch in TrainingBatches(encoded, 6, 0, **options)().take(5):
-        groups = batch["example"].numpy().reshape(2, 3)
-        assert (groups == groups[:, :1]).all()
-    *_, last = EvaluationBatches(encoded, 9, **options)()
-    assert last["weight"].numpy().tolist() == [1.0] * 6 + [0.0] * 3
 
 
 def test_a_workers_share_is_of_whole_examples(monkeypatch):
-    encoded, _ = encoded_of(own_task(), examples_of([2, 3] * 6))
+    encoded = encoded_of(examples_of([2, 3] * 6))
     options = {"max_seq_length": 32, "group_size": 3}
     (whole,) = TrainingBatches(encoded, 12, 0, **options)().take(1)
     monkeypatch.setattr(workers, "index", 1)
@@ -235,14 +203,11 @@ def test_the_loss_is_of_the_options_that_an_example_has():
     assert head.loss_weights(batch).numpy().tolist() == [1.0, 0.0]
 
 
-@pytest.fixture(scope="module")
-def learned():
-    """A network that has learned which option is right, in micro-batches of one example."""
-    task, draw = own_task(), np.random.default_rng(1)
-    examples = examples_of([2, 3, 3, 2] * 20, draw)
-    encoded, hparams = encoded_of(task, examples)
+def test_it_is_learned_and_padding_and_devices_change_no_answer():
+    """In micro-batches of one example."""
+    encoded = encoded_of(examples_of([2, 3, 3, 2] * 20, np.random.default_rng(1)))
     encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1))
-    objective = FineTuning(encoder, task.plugin.head(task, encoder.config, hparams))
+    objective = FineTuning(encoder, TASK.plugin.head(TASK, encoder.config, HPARAMS))
     randomize(encoder, scale=0.3)
     randomize(objective.head)
     optimizer = create_optimizer("adam", 5e-3, 0.0, objective.trainable_variables)
@@ -251,34 +216,23 @@ def learned():
     trainer = Trainer(objective, optimizer, batches, seed=0, strategy=strategy, micro_batches=4)
     trainer.train(tf.constant(150))
     trainer.close()
-    return task, objective, hparams
 
-
-def test_it_is_learned_and_padding_and_devices_change_no_answer(learned):
-    task, objective, hparams = learned
-    examples = examples_of([3, 2, 2, 3, 3] * 5, np.random.default_rng(2))
-    encoded, _ = encoded_of(task, examples)
-    found = [
-        predict(
-            objective,
-            task,
-            Split(examples, encoded),
-            batch_size=6,
-            hparams=resolve_hparams({"max_seq_length": 32, "length_buckets": buckets}, task, TINY),
-            strategy=create_strategy(strategy),
-        )
-        for buckets, strategy in ((True, "one_device"), ([16], "mirrored:2"))
-    ]
+    examples, found = examples_of([3, 2, 2, 3, 3] * 5, np.random.default_rng(2)), []
+    encoded = encoded_of(examples)
+    for buckets, name in ((True, "one_device"), ((16,), "mirrored:2")):
+        options = {"hparams": dataclasses.replace(HPARAMS, length_buckets=buckets)}
+        options |= {"batch_size": 6, "strategy": create_strategy(name)}
+        found.append(predict(objective, TASK, Split(examples, encoded), **options))
     np.testing.assert_allclose(found[0]["score"], found[1]["score"], rtol=0, atol=1e-5)
-    answers = task.plugin.answers(task, examples, encoded, found[0], hparams)
+    answers = TASK.plugin.answers(TASK, examples, encoded, found[0], HPARAMS)
     assert all(answer < len(x.options) for x, answer in zip(examples, answers))
     assert np.mean([x.label == a for x, a in zip(examples, answers)]) > 0.8  # by chance 0.4
-    rows = predicted(task, examples, answers, found[0])
+    rows = predicted(TASK, examples, answers, found[0])
     for number, (example, answer) in enumerate(zip(examples, answers)):
-        row = task.plugin.row(rows, number)
+        row = TASK.plugin.row(rows, number)
         assert row["option"] == example.options[answer]
         shares = row["probabilities"]
-        assert list(shares) == list(task.labels[: len(example.options)])
+        assert list(shares) == list(TASK.labels[: len(example.options)])
         assert max(shares, key=shares.get) == row["prediction"]
         assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
 
@@ -293,35 +247,32 @@ def test_it_is_learned_and_padding_and_devices_change_no_answer(learned):
     ],
 )
 def test_batches_that_would_divide_an_example_are_rejected(train, run, devices, named):
-    task = own_task()
-    hparams = resolve_hparams({"max_seq_length": 32, "train_batch_size": train}, task, TINY)
-    trial = Trial("", 0, {}, hparams, TaskData(task, None, {}, {}))
-    with pytest.raises(InputError) as error:
+    hparams = dataclasses.replace(HPARAMS, train_batch_size=train)
+    trial = Trial("", 0, {}, hparams, TaskData(TASK, None, {}, {}))
+    with rejects(f"`{named}`"):
         _check_batch_sizes([trial], RunSettings(**run), devices)
-    assert f"`{named}`" in str(error.value)
 
 
 def test_scores_by_level_and_what_collapses():
-    task = own_task()
     rows = [("middle", 0), ("middle", 1), ("high", 1), ("", 2)]
     found = [ChoiceExample(str(i), "a", "", ("x", "y", "z"), label, level)
              for i, (level, label) in enumerate(rows)]  # fmt: skip
     gold = [x.label for x in found]
-    scores = task.plugin.score(predicted(task, found, gold))
+    scores = TASK.plugin.score(predicted(TASK, found, gold))
     assert scores == dict.fromkeys(
         ("accuracy", "accuracy_middle", "accuracy_high", "accuracy_other"), 100.0
     )
-    same = predicted(task, found, [1] * 4)
-    assert task.plugin.score(same) == {
+    same = predicted(TASK, found, [1] * 4)
+    assert TASK.plugin.score(same) == {
         "accuracy": 50.0, "accuracy_middle": 50.0, "accuracy_high": 100.0, "accuracy_other": 0.0,
     }  # fmt: skip
-    assert "'1'" in task.plugin.collapsed(same)
-    assert task.plugin.collapsed(predicted(task, found, gold)) is None
-    assert list(task.plugin.score(predicted(task, found[:2], gold[:2]))) == ["accuracy"]
+    assert "'1'" in TASK.plugin.collapsed(same)
+    assert TASK.plugin.collapsed(predicted(TASK, found, gold)) is None
+    assert list(TASK.plugin.score(predicted(TASK, found[:2], gold[:2]))) == ["accuracy"]
 
 
 def test_the_best_baseline_counts_and_the_others_are_named():
-    task, context = own_task(), "Ada met Mary in Paris . Long after that Bob met Tom in London ."
+    context = "Ada met Mary in Paris . Long after that Bob met Tom in London ."
     options = [("Paris", "London"), ("Rome", "Paris")]
     questions = ("Where did Bob meet Tom ?", "Where did Ada meet Mary ?")
     found = [ChoiceExample(q, context, q, o, 1) for q, o in zip(questions, options)]
@@ -329,7 +280,7 @@ def test_the_best_baseline_counts_and_the_others_are_named():
     scores = overlap.sliding_window(context, questions[0], options[0])
     assert scores[1] > scores[0]  # the window with Bob and Tom does not reach Paris
     found.append(ChoiceExample("3", context, "", ("Rome", "Tom"), 0))
-    best = baseline(predicted(task, found, [1, 1, 0]))
+    best = baseline(predicted(TASK, found, [1, 1, 0]))
     names = [best["name"], *(other["name"] for other in best["others"])]
     assert sorted(names) == ["most frequent place", "share of words", "sliding window"]
     assert best["scores"]["accuracy"] == pytest.approx(200 / 3)

@@ -1,8 +1,5 @@
 """Heads, the layer-wise learning rates, and that padding changes nothing."""
 
-import gc
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,17 +7,15 @@ import tf_keras
 
 from errors import InputError
 from finetune.batches import EvaluationBatches, TrainingBatches
-from finetune.encoded import Encoded
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.predictor import predict
 from finetune.task_data import Split
 from model import build_encoder
-from model.backbone import rematerialize
-from model.kernels import fusion
+from model.backbone import EncoderOutput, rematerialize
 from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
-from tests.finetune.kinds_support import task_of
-from tests.model_support import TINY, randomize
+from tests.finetune.kinds_support import random_sequences, task_of
+from tests.model_support import TINY, normal, randomize
 from training.distribution import create_strategy
 from training.loop import Trainer
 from training.optimizer import create_optimizer
@@ -29,23 +24,8 @@ LONGEST = 40
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def sequences(kind: str, n: int = 50, seed: int = 0) -> Encoded:
-    """Random sequences whose label can be read off the first token."""
-    draw = np.random.default_rng(seed)
-    lengths = draw.integers(3, LONGEST, n)
-    ids = draw.integers(5, 31, lengths.sum()).astype(np.int32)
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    tokens = {"input_ids": ids, "segment_ids": np.zeros_like(ids)}
-    columns = {"example": np.arange(n, dtype=np.int32)}
-    first = ids[splits[:-1]]
-    if kind == "classification":
-        columns["label"] = (first % 3).astype(np.int32)
-    elif kind == "regression":
-        columns["label"] = (first / 31).astype(np.float32)
-    else:
-        tokens["tags"] = ids % 3
-        tokens["tag_weight"] = (draw.random(len(ids)) < 0.7).astype(np.float32)
-    return Encoded(splits, tokens, columns, 0)
+def sequences(kind, n=50):
+    return random_sequences(kind, [1] * n, LONGEST)
 
 
 HEADS = {
@@ -73,47 +53,33 @@ def trainer_of(objective, encoded, strategy=None, **options):
 
 def train(objective, encoded, steps, *, strategy, **options):
     trainer = trainer_of(objective, encoded, strategy, **options)
-    losses = [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
-    assert trainer._step.experimental_get_tracing_count() == 1  # whatever the lengths
-    return losses
+    return [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        # Each of the others traces a step of its own for seconds.
-        kind if kind == "classification" else pytest.param(kind, marks=pytest.mark.slow)
-        for kind in HEADS
-    ],
-)
-def test_a_task_is_learned(kind):
+def test_a_task_is_learned():
     """The label is a function of the text; the loss must fall to a fraction."""
-    objective = objective_of(kind, **NO_DROPOUT)
-    losses = train(objective, sequences(kind), 150, strategy=create_strategy("one_device"))
+    objective, encoded = objective_of("classification", **NO_DROPOUT), sequences("classification")
+    losses = train(objective, encoded, 150, strategy=create_strategy("one_device"))
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
-@pytest.mark.parametrize("kind", HEADS)
-def test_padding_and_the_order_of_sequences_change_no_prediction(kind):
-    objective, encoded = objective_of(kind), sequences(kind)
-    hparams = {"max_seq_length": LONGEST}
-    task = task_of(kind)
-    found = [
-        predict(
-            objective,
-            task,
-            Split([], encoded),
-            batch_size=batch_size,
-            hparams=resolve_hparams({**hparams, "length_buckets": buckets}, task, TINY),
-            strategy=create_strategy(strategy),
-        )
-        for batch_size, buckets, strategy in (
-            (8, True, "one_device"),
-            (8, False, "one_device"),
-            (8, [20, 32], "one_device"),
-            (6, True, "mirrored:2"),
-        )
-    ]
+@pytest.mark.parametrize(
+    ("kind", "changes"), [*((kind, {}) for kind in HEADS), ("classification", {"causal": True})]
+)
+def test_padding_and_the_order_of_sequences_change_no_prediction(kind, changes):
+    """Of a causal encoder, the last token stands for the text."""
+    objective, encoded = objective_of(kind, **changes), sequences(kind)
+    task, found = task_of(kind), []
+    for batch_size, buckets, name in (
+        (8, True, "one_device"),
+        (8, False, "one_device"),
+        (8, [20, 32], "one_device"),
+        (6, True, "mirrored:2"),
+    ):
+        hparams = {"max_seq_length": LONGEST, "length_buckets": buckets}
+        options = {"hparams": resolve_hparams(hparams, task, TINY), "batch_size": batch_size}
+        options["strategy"] = create_strategy(name)
+        found.append(predict(objective, task, Split([], encoded), **options))
     (name,) = found[0]
     count = len(encoded.tokens["input_ids"]) if kind == "tagging" else len(encoded)
     assert len(found[0][name]) == count
@@ -128,33 +94,20 @@ def test_padding_and_the_order_of_sequences_change_no_prediction(kind):
     np.testing.assert_allclose(last, expected, rtol=0, atol=1e-5)
 
 
-def test_sequences_that_fill_a_batch_do_not_count():
-    encoded = sequences("classification", 5)
-    objective = objective_of("classification")
-    batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
-    short = {name: value[:5] for name, value in batch.items()}
-    losses = [
-        objective.loss(features, objective.normalizers(features), training=False)[0]
-        for features in (batch, short)
-    ]
-    assert batch["weight"].numpy().tolist() == [1] * 5 + [0] * 3
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-
-
 def test_the_sum_and_the_mean_of_the_losses():
-    """The original adds the losses up; what is reported is the mean."""
+    """The original adds the losses up; the mean is reported. What fills a batch counts not."""
     encoded = sequences("tagging", 6)
     batch = next(iter(EvaluationBatches(encoded, 8, max_seq_length=LONGEST)()))
-    objective, found = objective_of("tagging"), {}
+    objective, found, words = objective_of("tagging"), {}, encoded.tokens["tag_weight"].sum()
     for objective.reduction in ("sum", "mean"):
         loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
         found[objective.reduction] = float(loss)
-        np.testing.assert_allclose(sums["loss"][0] / sums["loss"][1], found["sum"] / words(encoded))
-    np.testing.assert_allclose(found["sum"] / words(encoded), found["mean"], rtol=1e-5)
-
-
-def words(encoded):
-    return encoded.tokens["tag_weight"].sum()
+        np.testing.assert_allclose(sums["loss"][0] / sums["loss"][1], found["sum"] / words)
+    np.testing.assert_allclose(found["sum"] / words, found["mean"], rtol=1e-5)
+    assert batch["weight"].numpy().tolist() == [1] * 6 + [0] * 2
+    short = {name: value[:6] for name, value in batch.items()}
+    loss, _ = objective.loss(short, objective.normalizers(short), training=False)
+    np.testing.assert_allclose(loss, found["mean"], rtol=1e-6)
 
 
 @pytest.mark.bfloat16
@@ -185,26 +138,6 @@ def test_devices_and_micro_batches_learn_the_same():
     for other in losses[1:]:
         np.testing.assert_allclose(other, losses[0], rtol=1e-5)
     assert losses[0][-1] != losses[0][0]
-
-
-@pytest.mark.slow  # compiles ten kernels
-def test_kernels_are_compiled_for_each_length(monkeypatch):
-    """Within one trace of the step; what is learned from batches of several lengths is the same."""
-    encoded, losses, trainers = sequences("classification"), [], []
-    for smallest in (2**40, 1):
-        monkeypatch.setattr(fusion, "SMALLEST_FUSED", smallest)
-        objective = objective_of("classification", num_hidden_layers=1)
-        trainer = trainer_of(objective, encoded)
-        losses.append([trainer.train(tf.constant(1))["loss"] for _ in range(8)])
-        trainers.append(trainer)
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    for trainer, compiles in zip(trainers, (False, fusion.running_on_cpu_only()), strict=True):
-        graph = trainer._run.get_concrete_function(trainer._iterator, tf.constant(1)).graph
-        functions = graph.as_graph_def().library.function
-        compiled = [f for f in functions if f.attr["_XlaMustCompile"].b]
-        assert bool(compiled) == compiles
-    lengths = {int(batch["input_ids"].shape[1]) for batch in trainer._create_dataset(0).take(8)}
-    assert len(lengths) > 1
 
 
 def test_the_original_scale_of_layerwise_decay():
@@ -240,31 +173,6 @@ def test_scales_of_shared_layers_are_the_top_ones_and_reach_the_update():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-2)
 
 
-def test_the_stream_of_batches_ends_when_it_is_closed(monkeypatch):
-    """Left to the end of the interpreter, TensorFlow would report FAILED_PRECONDITION."""
-    ended = threading.Event()
-    numbers_before = TrainingBatches.numbers
-
-    def noted(self, start_step=0):
-        try:
-            yield from numbers_before(self, start_step)
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(TrainingBatches, "numbers", noted)
-    gc.disable()  # what the trainer refers to, and is referred to by, shall not decide
-    try:
-        trainer = trainer_of(objective_of("classification"), sequences("classification"))
-        first = trainer.train(tf.constant(1))
-        assert not ended.is_set()
-        trainer.close()
-        assert ended.wait(60)
-    finally:
-        gc.enable()
-    assert first["loss"] != trainer.train(tf.constant(1))["loss"]  # it begins anew
-    trainer.close()
-
-
 @pytest.mark.parametrize(
     ("strategy", "options"), [("one_device", {"micro_batches": 2}), ("mirrored:2", {})]
 )
@@ -278,3 +186,33 @@ def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
         objective = FineTuning(objective.encoder, objective.head)
     with pytest.raises(InputError):
         trainer_of(objective, encoded, strategy, **options)
+
+
+POOLED = normal(5, 4)
+LABELS = np.array([0, 2, 1, 2, 0], np.int32)
+
+
+def losses(training=False, **options):
+    """Losses and weights of five texts, the last of which fills the batch; log-probabilities."""
+    tf.random.set_seed(0)
+    head = ClassificationHead(3, **options)
+    batch = {"label": tf.constant(LABELS), "weight": tf.constant([1.0, 1.0, 1.0, 1.0, 0.0])}
+    output = EncoderOutput(None, tf.constant(POOLED))
+    logits = head.predict(output, batch)["logits"]
+    found = head.loss(output, batch, training=training, seed=tf.constant([1, 2]))
+    shares = tf.nn.log_softmax(logits).numpy()
+    return found.numpy(), head.loss_weights(batch).numpy(), shares
+
+
+def test_smoothing_gives_all_labels_a_share_in_training(monkeypatch):
+    monkeypatch.setattr("model.task_heads.HEAD_DROPOUT", 0.0)
+    found, _, log_shares = losses(training=True, label_smoothing=0.3)
+    target = np.eye(3)[LABELS] * 0.7 + 0.1
+    np.testing.assert_allclose(found, -np.sum(target * log_shares, 1), rtol=1e-5)
+    found, _, log_shares = losses(label_smoothing=0.3)
+    np.testing.assert_allclose(found, -log_shares[range(5), LABELS], rtol=1e-5)
+
+
+def test_labels_have_weights():
+    _, weights, _ = losses(class_weights=[1.0, 2.0, 0.5])
+    assert weights.tolist() == [1.0, 0.5, 2.0, 0.5, 0.0]

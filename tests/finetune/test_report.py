@@ -1,21 +1,24 @@
-"""Statistics, the choice of settings, averages, and the report's files."""
+"""Baselines, statistics, the choice of settings, the report's files, and the GLUE archive."""
 
 import json
 import pathlib
+import zipfile
 
 import pandas
 import pytest
 
+from errors import InputError
+from finetune.baselines import baseline, compare, draws
 from finetune.glue import GLUE_TASKS, TASKS
+from finetune.published import PUBLISHED, published_rows
 from finetune.report import report_text, write_report
-from finetune.results import (
-    AVERAGED_METRICS,
-    Summary,
-    best_settings,
-    glue_average,
-    group_results,
-)
+from finetune.results import AVERAGED_METRICS as AVERAGED
+from finetune.results import Summary, best_settings, glue_average, group_results
+from finetune.squad.decode import SpanAnswer
+from finetune.squad.examples import QuestionExample
+from finetune.submission import SERVER_FILES, write_glue_archive
 from model.sizes import named_size
+from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 CONSTANT_GOLD = {"dev": dict.fromkeys(("spearman", "pearson"), "every gold label is 3")}
 
@@ -47,27 +50,17 @@ def trials(scores, **same):
     return [result(score=score, trial=trial, **same) for trial, score in enumerate(scores)]
 
 
+def write_run(folder, setting, content):
+    run = folder / content["task"] / setting / f"trial_{content['trial']}"
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "result.json").write_text(json.dumps(content))
+    return run
+
+
 def regression(score, trial=0, **more):
     own = {"main_metric": "spearman", "undefined": CONSTANT_GOLD if score is None else {}}
     scores = {"dev": {"spearman": score, "pearson": score}}
     return result("sts", trial=trial, scores=scores, **own, **more)
-
-
-def write_results(folder, results):
-    for number, content in enumerate(results):
-        run = folder / content["task"] / f"setting{number:02d}" / f"trial_{content['trial']}"
-        run.mkdir(parents=True)
-        (run / "result.json").write_text(json.dumps(content))
-
-
-def table_of(text):
-    """The report's table: a dict for each row."""
-    rows = [
-        [cell.strip() for cell in line.strip("|").split(" | ")]
-        for line in text.splitlines()
-        if line.startswith("| ")
-    ]
-    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
 
 
 def test_statistics():
@@ -95,8 +88,8 @@ def test_statistics():
 )
 def test_the_best_setting_has_the_highest_median(settings):
     results = [run for runs in settings for run in runs]
-    for in_some_order in (results, results[::-1]):
-        (best,) = best_settings(group_results(in_some_order))
+    for ordered in (results, results[::-1]):
+        (best,) = best_settings(group_results(ordered))
         assert best.setting["learning_rate"] == 3e-4
 
 
@@ -104,7 +97,7 @@ def test_average_is_of_the_eight_tasks_or_not_given():
     results = [result(task, 10.0 * number) for number, task in enumerate(GLUE_TASKS, 1)]
     assert glue_average(best_settings(group_results(results))) == pytest.approx(45.0)
     assert glue_average(best_settings(group_results(results[1:]))) is None
-    assert {name: TASKS[name].metrics[0] for name in GLUE_TASKS} == AVERAGED_METRICS
+    assert {name: TASKS[name].metrics[0] for name in GLUE_TASKS} == AVERAGED
 
 
 def test_averages_are_by_the_statistic_and_the_metrics_asked_for():
@@ -115,23 +108,6 @@ def test_averages_are_by_the_statistic_and_the_metrics_asked_for():
     assert glue_average(best) == pytest.approx((7 * 10 + 60) / 8)
     assert glue_average(best, "mean") == pytest.approx((7 * 30 + 60) / 8)
     assert glue_average(best, "best", {"sts": "pearson"}) == pytest.approx((7 * 80 + 60) / 8)
-
-
-def bert_small(objective):
-    encoder = named_size("bert-small").to_json()
-    more = {"objective": objective, "hparams": {"encoder": encoder}}
-    return report_text(group_results([result(**more), result("mrpc", **more)]))
-
-
-def test_published_figures_are_of_the_same_objective():
-    """BERT, SCRIPT and ELECTRA have one architecture."""
-    cells = {}
-    for objective in ("masked_lm", "replaced_token_detection", "self_critic"):
-        cells[objective] = [row["published"] for row in table_of(bert_small(objective))]
-    mrpc, cola = zip(*(reversed(cell) for cell in cells.values()))
-    assert [cell.split(" ")[0] for cell in cola] == ["31.7", "50.9", "-"]
-    assert [cell.split(" ")[0] for cell in mrpc] == ["84.55", "87.41", "88.23"]
-    assert table_of(bert_small(None))[0]["published"] == "-"
 
 
 def test_write_report(tmp_path):
@@ -146,14 +122,18 @@ def test_write_report(tmp_path):
         regression(None, trial=1),
         result("a|b", 70.0, setting={"doc_stride": 64, "how": "x"}, model=None),
     ]
-    write_results(tmp_path, runs)
+    for number, content in enumerate(runs):
+        write_run(tmp_path, f"setting{number:02d}", content)
     (tmp_path / "sts" / "setting00" / "trial_7").mkdir(parents=True)
     text = pathlib.Path(write_report(str(tmp_path))).read_text(encoding="utf-8")
-    rows = table_of(text)
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    names, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+    rows = [dict(zip(names, row, strict=True)) for row in rows]
     medians = [row["median"].strip("*") for row in rows]
     assert medians == ["40.0", "20.0", "15.0", "undefined", "70.0"]
     assert [row["median"][0] == "*" for row in rows] == [True, False, True, True, True]
     assert rows[0]["mean"] == "28.0 ± 14.0"
+    assert rows[0]["published"].startswith("59.4")
     assert rows[0]["other medians"] == "test matthews_corrcoef 30.0"
     assert "doc_stride 64, how x" in rows[-1]["setting"]
     assert "cola trial 2 (dev: every prediction is '1')" in text
@@ -165,3 +145,215 @@ def test_write_report(tmp_path):
     assert {*table["scores.dev.matthews_corrcoef"]} >= {"40.0", ""}
     assert all((tmp_path / folder / "result.json").exists() for folder in table.folder)
     assert not list(tmp_path.glob("*.tmp*"))
+
+
+RTD, MLM = "replaced_token_detection", "masked_lm"
+
+
+def rows_of(size, objective, **changes):
+    encoder = named_size(size).replace(**changes).to_json()
+    run = {"init": "pretrained", "objective": objective, "hparams": {"encoder": encoder}}
+    return published_rows(run)
+
+
+def averages(size, objective, **changes):
+    rows = rows_of(size, objective, **changes)
+    return [row.scores["average"] for row in rows if "average" in row.scores]
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in PUBLISHED if {*GLUE_TASKS} < {*row.scores}], ids=lambda row: row.size
+)
+def test_the_average_is_that_of_the_eight_tasks(row):
+    """What the papers average, and that no cell was copied wrongly."""
+    mean = sum(row.scores[task] for task in GLUE_TASKS) / 8
+    assert mean == pytest.approx(row.scores["average"], abs=0.051)
+
+
+def test_rows_are_of_an_architecture_and_an_objective():
+    assert averages("convbert-medium-small", RTD) == [82.1, 82.8]
+    assert averages("electra-small", RTD) == [79.7, 80.3, 81.1, 80.38, 76.8, 77.6]
+    assert averages("bert-small", MLM) == [75.1, 75.7]
+    assert averages("bert-small", "self_critic") == [81.32]
+    assert averages("bert-base", "self_critic") == [85.76]
+    assert averages("bert-base", MLM) == [82.2, 86.4]
+    assert averages("convbert-small", MLM) == [75.9]
+    assert averages("bert-small", None) == averages("convbert-tiny", RTD) == []
+    (race,) = rows_of("xlnet-base", "permutation_lm")
+    assert race.scores == {"race_middle": 69.2}
+    assert "race_middle" in [task for row in rows_of("bert-base", MLM) for task in row.scores]
+    assert averages("convbert-small", RTD, vocab_size=99, hidden_dropout_prob=0.0) == averages(
+        "convbert-small", RTD
+    )
+
+
+QUESTIONS = [
+    QuestionExample("1", "q", "a b c", ("a b",), 0, False),
+    QuestionExample("2", "q", "a b c", (), None, True),
+]
+SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ())] * 2
+VERSION_2 = task_of("span", "f1", "exact_match", version_2=True)
+
+
+CLASSES = task_of("classification", "accuracy", "f1", "matthews_corrcoef")
+MEAN = task_of("regression", "spearman")
+TAGS = task_of("tagging", "token_accuracy", "f1", labels=("B-PER", "O"))
+WORDS = sentences([1, 1, 0], [], [1])
+
+
+@pytest.mark.parametrize(
+    ("task", "examples", "name", "answer", "scores"),
+    [
+        (CLASSES, texts([1, 0, 1, 1]), "most frequent label", "yes", [75.0, 600 / 7, 0.0]),
+        (CLASSES, texts([1, 0]), "most frequent label", "no", [50.0, 0.0, 0.0]),  # the first
+        (MEAN, texts([1.0, 2.0, 4.5]), "mean", 2.5, [None]),  # which has no correlation
+        (TAGS, WORDS, "most frequent tag", "O", [75.0, 0.0]),
+        (VERSION_2, QUESTIONS, "no answer", "", [50.0] * 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_the_best_constant_answer(task, examples, name, answer, scores):
+    given = SPANS if task is VERSION_2 else [x.tags if task is TAGS else x.label for x in examples]
+    found = baseline(predicted(task, examples, given))
+    low, high = found.pop("lead")
+    assert low <= high
+    assert [*found.pop("scores").values()] == [x and pytest.approx(x) for x in scores]
+    assert found == {"name": name, "answer": answer}
+
+
+@pytest.mark.parametrize(
+    ("copies", "right", "above"),
+    # Three right answers of three, where two of three have the label: chance does that often.
+    [(1, 3, False), (100, 3, True), (100, 2, False)],
+)
+def test_a_few_examples_decide_nothing(copies, right, above):
+    task, labels = task_of("classification", "accuracy"), [1, 1, 0]
+    answers = labels if right == 3 else [1, 1, 1]
+    given = predicted(task, texts(labels * copies), answers * copies)
+    scores = {"dev": task.plugin.score(given)}
+    run = result("wnli", scores=scores, baselines={"dev": baseline(given)})
+    (group,) = group_results([run])
+    assert compare(group).above is above
+    assert ("not clearly above most" in report_text([group])) == (not above)
+
+
+def test_an_undefined_baseline_counts_as_zero():
+    task = task_of("regression", "spearman")
+    for answers, above in (([1.0, 2.0, 3.0, 4.0], True), ([4.0, 3.0, 2.0, 1.0], False)):
+        given = predicted(task, texts([1.0, 2.0, 3.0, 4.0] * 9), answers * 9)
+        found = {"dev": task.plugin.score(given)}, {"dev": baseline(given)}
+        (group,) = group_results([result("sts", scores=found[0], baselines=found[1])])
+        assert (compare(group).score, compare(group).above) == (None, above)
+    scores = {"scores": {"dev": {"spearman": None}}, "baselines": {"dev": baseline(given)}}
+    (group,) = group_results([result("sts", **scores)])
+    assert compare(group).above is None
+
+
+def test_an_example_that_is_drawn_twice_counts_twice():
+    """Scores of questions are by id."""
+    task = VERSION_2
+    examples = [*QUESTIONS, QuestionExample("3", "q", "a b c", ("a b",), 0, False)]
+    given = predicted(task, examples, [SPANS[0]] * 3)
+    found = {round(task.plugin.score(part)["f1"]) for part in draws(given, 99)}
+    assert found == {0, 33, 67, 100}
+
+
+def add_run(folder, task, score, predicted=None, *, trial=0, split="test", name="setting", **more):
+    """A run's result and predictions, of (id, prediction)."""
+    if "collapsed" in more:
+        more["collapsed"] = {TASKS[task].dev[0]: more["collapsed"]}
+    run = write_run(folder, name, result(task, score, trial, **more))
+    (run / "predictions").mkdir(exist_ok=True)
+    if predicted is not None:
+        rows = [json.dumps({"id": str(i), "prediction": p}) + "\n" for i, p in predicted]
+        (run / "predictions" / f"{split}.jsonl").write_text("".join(rows))
+
+
+def archive(path):
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name).decode() for name in file.namelist()}
+
+
+def all_of(lines, prediction):
+    return list(enumerate([prediction] * lines))
+
+
+ZEROS, ONES = all_of(1063, "0"), all_of(1063, "1")  # of CoLA
+
+
+def test_order_words_and_range(tmp_path):
+    rte = [(i, "entailment" if i % 2 else "not_entailment") for i in range(3000)]
+    add_run(tmp_path, "rte", 60.0, rte[::-1])  # as a shuffled data set gives them
+    add_run(tmp_path, "sts", 80.0, [(i, (i % 8 - 1) / 1.1) for i in range(1379)])
+    add_run(tmp_path, "cola", 40.0, ONES)
+    for split, lines in (("test_matched", 9796), ("test_mismatched", 9847), ("diagnostic", 1104)):
+        add_run(tmp_path, "mnli", 80.0, all_of(lines, "neutral"), split=split)
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert " ".join(sorted(contents)) == "AX.tsv CoLA.tsv MNLI-m.tsv MNLI-mm.tsv RTE.tsv STS-B.tsv"
+    assert contents["AX.tsv"].splitlines()[-1] == "1103\tneutral"
+    lines = contents["RTE.tsv"].splitlines()
+    assert lines[:3] == ["index\tprediction", "0\tnot_entailment", "1\tentailment"]
+    assert len(lines) == 3001
+    scores = contents["STS-B.tsv"].splitlines()
+    assert scores[1:4] == ["0\t0.000", "1\t0.000", "2\t0.909"]
+    assert scores[8] == "7\t5.000"
+    assert contents["CoLA.tsv"].endswith("1062\t1\n")
+
+
+def test_best_run_of_the_best_setting_that_predicted_the_test_set(tmp_path, capsys):
+    for trial, score in enumerate([10.0, 90.0, 20.0]):  # median 20
+        add_run(tmp_path, "cola", score, ZEROS, trial=trial, name="a", rate=1e-4)
+    add_run(tmp_path, "cola", 40.0, ZEROS, trial=0, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 50.0, ONES, trial=1, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 60.0, None, trial=2, name="b", rate=3e-4)
+    add_run(tmp_path, "cola", 99.0, ZEROS, name="c", init="random")
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert contents["CoLA.tsv"].splitlines()[1] == "0\t1"
+    assert f"CoLA.tsv: {tmp_path / 'cola' / 'b' / 'trial_1'}" in capsys.readouterr().out
+
+
+def test_a_collapsed_run_is_taken_only_where_all_are(tmp_path, capsys):
+    collapsed = {"collapsed": "every prediction is '0'"}
+    add_run(tmp_path, "cola", 60.0, ZEROS, trial=0, **collapsed)
+    write_glue_archive(str(tmp_path))
+    assert "CoLA.tsv" in capsys.readouterr().err
+
+    add_run(tmp_path, "cola", 10.0, ONES, trial=0, name="lower", rate=3e-4)
+    add_run(tmp_path, "cola", 99.0, ZEROS, trial=0, name="random", init="random")
+    contents = archive(write_glue_archive(str(tmp_path)))
+    assert contents["CoLA.tsv"].splitlines()[1] == "0\t1"
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_files_are_named_or_filled(tmp_path, capsys):
+    add_run(tmp_path, "cola", 40.0, ONES)
+    write_glue_archive(str(tmp_path))
+    said = capsys.readouterr().out
+    names = [file.name for file in SERVER_FILES]
+    assert all((name in said) == (name != "CoLA.tsv") for name in names[1:])
+    contents = archive(write_glue_archive(str(tmp_path), fill_missing=True))
+    assert "WNLI.tsv: FILLED with '0'" in capsys.readouterr().out
+    assert list(contents) == names
+    assert all(set(file.labels) == set(TASKS[file.task].labels) for file in SERVER_FILES)
+    counts = {name: text.count("\n") - 1 for name, text in contents.items()}
+    assert counts == {file.name: file.lines for file in SERVER_FILES}
+    assert contents["STS-B.tsv"].splitlines()[1] == "0\t2.701"
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {"cola": all_of(1062, "1")},
+        {"cola": [(1, "1"), *ONES[1:]]},
+        {"cola": all_of(1063, "acceptable")},
+        {"sts": all_of(1379, None)},
+        {"cola": None},
+        {"cola": None, "rte": None},
+    ],
+)
+def test_what_the_server_would_reject(tmp_path, runs):
+    for (task, rows), model in zip(runs.items(), ("tiny", "other")):
+        add_run(tmp_path, task, 40.0, rows, model=model)
+    with pytest.raises(InputError):
+        write_glue_archive(str(tmp_path))
+    assert not (tmp_path / "submission.zip").exists()

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 import re
-import types
 
 import numpy as np
 import pytest
@@ -23,17 +22,17 @@ from finetune.squad.examples import read_squad
 from finetune.squad.features import encode_questions
 from finetune.squad.score import official_scores
 from finetune.task_files import read_split, resolve_labels
+from tests.finetune import squad_support
+from tests.finetune.squad_support import gold_predictions, question, write_squad
 from tests.model_support import TINY
 
-BOM = b"\xef\xbb\xbf"
 # What must not end a line: a lone carriage return, and Unicode's other line ends.
 ODD = "a\rb\x0bc\x0cd\x1ce\x85f\u2028g"
 
 
-def write(path, *lines, end=b"\n"):
+def write(path, *lines, end="\n"):
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = b"\n".join(b"\t".join(field.encode() for field in line) for line in lines) + end
-    path.write_bytes(text)
+    path.write_bytes(("\n".join(map("\t".join, lines)) + end).encode())
 
 
 PAIR = ("sentence1", "sentence2")
@@ -77,35 +76,25 @@ FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", ["", "line ends of Windows", "a byte order mark, an open end"])
 @pytest.mark.parametrize(("name", "split", "file", "lines", "expected"), FILES)
-def test_glue(tmp_path, name, split, file, lines, expected, damage):
-    write(tmp_path / file, *lines, end=b"\n" if "open" not in damage else b"")
-    content = (tmp_path / file).read_bytes()
-    content = content.replace(b"\n", b"\r\n") if "Windows" in damage else content
-    (tmp_path / file).write_bytes(BOM + content if "mark" in damage else content)
+def test_glue(tmp_path, name, split, file, lines, expected):
+    write(tmp_path / file, *lines)
     assert read_split(load_task(name), str(tmp_path), split) == expected
 
 
 def test_qqp(tmp_path, caplog):
     """Questions may be empty; rows that a line break cut in two are left out, and counted."""
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
-    rows = [
-        ("5", "1", "2", "Why?", "How?", "1"),
-        ("6", "3", "4", "What is"),
-        ("this?", "Who?", "0"),
-        ("7", "5", "6", "", "Where?", "0"),
-    ]
-    write(tmp_path / "QQP/train.tsv", header, *rows)
+    cut = [("6", "3", "4", "What is"), ("this?", "Who?", "0")]
+    whole = [("5", "1", "2", "Why?", "How?", "1"), ("7", "5", "6", "", "Where?", "0")]
+    write(tmp_path / "QQP/train.tsv", header, whole[0], *cut, whole[1])
     write(tmp_path / "QQP/test.tsv", ("id", "question1", "question2"), ("4", "Why?", ""))
     task = load_task("qqp")
     with caplog.at_level("WARNING", logger="absl"):
         examples = read_split(task, str(tmp_path), "train")
-    assert [(e.text_a, e.text_b, e.label) for e in examples] == [
-        ("Why?", "How?", 1),
-        ("", "Where?", 0),
-    ]
-    assert "2 rows without the 6 fields" in caplog.text
+    found = [(e.text_a, e.text_b, e.label) for e in examples]
+    assert found == [("Why?", "How?", 1), ("", "Where?", 0)]
+    assert "2 rows" in caplog.text
     assert "line 3" in caplog.text
     assert read_split(task, str(tmp_path), "test") == [TextExample("4", "Why?", "", None)]
     write(tmp_path / "QQP/test.tsv", ("id", "question1", "question2"), ("4", "Why?"))
@@ -128,8 +117,8 @@ def test_part_of_speech(tmp_path):
         row("2.1", "go", "VERB"),
         row("3", "10 000", "NUM"),
     ]
-    write(tmp_path / "en-ud-train.conllu", *sentence, ("",), row("1", "Hi", "INTJ"), end=b"\n\n")
-    write(tmp_path / "en-ud-test.conllu", row("1", "Hi", "_"), end=b"")
+    write(tmp_path / "en-ud-train.conllu", *sentence, ("",), row("1", "Hi", "INTJ"), end="\n\n")
+    write(tmp_path / "en-ud-test.conllu", row("1", "Hi", "_"), end="")
     task, folder = load_task("pos"), str(tmp_path)
     tags = tuple(UPOS.index(tag) for tag in ("AUX", "PART", "NUM"))
     assert read_split(task, folder, "train") == [
@@ -143,21 +132,24 @@ def test_part_of_speech(tmp_path):
 
 
 def test_squad_of_the_other_version_is_rejected(tmp_path):
-    question = '{"id": "q1", "question": "Who?", "is_impossible": true, "answers": []}'
-    text = f'{{"data": [{{"paragraphs": [{{"context": "A text.", "qas": [{question}]}}]}}]}}'
-    (tmp_path / "dev.json").write_text(text)
+    write_squad(tmp_path / "dev.json", ("A text.", [question("q1", "", is_impossible=True)]))
     (example,) = read_split(load_task("squad"), str(tmp_path), "dev")
-    assert example.is_impossible
-    assert example.id == "q1"
+    assert (example.id, example.is_impossible) == ("q1", True)
     with pytest.raises(InputError):
         read_split(load_task("squadv1"), str(tmp_path), "dev")
 
 
+def official(name=""):
+    """OFFICIAL_DATA_DIR, which should hold this, and the vocabulary in it."""
+    folder = os.environ.get("OFFICIAL_DATA_DIR", "")
+    if not folder or not os.path.exists(os.path.join(folder, name)):
+        pytest.skip(f"OFFICIAL_DATA_DIR should hold {name or 'official files'} and bert_vocab/")
+    return folder, Vocabulary.load(os.path.join(folder, "bert_vocab"), do_lower_case=True)
+
+
 def test_the_official_files():
     """Official counts; every GLUE index once and in order."""
-    folder = os.environ.get("OFFICIAL_DATA_DIR")
-    if not folder:
-        pytest.skip("OFFICIAL_DATA_DIR should name the folder of the official files")
+    folder, _ = official()
     counts = {
         "cola": (8551, 1043, 1063),
         "mrpc": (3668, 408, 1725),
@@ -189,23 +181,21 @@ def test_the_official_files():
 
 def test_official_multiple_choice_and_its_gold_answers():
     """All of RACE's training questions on middle school texts; their gold options score 100."""
-    folder = official_folder("race/train/middle")
+    folder, vocabulary = official("race/train/middle")
     task = resolve_labels(load_task("race_middle"), os.path.join(folder, "race"))
     examples = read_split(task, os.path.join(folder, "race"), "train")
     assert len(examples) == 25421
     assert len({example.context for example in examples}) == 6409
     some = examples[::25]
     hparams = resolve_hparams({"max_seq_length": 64, "max_qa_length": 48}, task, TINY)
-    encoded = task.plugin.encode(task, some, official_vocabulary(folder), hparams)
-    gold = np.array([example.label for example in some])
-    place = np.tile(np.arange(len(task.labels)), len(some))
-    outputs = {"score": np.where(place == np.repeat(gold, len(task.labels)), 1.0, -1.0)}
-    assert scored(task, some, encoded, outputs, hparams)["accuracy"] == 100.0
+    encoded = task.plugin.encode(task, some, vocabulary, hparams)
+    gold = np.eye(len(task.labels))[[example.label for example in some]]
+    assert scored(task, some, encoded, {"score": gold.ravel()}, hparams)["accuracy"] == 100.0
 
 
 def test_official_treebank_and_its_gold_answers(tmp_path):
     """Every word/TAG of the sample's files is a word; gold tags of first pieces score 100."""
-    folder = official_folder("treebank/tagged")
+    folder, vocabulary = official("treebank/tagged")
     files = pathlib.Path(folder).resolve() / "treebank" / "tagged"
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}.files").write_text(f"{files}/wsj_*.pos\n")
@@ -216,21 +206,9 @@ def test_official_treebank_and_its_gold_answers(tmp_path):
     words = sum(len(re.findall(r"\S+/[^\s/]+", text)) for text in texts)
     assert sum(len(example.words) for example in examples) == words == 78648
     hparams = resolve_hparams({"max_seq_length": 64}, task, TINY)
-    encoded = task.plugin.encode(task, examples, official_vocabulary(folder), hparams)
+    encoded = task.plugin.encode(task, examples, vocabulary, hparams)
     outputs = {"tags": encoded.tokens["tags"]}
     assert scored(task, examples, encoded, outputs, hparams)["token_accuracy"] == 100.0
-
-
-def official_folder(name):
-    """OFFICIAL_DATA_DIR, if it holds this and a vocabulary."""
-    folder = os.environ.get("OFFICIAL_DATA_DIR", "")
-    if not folder or not os.path.exists(os.path.join(folder, name)):
-        pytest.skip(f"OFFICIAL_DATA_DIR should hold {name} and bert_vocab/")
-    return folder
-
-
-def official_vocabulary(folder):
-    return Vocabulary.load(os.path.join(folder, "bert_vocab"), do_lower_case=True)
 
 
 def scored(task, examples, encoded, outputs, hparams):
@@ -249,20 +227,13 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     gives them. The path is that of run_finetuning.py from the model's outputs on: windows, best
     spans, text, the official scorer.
     """
-    folder = os.environ.get("OFFICIAL_DATA_DIR", "")
-    path = os.path.join(folder, "squad", name)
-    if not folder or not os.path.exists(path):
-        pytest.skip("OFFICIAL_DATA_DIR should hold squad/ and bert_vocab/")
-    vocabulary = Vocabulary.load(os.path.join(folder, "bert_vocab"), do_lower_case=True)
-    examples = read_squad(path, training=True)
+    folder, vocabulary = official(f"squad/{name}")
+    examples = read_squad(os.path.join(folder, "squad", name), training=True)
     assert len(examples) == questions
-    encoded = encode_questions(
-        examples, vocabulary, max_seq_length=384, max_query_length=64, doc_stride=128
-    )
-    options = types.SimpleNamespace(
-        n_best_size=20, max_answer_length=300, answerable_classifier=True
-    )
-    answers = decode_answers(examples, encoded, gold_outputs(encoded), options)
+    lengths = {"max_seq_length": 384, "max_query_length": 64, "doc_stride": 128}
+    encoded = encode_questions(examples, vocabulary, **lengths)
+    settings = squad_support.hparams(max_answer_length=300)
+    answers = decode_answers(examples, encoded, gold_predictions(encoded), settings)
     told = [
         example.is_impossible
         or _normalize_answer(answer.text) in map(_normalize_answer, example.answers)
@@ -275,24 +246,3 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     assert scores["exact_match"] == scores["f1"] == 100.0
     everything = official_scores(examples, answers, threshold)["exact_match"]
     assert everything == pytest.approx(100 * len(kept) / len(examples))
-
-
-def gold_outputs(encoded) -> dict[str, np.ndarray]:
-    """What a model would put out that knows every answer, among 19 random, less probable spans."""
-    rng, rows, beam = np.random.default_rng(0), len(encoded), 20
-    lengths = encoded.lengths
-    start = (rng.random((rows, beam)) * lengths[:, None]).astype(np.int32)
-    end = (rng.random((rows, beam, beam)) * lengths[:, None, None]).astype(np.int32)
-    start_score = -5 - 10 * rng.random((rows, beam)).astype(np.float32)
-    end_score = -5 - 10 * rng.random((rows, beam, beam)).astype(np.float32)
-    known = encoded.sequences["start_position"] > 0
-    start[known, 0] = encoded.sequences["start_position"][known]
-    end[known, 0, 0] = encoded.sequences["end_position"][known]
-    start_score[known, 0] = end_score[known, 0, 0] = -0.1
-    return {
-        "start_index": start,
-        "end_index": end,
-        "start_log_probs": start_score,
-        "end_log_probs": end_score,
-        "answerable_logit": np.where(encoded.sequences["is_impossible"] == 1, 0.0, -6.0),
-    }

@@ -1,20 +1,26 @@
+"""Readers of tables, JSON lines, CoNLL and treebanks: what they read, and what they reject."""
+
+import gzip
 import json
 
 import pytest
 
 from errors import InputError
+from finetune import declaration
+from finetune.catalogue import load_task
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.task import Task
+from finetune.readers.conll import read_conll, read_conllu
+from finetune.readers.tables import read_jsonl, read_table
+from finetune.readers.treebank import files_of, read_brown, read_treebank
+from finetune.squad.examples import read_squad
 from finetune.task_files import read_split, resolve_labels
+from tests.finetune.kinds_support import rejects, task_of
 
 
-def task_of(kind, file_format, columns, **fields):
-    files = {split: f"{split}.{file_format}" for split in ("train", "dev", "test")}
-    return Task(
-        name="own", kind=kind, files=files, format=file_format, columns=columns,
-        **{"metrics": ("accuracy",), "labels": ("bad", "good"), **fields},
-    )  # fmt: skip
+def own(kind, file_format, columns, **fields):
+    fields = {"labels": ("bad", "good"), "test": ("test",), **fields}
+    return task_of(kind, format=file_format, columns=columns, **fields)
 
 
 def read(folder, task, content, split="train"):
@@ -25,11 +31,12 @@ def read(folder, task, content, split="train"):
 
 
 COLUMNS = {"text_a": "review", "label": "stars"}
-CSV = task_of("classification", "csv", COLUMNS)
-TSV = task_of("classification", "tsv", COLUMNS)
-JSONL = task_of("classification", "jsonl", COLUMNS)
-NUMBERED = task_of("classification", "tsv", {"text_a": 0, "label": -1}, header=False)
-SCORED = task_of("regression", "csv", COLUMNS, labels=(), label_range=(1.0, 5.0))
+CSV = own("classification", "csv", COLUMNS)
+TSV = own("classification", "tsv", COLUMNS)
+IDENTIFIED = own("classification", "csv", {**COLUMNS, "id": "id"})
+JSONL = own("classification", "jsonl", COLUMNS)
+NUMBERED = own("classification", "tsv", {"text_a": 0, "label": -1}, header=False)
+SCORED = own("regression", "csv", COLUMNS, labels=(), label_range=(1.0, 5.0))
 
 
 def test_csv_is_quoted_and_tsv_is_not(tmp_path):
@@ -46,7 +53,7 @@ def test_csv_is_quoted_and_tsv_is_not(tmp_path):
 
 def test_pairs_ids_and_hidden_labels(tmp_path):
     columns = {"text_a": "a", "text_b": "b", "label": "y", "id": "key"}
-    task = task_of("classification", "jsonl", columns, labels=("true", "1"))
+    task = own("classification", "jsonl", columns, labels=("true", "1"))
     rows = [{"key": 7, "a": "x", "b": "y", "y": True}, {"key": "k", "a": "x", "b": "y", "y": 1.0}]
     content = "\n".join(map(json.dumps, rows)) + "\n\n"
     assert read(tmp_path, task, content) == [
@@ -60,62 +67,46 @@ def test_pairs_ids_and_hidden_labels(tmp_path):
     assert [example.label for example in labelled] == [1, None]
 
 
-CONLL = task_of(
-    "tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"),
-    metrics=("token_accuracy",),
-)  # fmt: skip
+CONLL = own("tagging", "conll", {"words": 0, "tags": -1}, labels=("B-X", "I-X", "O"))
 
 
 def test_conll_columns(tmp_path):
     content = "-DOCSTART- -X- O\n\nJean NNP B-X\nPaul  NNP I-X\n\n \n# . O\n\n-DOCSTART- -X- O\n"
     expected = [TaggedExample("0", ("Jean", "Paul"), (0, 1)), TaggedExample("1", ("#",), (2,))]
     assert read(tmp_path, CONLL, content) == expected
-    tabs = "New York\tB-X\r\n\r\na\u00a0b\tO"
-    assert [e.words for e in read(tmp_path, CONLL, tabs)] == [("New York",), ("a\u00a0b",)]
-    words_only = task_of(
-        "tagging", "conll", {"words": 0, "tags": 1}, labels=("A", "B"),
-        per_split={"test": {"columns": {"words": 0}}},
-    )  # fmt: skip
+    tabs = "New York\tB-X\r\n\r\na b\tO"
+    assert [e.words for e in read(tmp_path, CONLL, tabs)] == [("New York",), ("a b",)]
+    layout = {"test": {"columns": {"words": 0}}}
+    words_only = own("tagging", "conll", {"words": 0, "tags": 1}, per_split=layout)
     assert read(tmp_path, words_only, "a\nb\n", "test") == [TaggedExample("0", ("a", "b"), None)]
-
-
-def test_tags_of_json_lines(tmp_path):
-    task = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))
-    assert read(tmp_path, task, '{"tokens": ["a", "b"], "ner": [1, 0]}') == [
-        TaggedExample("0", ("a", "b"), (1, 0))
-    ]
 
 
 def test_collected_tags(tmp_path):
     rows = "1\ta\t_\tX\tNN\t_\t_\t_\t_\t_\n2\tb\t_\tX\t,\t_\t_\t_\t_\t_\n"
     (tmp_path / "train.conllu").write_text(rows, encoding="utf-8")
-    conllu = {"tags": "xpos"}
-    task = task_of("tagging", "conllu", conllu, labels=(), metrics=("token_accuracy",))
-    task = resolve_labels(task, str(tmp_path))
+    task = resolve_labels(own("tagging", "conllu", {"tags": "xpos"}, labels=()), str(tmp_path))
     assert task.labels == (",", "NN")
     assert read_split(task, str(tmp_path), "train")[0].tags == (1, 0)
 
 
-def test_ids_are_distinct(tmp_path):
-    task = task_of("classification", "csv", {**COLUMNS, "id": "id"})
-    with pytest.raises(InputError):
-        read(tmp_path, task, "id,stars,review\n1,good,a\n2,good,a\n1,bad,b\n")
-
-
 def test_unseen_tags_are_all_named(tmp_path):
-    with pytest.raises(InputError) as caught:
+    with rejects("dev.conll, line 2", "'Y'", "'Z'", "'W'"):
         read(tmp_path, CONLL, "a O\nb Y\nc Z\n\nd Y\ne W\n", "dev")
-    for named in ("dev.conll, line 2", "'Y'", "'Z'", "'W'"):
-        assert named in str(caught.value)
 
 
-TAGGED = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"})
+TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))
+
+
+def test_tags_of_json_lines(tmp_path):
+    found = read(tmp_path, TAGGED, '{"tokens": ["a", "b"], "ner": [1, 0]}')
+    assert found == [TaggedExample("0", ("a", "b"), (1, 0))]
 
 
 @pytest.mark.parametrize(
     ("task", "content", "named"),
     [
         (CSV, "stars,review\n", "train"),
+        (IDENTIFIED, "id,stars,review\n1,good,a\n2,good,a\n1,bad,b\n", "'1'"),
         (CSV, "stars,review\ngood, \n", "line 2: `text_a`"),
         (CSV, "stars,review\ngod,a\n", "line 2"),
         (CSV, "stars,review\n,a\n", "line 2"),
@@ -131,7 +122,265 @@ TAGGED = task_of("tagging", "jsonl", {"words": "tokens", "tags": "ner"})
     ],
 )
 def test_mistakes_in_files(tmp_path, task, content, named):
-    with pytest.raises(InputError) as error:
+    with rejects(f"{tmp_path}/train.{task.format}", named):
         read(tmp_path, task, content)
-    assert str(error.value).startswith(f"{tmp_path}/train.{task.format}")
-    assert named in str(error.value)
+
+
+POS = """*x*x*x*x*x*
+======================================
+
+[ The/DT fund/NN ]
+rose/VBD 3\\/4/CD ,/,
+[ targeting/VBG|NN equipment/NN ]
+
+[ that/WDT ]
+sells/VBZ (/( US$/$ )/) ./.
+
+''/''
+
+``/`` No/DT ./. ''/''
+[ Next/JJ ]
+======================================
+[ A/DT heading/NN ]
+"""
+MRG = """
+( (S (NP-SBJ-1 (DT The) (NN fund) )
+     (VP (VBD rose)
+       (NP (-NONE- *T*-1) (CD 3\\/4) (-LRB- -LRB-) (NN|VBG x) (-RRB- -RCB-) ))
+     (. .) ))
+( (NP (NN heading)))
+"""
+
+
+def sentences(rows):
+    return [
+        " ".join(f"{word}_{tag}" for word, tag in zip(row["words"], row["tags"])) for _, row in rows
+    ]
+
+
+def test_pos_files(tmp_path):
+    (tmp_path / "a.pos").write_text(POS)
+    rows = list(read_treebank(str(tmp_path / "a.pos")))
+    assert sentences(rows) == [
+        "The_DT fund_NN rose_VBD 3/4_CD ,_, targeting_VBG equipment_NN that_WDT sells_VBZ (_( "
+        "US$_$ )_) ._. ''_''",
+        "``_`` No_DT ._. ''_'' Next_JJ",
+        "A_DT heading_NN",
+    ]
+    assert rows[0][1]["tag_places"][3] == f"{tmp_path / 'a.pos'}, line 5"
+
+
+def test_mrg_files(tmp_path):
+    (tmp_path / "a.mrg").write_text(MRG)
+    assert sentences(read_treebank(str(tmp_path / "a.mrg"))) == [
+        "The_DT fund_NN rose_VBD 3/4_CD (_-LRB- x_NN }_-RRB- ._.",
+        "heading_NN",
+    ]
+
+
+def test_brown_files(tmp_path):
+    (tmp_path / "ca01").write_text("\n\tThe/at said/vbd 1\\/2/cd and//cc\n\n\n./.\n")
+    found = sentences(read_brown(str(tmp_path / "ca01")))
+    assert found == ["The_at said_vbd 1\\/2_cd and/_cc", "._."]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("b.pos", "[ The/DT fund ]\n"),
+        ("b.mrg", "( (S (NN a))"),
+        ("b.mrg", "( (NN a)) )"),
+        ("b.mrg", "NN a"),
+    ],
+)
+def test_files_that_are_not_whole(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError):
+        list(read_treebank(str(tmp_path / name)))
+
+
+def test_splits_are_lists_and_sections(tmp_path):
+    wsj = tmp_path / "wsj"
+    for number in range(25):
+        folder = wsj / f"{number:02}" if number % 2 else wsj
+        folder.mkdir(parents=True, exist_ok=True)
+        text = f"[ word{number}/NN ] ./.\n"
+        (folder / f"wsj_{number:02}07.pos").write_text(text)
+    task = load_task("ptb")
+    for place in (tmp_path, wsj):
+        labelled = resolve_labels(task, str(place))
+        assert labelled.labels == (".", "NN")
+        for split, numbers in zip(task.splits, (range(19), range(19, 22), range(22, 25))):
+            found = read_split(labelled, str(place), split)
+            assert [x.words for x in found] == [(f"word{number}", ".") for number in numbers]
+
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "train.files").write_text("# mine\n../wsj/wsj_00*.pos\n../wsj/01/wsj_0107.pos\n")
+    (own / "dev.files").write_text("../wsj/wsj_0207.pos\n")
+    labelled = resolve_labels(task, str(own))
+    assert [x.words[0] for x in read_split(labelled, str(own), "train")] == ["word0", "word1"]
+    (own / "dev.files").write_text("\nnothing.pos\n")
+    with pytest.raises(InputError):
+        read_split(labelled, str(own), "dev")
+    (wsj / "03" / "wsj_0307.pos").unlink()
+    with pytest.raises(InputError):
+        files_of(str(wsj) + "@00-18")
+    (wsj / "03" / "wsj_0307.mrg").write_text("( (NN a))")
+    with pytest.raises(InputError):
+        files_of(str(wsj) + "@00-18")
+
+
+TABLE = "stars,review\ngood,fine film\nbad,poor film\n"
+WORDS = "Jean NNP B-X\nruns V O\n\nThey P O\n"
+TEN = "1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n2\tb\t_\tY\t_\t_\t_\t_\t_\t_\n"
+QUESTION = {"id": "q7", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
+SQUAD = {"data": [{"paragraphs": [{"context": "Ada was in London.", "qas": [QUESTION]}]}]}
+TASK = {"kind": "classification", "files": {"train": "a.csv", "dev": "b.csv"}, "columns": COLUMNS}
+
+
+# Reader -> how it is read, a correct file, and others with the line or field that the error names
+# (None: they are read).
+READERS = {
+    "csv": (
+        lambda path: list(read_table(path, True, COLUMNS)),
+        TABLE,
+        {
+            TABLE + 'good,"a\rb"\n': None,  # a carriage return in a file that has line feeds
+            TABLE + "good,a\rb\n": "line 4",
+            TABLE + 'good,"never closed\nbad,x\n': "line 4",
+            TABLE + 'good,"a" b\n': "line 4",
+            TABLE + 'good,"a\nb"\nbad\n': "line 6",
+            "stars,review,review\ngood,a,b\n": "text_a",
+            "stars;review\ngood;a\n": "delimiter",
+        },
+    ),
+    "tsv": (
+        lambda path: list(read_table(path, False, COLUMNS)),
+        TABLE.replace(",", "\t"),
+        {"stars\treview\ngood,a\n": "line 2", "stars\treview\ngood\ta\x00\rb\n": None},
+    ),
+    "numbered": (
+        lambda path: list(read_table(path, False, {"text_a": 1, "label": -2}, header=False)),
+        "good\tfine\nbad\tpoor\n",
+        {"good\n": "line 1"},
+    ),
+    "jsonl": (
+        lambda path: list(read_jsonl(path, COLUMNS)),
+        '{"stars": "good", "review": "fine"}\n{"stars": "bad", "review": "poor"}\n',
+        {
+            '[{"stars": "good", "review": "a"}]': "line 1",
+            '{"stars": "good", "review": "a"}\n{"revi': "line 2",
+            "[" * 100_000: "line 1",
+            "{}\n": "review",
+            '{"review": "a \\ud83d b", "stars": ""}': "line 1",
+            '{"review": "a", "stars": "\\ud83d\\ude00"}': None,  # a whole pair is a character
+        },
+    ),
+    "conll": (
+        lambda path: list(read_conll(path, {"words": 0, "tags": -1})),
+        WORDS,
+        {
+            "Jean B-X\nx y O\n": "line 2",
+            "Jean\nruns\n": "tags",
+            "Jean\t\u00a0\n": "tags",
+            "\tO\n": "words",
+        },
+    ),
+    "conllu": (
+        lambda path: list(read_conllu(path, "upos")),
+        TEN,
+        {
+            TEN.replace("\t", " "): "line 1",
+            TEN.replace("1\ta", "1\t "): "words",
+        },
+    ),
+    "squad": (
+        lambda path: read_squad(path, training=True),
+        json.dumps(SQUAD),
+        {
+            "": "",
+            "[" * 100_000: "",
+            json.dumps(SQUAD).replace("id", "identifier"): "`id`",
+            json.dumps(SQUAD).replace('[{"text', '{"text').replace("0}]", "0}"): "`answers`",
+            '{"data": [{"id": "1", "context": "x"}]}': "`paragraphs`",
+        },
+    ),
+    "declaration": (
+        declaration.read,
+        json.dumps(TASK, indent=2),
+        {"": "", "[]": "", '{"kind": "span",\n}': "line 2", "{}": "kind"},
+    ),
+}
+# The damaged bytes of a text, and whether they are read all the same.
+DAMAGE = {
+    "byte order mark": (lambda text: b"\xef\xbb\xbf" + text.encode(), True),
+    "UTF-16, little endian": (lambda text: b"\xff\xfe" + text.encode("utf-16-le"), True),
+    "carriage returns before line feeds": (lambda text: text.replace("\n", "\r\n").encode(), True),
+    "UTF-16 without a mark": (lambda text: text.encode("utf-16-le"), False),
+    "UTF-16 that is cut": (lambda text: text.encode("utf-16")[:-1], False),
+    "binary": (lambda text: bytes(range(256)), False),
+    "gzip": (lambda text: gzip.compress(text.encode()), False),
+    "Latin-1": (lambda text: (text.rstrip("}]\n") + "é").encode("latin-1"), False),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("reader", READERS)
+def test_bytes(tmp_path, reader, damage):
+    read, text, _ = READERS[reader]
+    path = tmp_path / "the.file"
+    path.write_text(text, encoding="utf-8")
+    expected = read(str(path))
+    damaged, is_read = DAMAGE[damage]
+    path.write_bytes(damaged(text))
+    if is_read:
+        assert read(str(path)) == expected
+    else:
+        with rejects(str(path)):
+            read(str(path))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_texts(tmp_path, reader):
+    read, _, cases = READERS[reader]
+    path = tmp_path / "the.file"
+    for text, named in cases.items():
+        path.write_text(text, encoding="utf-8", newline="")
+        if named is None:
+            read(str(path))
+            continue
+        with rejects(str(path), named):
+            read(str(path))
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(OSError) as missing:
+            read(str(path))
+        assert missing.value.filename == str(path)
+
+
+@pytest.mark.parametrize(
+    ("read", "field"),
+    [
+        (lambda path: read_table(path, False, COLUMNS, header=False), "text_a"),
+        (lambda path: read_conll(path, {"words": 0, "tags": "ner"}), "tags"),
+        (lambda path: read_conll(path, {"words": 0, "tags": 9}), "tags"),
+    ],
+)
+def test_columns_that_a_format_cannot_have(tmp_path, read, field):
+    (tmp_path / "the.file").write_text(WORDS)
+    with rejects(f"`{field}`"):
+        list(read(str(tmp_path / "the.file")))
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u0085", "\x0b"])
+def test_only_spaces_and_tabs_separate_columns(tmp_path, space):
+    words = [f"10{space}000", f"{space}", "x"]
+    for separator in (" ", "   ", "\t", " \t"):
+        (tmp_path / "a.conll").write_text("".join(f"{word}{separator}O\n" for word in words))
+        ((_, row),) = read_conll(str(tmp_path / "a.conll"), {"words": 0, "tags": -1})
+        assert row["words"] == words
+    (tmp_path / "a.conll").write_text("a\nb\n")  # a test split, whose tags are hidden
+    for tags in (1, 3, -1):
+        columns = {"words": 0, "tags": tags}
+        ((_, row),) = read_conll(str(tmp_path / "a.conll"), columns, tagged=False)
+        assert (row["words"], row["tags"]) == (["a", "b"], None)

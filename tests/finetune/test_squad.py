@@ -1,0 +1,384 @@
+"""Questions: files, windows, labels of answers, answers out of the network's beams, scores."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+
+from errors import InputError
+from finetune.squad.decode import decode_answers
+from finetune.squad.examples import QuestionExample, read_squad
+from finetune.squad.features import encode_questions
+from finetune.squad.score import official_scores, write_predictions
+from finetune.task_files import read_split
+from tests.finetune.kinds_support import rejects, task_of
+from tests.finetune.squad_support import (
+    LONG,
+    gold_predictions,
+    hparams,
+    question,
+    random_predictions,
+    small_file,
+    vocabulary,
+    write_squad,
+)
+
+SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
+
+
+def encode(examples, S=48, query=16, stride=8, **switches):
+    lengths = {"max_seq_length": S, "max_query_length": query, "doc_stride": stride}
+    return encode_questions(examples, vocabulary(**switches), **lengths)
+
+
+def example(context, *answers, start=None, text="What was it?", identifier="a"):
+    start = context.index(answers[0]) if answers and start is None else start
+    return QuestionExample(identifier, text, context, answers, start, not answers)
+
+
+def sequence(encoded, index):
+    """Columns of one sequence."""
+    tokens = slice(encoded.row_splits[index], encoded.row_splits[index + 1])
+    return {name: values[tokens] for name, values in encoded.tokens.items()}
+
+
+def labelled_text(encoded, index, context):
+    """The slice of the context that a sequence's label says."""
+    columns = sequence(encoded, index)
+    first, last = (encoded.sequences[f"{name}_position"][index] for name in ("start", "end"))
+    return context[columns["char_start"][first] : columns["char_end"][last]]
+
+
+@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
+def test_answers_come_back_to_the_letter(tmp_path, lower, strip):
+    examples = read_squad(small_file(tmp_path / "s.json"), training=True)
+    encoded = encode(examples, do_lower_case=lower, strip_accents=strip)
+    labelled = np.flatnonzero(encoded.sequences["start_position"])
+    for index in labelled:
+        item = examples[encoded.sequences["example"][index]]
+        assert labelled_text(encoded, index, item.context) == item.answers[0]
+    answerable = [i for i, item in enumerate(examples) if not item.is_impossible]
+    assert sorted(set(encoded.sequences["example"][labelled])) == answerable
+    assert len(encoded) > len(examples)  # or windows would go untested
+
+
+def test_layout_of_a_sequence():
+    words = vocabulary()
+    encoded = encode([example("the city", "city", text="who was")])
+    pieces = [words.tokens[i] for i in encoded.tokens["input_ids"]]
+    assert pieces == ["[CLS]", "who", "was", "[SEP]", "the", "city", "[SEP]"]
+    assert encoded.tokens["segment_ids"].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert encoded.tokens["char_start"].tolist() == [0, 0, 0, 0, 0, 4, 0]
+    assert encoded.tokens["char_end"].tolist() == [0, 0, 0, 0, 3, 8, 0]
+    assert encoded.tokens["max_context"].tolist() == [0, 0, 0, 0, 1, 1, 0]
+    found = {name: values.tolist() for name, values in encoded.sequences.items()}
+    places = {"start_position": [5], "end_position": [5]}
+    assert found == {"example": [0], **places, "is_impossible": [0]}
+    assert encoded.truncated == 0
+    columns = [*encoded.tokens.values(), *encoded.sequences.values()]
+    assert {column.dtype for column in columns} == {np.dtype(np.int32)}
+    assert encoded.row_splits.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("length", "stride", "S"),
+    [
+        *[(37, 8, 48), (45, 8, 48), (46, 8, 48), (200, 8, 48), (90, 40, 48), (60, 1, 48)],
+        (252, 121, 256),  # a last window so short that its length decides
+    ],
+)
+def test_windows_against_the_rule_of_bert(length, stride, S):
+    """A token belongs to the window in which the lesser of its two sides is largest."""
+    context = " ".join(["the"] * length)
+    encoded = encode([example(context, text="who was")], S, stride=stride)
+    room = S - 2 - 3
+    starts = [0]
+    while starts[-1] + room < length:
+        starts.append(starts[-1] + min(stride, room))
+    assert len(encoded) == len(starts)
+    spans = [(start, min(start + room, length)) for start in starts]
+    best = []
+    for token in range(length):
+        scores = [
+            min(token - a, b - 1 - token) + 0.01 * (b - a) if a <= token < b else -1
+            for a, b in spans
+        ]
+        best.append(scores.index(max(scores)))
+    for index, (start, end) in enumerate(spans):
+        columns = sequence(encoded, index)
+        assert columns["max_context"][4:-1].tolist() == [
+            best[t] == index for t in range(start, end)
+        ]
+        assert columns["char_start"][4:-1].tolist() == [4 * t for t in range(start, end)]
+    assert encoded.lengths.max() <= S
+    assert encoded.truncated == (len(starts) > 1)
+
+
+def test_windows_without_the_answer_point_at_the_first_token():
+    (first, *_), encoded = [example(LONG, "1939")], encode([example(LONG, "1939")], stride=20)
+    without = encoded.sequences["start_position"] == 0
+    assert without.tolist() == [True] * (len(encoded) - 1) + [False]
+    assert (encoded.sequences["end_position"][without] == 0).all()
+    assert (encoded.sequences["is_impossible"] == 0).all()  # of the question, not of the window
+    assert labelled_text(encoded, len(encoded) - 1, LONG) == first.answers[0]
+    impossible = encode([example(LONG)], stride=20).sequences
+    assert (impossible["is_impossible"] == 1).all()
+    assert not impossible["start_position"].any()
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "marked", "found"),
+    [
+        ("it was it ; who was it", "it", 7, (7, 9)),
+        ("what was in the city", "it", 17, (16, 20)),
+        # Not another place where the same words are whole pieces.
+        ("it was the city ; who was it", "it", 12, (11, 15)),
+        ("born in 1995 in the 5 city", "5", 11, (10, 12)),
+        ("the cafe was in the city", "fe was i", 6, (4, 15)),
+    ],
+)
+def test_an_answer_is_labelled_by_the_pieces_that_cover_it(context, answer, marked, found):
+    encoded = encode([example(context, answer, start=marked)])
+    first, last = (encoded.sequences[f"{name}_position"][0] for name in ("start", "end"))
+    columns = sequence(encoded, 0)
+    assert (columns["char_start"][first], columns["char_end"][last]) == found
+
+
+def test_long_questions_are_cut_and_counted():
+    examples = [example("the city", "city", text="who " * 30), example("the city", "city")]
+    encoded = encode(examples)
+    assert encoded.lengths[0] == 16 + 3 + 2
+    assert encoded.truncated == 1
+
+
+def test_unlabelled_and_empty_questions():
+    blind = dataclasses.replace(example("the city", "city"), answers=(), answer_start=None)
+    assert list(encode([blind, example("the city", "city")]).sequences) == ["example"]
+    encoded = encode([example("", text="who"), example("the city", "city", text="")])
+    assert encoded.lengths.tolist() == [4, 5]
+    assert not encoded.tokens["max_context"][:4].any()
+    assert len(encode([])) == 0
+
+
+CONTEXT = "Ada Lovelace was born in London."
+
+
+def test_questions_with_and_without_answers(tmp_path):
+    path = write_squad(
+        tmp_path / "squad.json",
+        (CONTEXT, [question("a", CONTEXT, "London", "in London"), question("b", CONTEXT, "Ada")]),
+        ("Nothing.", [question("c", "Nothing.", is_impossible=True)]),
+    )
+    found = read_squad(path, training=True)
+    assert found == [
+        QuestionExample("a", "What was it?", CONTEXT, ("London", "in London"), 25, False),
+        QuestionExample("b", "What was it?", CONTEXT, ("Ada",), 0, False),
+        QuestionExample("c", "What was it?", "Nothing.", (), None, True),
+    ]
+    assert len(read_squad(small_file(tmp_path / "small.json"), training=True)) == 27
+
+
+def test_plausible_answers_of_unanswerable_questions_are_none(tmp_path):
+    item = question("a", CONTEXT, "Ada", is_impossible=True)
+    (example,) = read_squad(write_squad(tmp_path / "s.json", (CONTEXT, [item])), training=True)
+    assert (example.answers, example.answer_start) == ((), None)
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, version_2):
+    task = task_of("span", version_2=version_2, test=("test",))
+    blind, textual = question("a", CONTEXT), question("b", CONTEXT, "Ada")
+    del blind["answers"], textual["answers"][0]["answer_start"]
+    for name, items in ((split, [textual, blind]), ("test", [textual, question("q7", CONTEXT)])):
+        write_squad(tmp_path / f"{name}.squad", (CONTEXT, items))
+    found = read_split(task, str(tmp_path), "test")
+    assert [(x.answers, x.answer_start) for x in found] == [(("Ada",), None), ((), None)]
+    with pytest.raises(InputError):
+        read_split(task, str(tmp_path), split)
+    write_squad(tmp_path / f"{split}.squad", (CONTEXT, [textual]))
+    if split == "train":
+        with pytest.raises(InputError):
+            read_split(task, str(tmp_path), split)
+    else:
+        (example,) = read_split(task, str(tmp_path), split)
+        assert (example.answers, example.answer_start) == (("Ada",), None)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("item", "named"),
+    [
+        (question("q7", CONTEXT, ("London", 24)), "q7"),
+        (question("q7", CONTEXT, ("Ada", -3)), "q7"),
+        (question("q7", CONTEXT, "Ada", ("Eve", 0)), "q7"),
+        (question("q7", CONTEXT, (" ", 3)), "`text`"),
+        (question("q7", CONTEXT, ("Ada", "0")), "`answer_start`"),
+        ({"id": "q7", "answers": []}, "`question`"),
+        (question(7, CONTEXT, "Ada"), "`id`"),
+        (question("q7", CONTEXT, "Ada", is_impossible="no"), "`is_impossible`"),
+        (question("a", CONTEXT, "London"), "question a"),
+    ],
+)
+def test_errors_of_a_question(tmp_path, item, named, training):
+    path = write_squad(tmp_path / "squad.json", (CONTEXT, [question("a", CONTEXT, "Ada"), item]))
+    with rejects(named):
+        read_squad(path, training=training)
+
+
+LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return small_file(tmp_path_factory.mktemp("squad") / "dev.json")
+
+
+@pytest.fixture(scope="module")
+def examples(path):
+    return read_squad(path, training=False)
+
+
+@pytest.fixture(scope="module")
+def encoded(examples):
+    return encode_questions(examples, vocabulary(), **LENGTHS)
+
+
+def spans_by_loop(index, example, encoded, predictions, settings):
+    """Every possible (score, text) of a question, the best first."""
+    found = []
+    for window in np.flatnonzero(encoded.sequences["example"] == index):
+        offset, length = encoded.row_splits[window], encoded.lengths[window]
+        column = {k: v[offset : offset + length] for k, v in encoded.tokens.items()}
+        for i, first in enumerate(predictions["start_index"][window]):
+            for j, last in enumerate(predictions["end_index"][window, i]):
+                if first >= length or last >= length or not column["max_context"][first]:
+                    continue
+                if column["char_end"][last] == 0 or last < first:
+                    continue
+                if last - first + 1 > settings.max_answer_length:
+                    continue
+                text = example.context[column["char_start"][first] : column["char_end"][last]]
+                score = predictions["start_log_probs"][window, i]
+                found.append((score + predictions["end_log_probs"][window, i, j], text))
+    return sorted(found, key=lambda item: -item[0])
+
+
+@pytest.mark.parametrize(("longest", "n_best"), [(30, 20), (5, 3)])
+def test_against_loops(examples, encoded, longest, n_best):
+    settings = hparams(max_answer_length=longest, n_best_size=n_best)
+    predictions = random_predictions(encoded, K=9)
+    answers = decode_answers(examples, encoded, predictions, settings)
+    assert len(answers) == len(examples)
+    filled = 0
+    for index, (example, answer) in enumerate(zip(examples, answers)):
+        expected = {}
+        for score, text in spans_by_loop(index, example, encoded, predictions, settings):
+            expected.setdefault(text, score)
+        expected = list(expected.items())[:n_best]
+        assert [span.text for span in answer.nbest] == [text for text, _ in expected]
+        found = [span.start_log_prob + span.end_log_prob for span in answer.nbest]
+        np.testing.assert_allclose(found, [score for _, score in expected], 1e-6)
+        windows = encoded.sequences["example"] == index
+        assert answer.null_score == predictions["answerable_logit"][windows].min()
+        for span in answer.nbest:
+            assert example.context[span.start : span.end] == span.text
+        if answer.nbest:
+            assert (answer.text, answer.start, answer.end) == answer.nbest[0][:3]
+            weights = np.exp(found) / np.exp(found).sum()
+            np.testing.assert_allclose([s.probability for s in answer.nbest], weights, 1e-5)
+        filled += len(answer.nbest) == n_best
+    assert filled > (0 if n_best == 20 else 5)
+
+
+def test_nothing_possible_and_no_classifier(examples, encoded):
+    predictions = random_predictions(encoded)
+    with_one = decode_answers(examples, encoded, predictions, hparams())
+    without = decode_answers(examples, encoded, predictions, hparams(answerable_classifier=False))
+    for a, b in zip(with_one, without):
+        np.testing.assert_allclose(b.null_score, a.null_score - a.score)
+    predictions["end_index"][:] = 0
+    answers = decode_answers(examples, encoded, predictions, hparams())
+    assert {(answer.text, answer.nbest) for answer in answers} == {("", ())}
+
+
+def test_gold_answers_score_100(examples, encoded):
+    predictions = gold_predictions(encoded)
+    answers = decode_answers(examples, encoded, predictions, hparams())
+    for example, answer in zip(examples, answers):
+        assert example.is_impossible or answer.text == example.answers[0]
+    scores = official_scores(examples, answers, -2.75)
+    perfect = ["exact_match", "f1", "best_exact", "best_f1"]
+    perfect += ["HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"]
+    assert {name: scores[name] for name in perfect} == dict.fromkeys(perfect, 100.0)
+    assert list(scores)[:2] == ["exact_match", "f1"]
+    answerable = [i for i, example in enumerate(examples) if not example.is_impossible]
+    some = [examples[i] for i in answerable], [answers[i] for i in answerable]
+    assert official_scores(*some, None) == {"exact_match": 100.0, "f1": 100.0}
+
+
+def half_right(examples, encoded):
+    """Answers some of which are wrong, in part or altogether, or denied."""
+    predictions = gold_predictions(encoded)
+    noise = random_predictions(encoded, seed=3)
+    for window, example in enumerate(encoded.sequences["example"]):
+        if example % 3:
+            for name, values in noise.items():
+                predictions[name][window] = values[window]
+    return decode_answers(examples, encoded, predictions, hparams())
+
+
+def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, encoded, tmp_path):
+    answers = half_right(examples, encoded)
+    write_predictions(str(tmp_path), "dev", examples, answers, None)
+    texts = json.loads((tmp_path / "dev_predictions.json").read_text(encoding="utf-8"))
+    with open(path) as file:
+        articles = json.load(file)["data"]
+    for paragraph in articles[0]["paragraphs"]:
+        paragraph["qas"] = [item for item in paragraph["qas"] if item["answers"]]
+    official = squad_evaluate_v1_1.evaluate(articles, texts)
+    answerable = [i for i, example in enumerate(examples) if example.answers]
+    scores = official_scores(
+        [examples[i] for i in answerable], [answers[i] for i in answerable], None
+    )
+    assert scores["exact_match"] == 100 * official["exact_match"]
+    assert scores["f1"] == 100 * official["final_f1"]
+    assert 20 < scores["exact_match"] < scores["f1"] < 80
+    assert not (tmp_path / "dev_null_odds.json").exists()
+
+
+@pytest.mark.parametrize("threshold", [-2.75, 0.5])
+def test_version_2_by_the_official_scorer_on_the_written_files(
+    path, examples, encoded, tmp_path, threshold
+):
+    answers = half_right(examples, encoded)
+    write_predictions(str(tmp_path), "dev", examples, answers, threshold)
+    scores = official_scores(examples, answers, threshold)
+
+    def read(name):
+        return json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))
+
+    with open(path) as file:
+        articles = json.load(file)["data"]
+    submitted, odds, nbest = read("predictions"), read("null_odds"), read("nbest_predictions")
+    official = squad_evaluate_v2_0.evaluate(articles, submitted)
+    for name in ("f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"):
+        assert scores[name] == official[name], name
+    assert scores["exact_match"] == official["exact"]
+    # The same the other way round: all answers, and odds of which 1 is the script's threshold.
+    best = {identifier: spans[0]["text"] if spans else "" for identifier, spans in nbest.items()}
+    shifted = {identifier: value - threshold + 1.0 for identifier, value in odds.items()}
+    swept = squad_evaluate_v2_0.evaluate(articles, best, shifted)
+    assert swept["exact"] == scores["exact_match"]
+    assert swept["final_f1"] == scores["best_f1"] >= scores["f1"]
+    assert swept["final_exact"] == scores["best_exact"] >= scores["exact_match"]
+    shift = threshold - 1.0
+    np.testing.assert_allclose(swept["final_f1_thresh"] + shift, scores["best_f1_thresh"], 1e-6)
+    denied = [i for i, value in odds.items() if value > threshold]
+    assert denied
+    assert all(submitted[identifier] == "" for identifier in denied)
+    assert set(nbest["l0"][0]) == {
+        *("text", "start", "end", "start_log_prob", "end_log_prob", "probability")
+    }
