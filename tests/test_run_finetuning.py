@@ -18,8 +18,7 @@ from model import EncoderConfig, build_encoder
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune import squad_support, test_frames
-from tests.finetune.kinds_support import model_directory, save_encoder
-from tests.finetune.test_frames import BAD, GOOD, OTHER
+from tests.finetune.kinds_support import BAD, GOOD, OTHER, model_directory, save_encoder
 from tests.model_support import randomize
 from training.checkpointing import latest_checkpoint
 
