@@ -52,9 +52,6 @@ class Options:
     task: str | None = None  # whose head the source holds: its name, or its declaration
 
 
-_NETWORKS = ("encoder", "head", "generator", "generator_head")
-
-
 class Networks(tf.Module):
     """As many of an objective's networks as a source holds, under the objective's names."""
 
@@ -85,7 +82,8 @@ def describe_pretraining(
 
     `values` are those that are known; InputError for one that does not fit.
     """
-    size, overrides = _nearest_size(config, bert=parse_hparams(values).objective.detector() is None)
+    detects = isinstance(parse_hparams(values).objective, ReplacedTokenDetectionSettings)
+    size, overrides = _nearest_size(config, bert=not detects)
     if config.vocab_size != vocabulary.size:  # padded
         overrides["vocab_size"] = config.vocab_size
     values = {
@@ -195,7 +193,8 @@ def save_fine_tuned(model: FineTuned, folder: str, about: dict[str, Any]) -> Non
 def load(folder: str) -> Conversion:
     """Reads a model directory of run_pretraining.py or of a conversion.
 
-    Of a fine-tuned one, and of an objective that is not `convertible`, the encoder is read.
+    Of a fine-tuned one, and of an objective not all of whose networks are `converted`, the encoder
+    is read.
 
     Raises:
         InputError: something is missing, or does not fit together.
@@ -222,9 +221,8 @@ def load(folder: str) -> Conversion:
         hparams, settings = load_hparams(folder)
         objective = hparams.objective
         alone = f"only the encoder: no format knows {objective.name} of {config.architecture}"
-        known = objective.convertible and (objective.name == "permutation_lm") == is_xlnet
-        known = known and {*objective.networks} <= {*_NETWORKS}
-        alone = None if known else alone
+        known = {*objective.networks} <= {*objective.converted}
+        alone = None if known and (objective.name == "permutation_lm") == is_xlnet else alone
     if alone:
         causal = not is_xlnet and config.causal  # which other objectives warn of
         name = "permutation_lm" if is_xlnet else "causal_lm" if causal else None

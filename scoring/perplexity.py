@@ -23,6 +23,7 @@ from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
 from errors import InputError, main_with_clear_errors, require_flags
 from files import write_json
+from pretrain.objectives.causal_lm import CAUSAL
 from pretrain.saved_settings import load_hparams
 from scoring.perplexity_protocol import Protocol, Report
 
@@ -95,7 +96,7 @@ def check_flags() -> Protocol:
                 f" perplexity is of a text, token by token. Received: {layout or 'segments'}"
             )
     hparams, _ = load_hparams(FLAGS.model_dir)
-    if hparams.objective.causal_lm() is None:
+    if CAUSAL not in hparams.objective.scoring_methods:
         raise InputError(
             f"--model_dir {FLAGS.model_dir} should hold a causal language model. Received:"
             f" objective {hparams.objective.name}"

@@ -23,8 +23,8 @@ from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from locks import locked
 from pretrain.load import load_encoder, load_objective
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.self_critic_loss import SelfCritic
+from pretrain.objectives.masked_lm import MaskedLM
+from pretrain.objectives.self_critic import SelfCritic
 from pretrain.saved_settings import load_hparams
 from tests import command_support
 from tests.build_support import content

@@ -28,8 +28,8 @@ from finetune.load import FineTuned
 from model import DiscriminatorHead, Encoder, MaskedLMHead, build_encoder
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.objectives.masked_lm import MaskedLM
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from pretrain.saved_settings import special_ids
 from training.stored_shapes import no_larger_than
 

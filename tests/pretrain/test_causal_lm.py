@@ -11,7 +11,7 @@ from model import operations as count
 from model.kernels import vocabulary
 from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams
-from pretrain.objectives.causal_lm_loss import token_losses
+from pretrain.objectives.causal_lm import token_losses
 from tests.model_support import SPECIAL, TINY, normal, random_features, randomize, tensors
 from training.metrics import exponential_of_mean, summarize
 

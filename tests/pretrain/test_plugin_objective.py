@@ -19,6 +19,7 @@ from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
 from pretrain.load import load_encoder, load_objective
 from pretrain.saved_settings import load_hparams
 from serving.load import load
+from signatures.pretraining import REPLACED_TOKENS
 from tests import command_support
 from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 from tests.pretraining_support import HPARAMS as SMALL
@@ -138,15 +139,16 @@ def test_it_is_evaluated_and_loaded(trained, tmp_path):
 
 def test_it_is_served(trained):
     model = load(str(trained / "model"))
-    assert isinstance(model.discriminator_head, DiscriminatorHead)
-    assert model.masked_lm is None
+    assert [offer.name for offer in model.offers] == ["replaced_tokens"]
+    assert isinstance(model.offers[REPLACED_TOKENS][1], DiscriminatorHead)
+    assert model.scoring_method.name == "discriminator_heuristic"
     hparams, _ = load_hparams(str(trained / "model"))
     assert model.hparams == hparams
 
 
 def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
     with open(trained / "model" / "hparams.json") as file:
-        assert not objectives.get(json.load(file)["hparams"]["objective"]).convertible
+        assert objectives.get(json.load(file)["hparams"]["objective"]).converted == ("encoder",)
     notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
     assert any(NAME in note for note in notes)
     assert (tmp_path / "theirs" / "model.safetensors").exists()

@@ -16,6 +16,7 @@ from serving.export import export
 from serving.load import load
 from serving.records import Record
 from serving.signatures import signatures
+from signatures.pretraining import CONTINUE_TEXT
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]
@@ -55,7 +56,7 @@ def test_continuations_are_the_most_probable_pieces(asked):
     """Greedy: each piece is the best after those before it, by the network called eagerly."""
     model, graphs = asked
     found = ask(graphs, TEXTS, temperature=0.0)
-    encoder, head = model.causal_lm
+    encoder, head = model.offers[CONTINUE_TEXT]
     never = [WORDS.pad_id, WORDS.cls_id, WORDS.mask_id]
     for i, text in enumerate(TEXTS):
         prompt = Tokenizer(WORDS).tokenize([text])[0].tolist()
@@ -148,7 +149,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     overrides = {"causal": True}
     pretrained(tmp_path / "model", LINES, objective="causal_lm", overrides=overrides)
     model = load(str(tmp_path / "model"))
-    encoder, head = model.causal_lm
+    encoder, head = model.offers[CONTINUE_TEXT]
     export(model, str(tmp_path / "exported"), str(tmp_path / "model"))
     texts = ["the city", "The  was\u00a0born ##s", "", "[MASK] citys"]
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(texts)]
