@@ -16,7 +16,6 @@ from errors import InputError, reason
 from finetune.load import FineTuned
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from model.xlnet.config import XLNetConfig
-from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import (
     PretrainingHParams,
     RunSettings,
@@ -24,10 +23,16 @@ from pretrain.hparams import (
     parse_hparams,
     resolve_hparams,
 )
-from pretrain.load import load_encoder, restore, stored_parts
+from pretrain.load import (
+    SpecialIds,
+    is_fine_tuned,
+    load_encoder,
+    load_hparams,
+    restore,
+    stored_parts,
+)
+from pretrain.load import load_vocabulary as load_pretrained_vocabulary
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
-from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
-from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
 from training.checkpointing import latest_checkpoint, step_of
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 from training.objective import Objective
@@ -232,8 +237,8 @@ def load(folder: str) -> Conversion:
         return Conversion(config, hparams, vocabulary, networks, notes=[alone])
     stored = stored_parts(path)
     with as_stored(folder):
-        networks = build_objective(hparams, config, special_ids(vocabulary))
-    optimizer, notes = build_optimizer(hparams, networks), []
+        networks = hparams.build_objective(config, SpecialIds(vocabulary))
+    optimizer, notes = hparams.build_optimizer(networks), []
     if missing := [name for name in objective.own_networks() if name not in stored]:
         notes.append(f"not in {folder}: {', '.join(missing)}")
         networks = only_networks(networks, [n for n in objective.networks if n not in missing])

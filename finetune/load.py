@@ -17,8 +17,7 @@ from finetune.objective import FineTuning
 from finetune.task import Task
 from model import build_backbone, load_config
 from model.config import CONFIG_FILE
-from pretrain.load import restore
-from pretrain.saved_settings import load_vocabulary
+from pretrain.load import load_vocabulary, restore
 from settings import differences, field_names
 from training.model_directory import TASK_FILE, read_record
 from training.stored_shapes import as_stored

@@ -16,7 +16,7 @@ from finetune.hparams import FinetuningHParams, RunSettings, resolve_hparams
 from finetune.task import Task
 from finetune.task_files import Data
 from model import BackboneConfig, load_config
-from pretrain.saved_settings import load_vocabulary
+from pretrain.load import load_vocabulary
 from settings import field_names, reject_unknown, typed
 from training.model_directory import HPARAMS_FILE, read_record
 

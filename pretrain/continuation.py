@@ -12,8 +12,7 @@ from errors import InputError, located, reason
 from model import EncoderConfig, load_config
 from pretrain import objectives
 from pretrain.hparams import CommandLine, PretrainingHParams
-from pretrain.load import stored_parts
-from pretrain.saved_settings import is_fine_tuned, load_hparams
+from pretrain.load import is_fine_tuned, load_hparams, stored_parts
 from settings import check_setting, differences, field_names
 from training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from training.objective import Objective

@@ -17,8 +17,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from pretrain.batches import Batches
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
-from pretrain.load import load_objective
-from pretrain.saved_settings import data_vocabulary, load_hparams
+from pretrain.load import data_vocabulary, load_hparams, load_objective
 from settings import replace_checked
 from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy

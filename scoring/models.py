@@ -6,8 +6,8 @@ import os
 
 import storage
 from errors import InputError
+from pretrain.load import is_fine_tuned, load_hparams
 from pretrain.objectives import choose
-from pretrain.saved_settings import is_fine_tuned, load_hparams
 from serving.description import read_description
 
 

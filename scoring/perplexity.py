@@ -23,8 +23,8 @@ from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
 from errors import InputError, main_with_clear_errors, require_flags
 from files import write_json
+from pretrain.load import load_hparams
 from pretrain.objectives.causal_lm import CAUSAL
-from pretrain.saved_settings import load_hparams
 from scoring.perplexity_protocol import Protocol, Report
 
 FLAGS = flags.FLAGS

@@ -19,9 +19,8 @@ from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from pretrain.evaluation import check_vocabulary
-from pretrain.load import load_objective
+from pretrain.load import load_hparams, load_objective
 from pretrain.objectives.causal_lm import CAUSAL, token_losses
-from pretrain.saved_settings import load_hparams
 from scoring.perplexity_protocol import Protocol
 from training import checkpointing
 from training.tracing import plain_function

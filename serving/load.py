@@ -24,11 +24,16 @@ from model import Backbone, BackboneConfig, load_config
 from model.config import CONFIG_FILE
 from model.crf_head import CrfHead
 from model.linear_chain import ChainScores
-from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import restore, stored_parts
+from pretrain.load import (
+    SpecialIds,
+    is_fine_tuned,
+    load_hparams,
+    load_vocabulary,
+    restore,
+    stored_parts,
+)
 from pretrain.objectives import ScoringMethod, choose
-from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
 from settings import check_setting
 from signatures.functions import Offer
 from training.checkpointing import latest_checkpoint
@@ -196,7 +201,7 @@ def _load_pretrained(
     check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
     vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
     with as_stored(model_dir):
-        objective = build_objective(hparams, config, special_ids(vocabulary))
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
     stored = {"encoder", *_stored_parts(model_dir)}
     parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)

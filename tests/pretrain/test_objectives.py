@@ -7,7 +7,6 @@ import tf_keras
 
 from model import CausalLMHead, DiscriminatorHead, Encoder, MaskedLMHead
 from pretrain import objectives
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
 from pretrain.objectives.masked_lm import MaskedLM
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
@@ -29,7 +28,7 @@ def make_hparams(**changes):
 
 def build(name, config=None, **changes):
     hparams = make_hparams(objective=name, **changes)
-    return build_objective(hparams, config or CONFIGS.get(name, CONFIG), SPECIAL)
+    return hparams.build_objective(config or CONFIGS.get(name, CONFIG), SPECIAL)
 
 
 def detection(**changes):

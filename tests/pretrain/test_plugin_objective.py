@@ -14,10 +14,8 @@ from checkpoints.formats import to_elsewhere
 from errors import InputError
 from model import DiscriminatorHead
 from pretrain import objectives
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
-from pretrain.load import load_encoder, load_objective
-from pretrain.saved_settings import load_hparams
+from pretrain.load import load_encoder, load_hparams, load_objective
 from serving.load import load
 from signatures.pretraining import REPLACED_TOKENS
 from tests import command_support
@@ -84,7 +82,7 @@ def test_what_cannot_be_an_objective_is_rejected():
 def test_tokens_swap_places_within_their_sequence():
     features = tensors(framed_texts(4, 32, [32, 32, 20, 20]))
     hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 31})
-    objective = build_objective(hparams, TINY, SPECIAL)
+    objective = hparams.build_objective(TINY, SPECIAL)
     shuffled = objective.prepare(features, tf.constant([1, 2]))["shuffled_ids"].numpy()
     before = features["input_ids"].numpy()
     np.testing.assert_array_equal(np.sort(shuffled), np.sort(before))
