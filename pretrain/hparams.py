@@ -221,7 +221,7 @@ def _objective_fields() -> list[str]:
 
 
 def unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
-    """Names of fields that other objectives have and this one does not."""
+    """Returns names of fields that other objectives have and this one does not."""
     of_others = {*_objective_fields()} - {*field_names(PretrainingHParams, settings)}
     return [name for name in values if name in of_others]
 
@@ -233,11 +233,10 @@ def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
 
 
 def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
-    """Hyper-parameters from a JSON object; fields of other objectives than its own are left out.
+    """Returns hyper-parameters of a JSON object, without fields of other objectives than its own.
 
     Raises:
-        InputError: no such objective; an unknown name; a value of another type, or one that cannot
-            be right whatever the data.
+        InputError: no such objective or name, or a value that cannot be right whatever the data.
     """
     settings = objectives.get(values.get("objective", _DEFAULT))
     for name in field_names(settings):
@@ -252,11 +251,7 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
 
 
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
-    """Hyper-parameters with every None replaced by what the model size and the data say.
-
-    Raises:
-        InputError: a value that does not exist, or that contradicts the data.
-    """
+    """Returns hyper-parameters with every None replaced by what model size and data say."""
     hparams = parse_hparams(values)
     encoder = encoder_config(hparams, vocab_size)
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"

@@ -53,7 +53,6 @@ from training.model_directory import (
     read_record,
 )
 from training.objective import Objective
-from training.strategies import check_strategy
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
 _RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
@@ -85,9 +84,7 @@ def read_flags(flags: FlagValues) -> CommandLine:
         hparams = with_length_of_data(hparams, flags.data_dir)
     model_dir = flags.model_dir or os.path.join(flags.data_dir, "models", flags.model_name)
     folders = {"data_dir": flags.data_dir, "model_dir": model_dir}
-    command = CommandLine(**folders, **does, **continued, hparam_values=hparams, run_values=run)
-    check_strategy(command.run_settings.strategy, command.run_settings.tpu)
-    return command
+    return CommandLine(**folders, **does, **continued, hparam_values=hparams, run_values=run)
 
 
 @dataclasses.dataclass(frozen=True)
