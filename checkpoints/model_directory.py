@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import files
 import storage
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
 from finetune.load import FineTuned
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
@@ -31,7 +31,6 @@ from pretrain.load import (
     restore,
     stored_parts,
 )
-from pretrain.load import load_vocabulary as load_pretrained_vocabulary
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from training.checkpointing import latest_checkpoint, step_of
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
@@ -207,7 +206,7 @@ def load(folder: str) -> Conversion:
     path = latest_checkpoint(folder)
     config, recorded = load_config(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
-    vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
+    vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
     if type(config) not in (EncoderConfig, XLNetConfig):  # a subclass is another architecture
         raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
     is_xlnet = type(config) is XLNetConfig

@@ -47,30 +47,6 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     return parse_hparams(values), saved["run_settings"]
 
 
-def load_vocabulary(model_dir: str, config: BackboneConfig, digest: str | None) -> Vocabulary:
-    """Returns the vocabulary of a model directory, which must be that of the training.
-
-    It may hold fewer tokens than the embeddings have rows, where `digest`, of the vocabulary in
-    training, says that it is the one: the rows after them are padding.
-
-    Raises:
-        InputError: another number of tokens, other tokens or another casing.
-    """
-    vocabulary = Vocabulary.load(model_dir)
-    padded = vocabulary.size < config.vocab_size and digest == vocabulary.digest
-    if vocabulary.size != config.vocab_size and not padded:
-        raise InputError(
-            f"{model_dir}: {vocabulary.file} should have the {config.vocab_size} tokens of"
-            f" config.json. Received: {vocabulary.size}"
-        )
-    if digest not in (None, vocabulary.digest):
-        raise InputError(
-            f"{model_dir}: {vocabulary.file}, or its casing in tokenizer_config.json, is not what"
-            " the model was trained with"
-        )
-    return vocabulary
-
-
 def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabulary:
     """Returns the vocabulary of a data folder, which its records must have been built with.
 

@@ -23,8 +23,6 @@ from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
 from errors import InputError, main_with_clear_errors, require_flags
 from files import write_json
-from pretrain.load import load_hparams
-from pretrain.objectives.causal_lm import CAUSAL
 from scoring.perplexity_protocol import Protocol, Report
 
 FLAGS = flags.FLAGS
@@ -52,7 +50,7 @@ def main(argv: list[str]) -> None:
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     plugins.load(FLAGS.plugins)
     protocol = check_flags()
-    from scoring import perplexity_model  # TensorFlow: it takes seconds
+    from scoring import perplexity_model
 
     if FLAGS.data_dir:
         text = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
@@ -95,6 +93,9 @@ def check_flags() -> Protocol:
                 f"--data_dir {FLAGS.data_dir} should be built with --example_layout contiguous, as"
                 f" perplexity is of a text, token by token. Received: {layout or 'segments'}"
             )
+    from pretrain.load import load_hparams  # TensorFlow: it takes seconds
+    from pretrain.objectives.causal_lm import CAUSAL
+
     hparams, _ = load_hparams(FLAGS.model_dir)
     if CAUSAL not in hparams.objective.scoring_methods:
         raise InputError(

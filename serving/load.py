@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 import storage
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
 from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams
@@ -29,7 +29,6 @@ from pretrain.load import (
     SpecialIds,
     is_fine_tuned,
     load_hparams,
-    load_vocabulary,
     restore,
     stored_parts,
 )
@@ -199,7 +198,8 @@ def _load_pretrained(
         hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)
     fits = 3 <= hparams.max_seq_length <= longest
     check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
-    vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
+    digest = record["hparams"].get("vocabulary")
+    vocabulary = trained_vocabulary(model_dir, config.vocab_size, digest)
     with as_stored(model_dir):
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
     stored = {"encoder", *_stored_parts(model_dir)}

@@ -13,7 +13,6 @@ from errors import InputError
 from model import BackboneConfig, CausalLMHead, build_backbone
 from model.kernels import vocabulary_cross_entropy
 from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
-from signatures.functions import Offer
 from signatures.pretraining import CONTINUE_TEXT
 from training import metrics
 from training.objective import Objective
@@ -82,14 +81,12 @@ CAUSAL = ScoringMethod(
 class CausalLMSettings(ObjectiveSettings):
     """One softmax over all tokens, or an adaptive one over groups of them."""
 
-    name: ClassVar[str] = "causal_lm"
-    signatures: ClassVar[tuple[Offer, ...]] = (CONTINUE_TEXT,)
-    scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = (CAUSAL,)
-    network_fields: ClassVar[tuple[str, ...]] = (
-        *("adaptive_softmax_cutoffs", "adaptive_softmax_divisor"),
-    )
-    bar: ClassVar[dict[str, str]] = {"perplexity": "perplexity"}
-    curves: ClassVar[tuple[str, ...]] = ("causal_lm_loss", "perplexity", "causal_lm_accuracy")
+    name: ClassVar = "causal_lm"
+    signatures: ClassVar = (CONTINUE_TEXT,)
+    scoring_methods: ClassVar = (CAUSAL,)
+    network_fields: ClassVar = ("adaptive_softmax_cutoffs", "adaptive_softmax_divisor")
+    bar: ClassVar = {"perplexity": "perplexity"}
+    curves: ClassVar = ("causal_lm_loss", "perplexity", "causal_lm_accuracy")
 
     # Ids at which groups of rarer tokens begin, ascending; empty: one softmax over all tokens.
     adaptive_softmax_cutoffs: list = dataclasses.field(default_factory=list)

@@ -14,7 +14,6 @@ from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
 from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from signatures.functions import Offer
 from signatures.pretraining import MASKED_TOKENS
 from training import metrics
 from training.objective import Objective
@@ -39,13 +38,13 @@ PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
 class MaskedLMSettings(ObjectiveSettings):
     """What is masked, and how it is predicted."""
 
-    name: ClassVar[str] = "masked_lm"
-    converted: ClassVar[tuple[str, ...]] = ("encoder", "head")
-    signatures: ClassVar[tuple[Offer, ...]] = (MASKED_TOKENS,)
-    scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
-    network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
-    bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
+    name: ClassVar = "masked_lm"
+    converted: ClassVar = ("encoder", "head")
+    signatures: ClassVar = (MASKED_TOKENS,)
+    scoring_methods: ClassVar = (PSEUDO_LOG_LIKELIHOOD,)
+    network_fields: ClassVar = ("masked_lm_act",)
+    bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar = ("masked_lm_loss", "masked_lm_accuracy")
 
     mask_prob: float = 0.15  # share of the tokens that is predicted
     mask_token_prob: float = 0.85  # of those, share shown as [MASK] (BERT, SCRIPT: 0.8)

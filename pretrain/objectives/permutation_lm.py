@@ -23,10 +23,10 @@ from training.objective import Objective
 class PermutationLMSettings(ObjectiveSettings):
     """Which tokens are predicted, in a random order, and what they see of the text before."""
 
-    name: ClassVar[str] = "permutation_lm"
-    converted: ClassVar[tuple[str, ...]] = ("encoder", "head")
-    bar: ClassVar[dict[str, str]] = {"permutation_lm_accuracy": "PLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = ("permutation_lm_loss", "permutation_lm_accuracy")
+    name: ClassVar = "permutation_lm"
+    converted: ClassVar = ("encoder", "head")
+    bar: ClassVar = {"permutation_lm_accuracy": "PLM accuracy"}
+    curves: ClassVar = ("permutation_lm_loss", "permutation_lm_accuracy")
 
     mask_prob: float = 0.166  # share of the tokens that is predicted: 85 of 512
     max_span_words: int = 5  # a span has 1 to so many words, each with a share of 1 / words

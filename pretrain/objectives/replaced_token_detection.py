@@ -22,7 +22,6 @@ from pretrain.objectives.masked_lm import (
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from settings import differences
-from signatures.functions import Offer
 from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.objective import Objective
@@ -50,24 +49,24 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     The generator, which draws replacements, predicts masked tokens as `MaskedLMSettings` says.
     """
 
-    name: ClassVar[str] = "replaced_token_detection"
-    networks: ClassVar[tuple[str, ...]] = ("encoder", "head", *_GENERATOR)
-    converted: ClassVar[tuple[str, ...]] = networks
-    signatures: ClassVar[tuple[Offer, ...]] = (
+    name: ClassVar = "replaced_token_detection"
+    networks: ClassVar = ("encoder", "head", *_GENERATOR)
+    converted: ClassVar = networks
+    signatures: ClassVar = (
         REPLACED_TOKENS,
         MASKED_TOKENS._replace(networks=_GENERATOR),
     )
-    scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = (
+    scoring_methods: ClassVar = (
         DISCRIMINATOR,
         PSEUDO_LOG_LIKELIHOOD._replace(networks=_GENERATOR),
     )
-    network_fields: ClassVar[tuple[str, ...]] = (
+    network_fields: ClassVar = (
         *("generator_layers", "generator_hidden_size", "generator_intermediate_size"),
         *("untied_generator", "untied_generator_embeddings", "uniform_generator"),
         "masked_lm_act",
     )
-    bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
+    bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
     gen_weight: float = 1.0  # weight of the generator's masked-LM loss
     disc_weight: float = 50.0  # weight of the discriminator's loss

@@ -18,7 +18,6 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from signatures.functions import Offer
 from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.randomness import split_seed
@@ -51,11 +50,11 @@ SELF_CRITIC = ScoringMethod(
 class SelfCriticSettings(MaskedLMSettings):
     """Masking is the paper's, 80 % [MASK], 10 % as it was, 10 % random."""
 
-    name: ClassVar[str] = "self_critic"
-    signatures: ClassVar[tuple[Offer, ...]] = (REPLACED_TOKENS, MASKED_TOKENS)
-    scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = (SELF_CRITIC, PSEUDO_LOG_LIKELIHOOD)
-    bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
+    name: ClassVar = "self_critic"
+    signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS)
+    scoring_methods: ClassVar = (SELF_CRITIC, PSEUDO_LOG_LIKELIHOOD)
+    bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
     mask_token_prob: float = 0.8
     random_token_prob: float = 0.1
