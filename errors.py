@@ -82,15 +82,20 @@ def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
             raise InputError(f"--{name} is missing: it should be {expectation}")
 
 
-def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
+def main_with_clear_errors(
+    main: Callable[[list[str]], None], *, takes_arguments: bool = False
+) -> Callable[[list[str]], None]:
     """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1.
 
+    Arguments that are no flags are an error unless it `takes_arguments`.
     SIGINT (Ctrl-C), SIGTERM and SIGHUP end it with status 130, 143 and 129; see stopping.py.
     """
 
     def wrapped(argv: list[str]) -> None:
         try:
             with stopping.handling():
+                if argv[1:] and not takes_arguments:
+                    raise InputError(f"Unknown argument {argv[1]!r}; see --help")
                 main(argv)
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)

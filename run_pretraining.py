@@ -17,8 +17,8 @@ import sys
 from absl import app, flags, logging
 
 import plugins
-import storage
 from errors import InputError, main_with_clear_errors, require_flags
+from files import check_there
 from pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
@@ -72,10 +72,8 @@ flags.DEFINE_bool(
 NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Reads the flags, and whether what they name is there; then see pretrain/run.py."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     plugins.load(FLAGS.plugins)
     hparam_values, run_values = read_settings()
@@ -97,8 +95,7 @@ def read_command() -> CommandLine:
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
-    if not storage.isdir(FLAGS.data_dir):
-        raise InputError(f"--data_dir {FLAGS.data_dir}: there is no such folder")
+    check_there("--data_dir", FLAGS.data_dir)
     return CommandLine(
         data_dir=FLAGS.data_dir,
         model_dir=FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name),
