@@ -204,9 +204,9 @@ def test_an_existing_output_stays(saved, tmp_path):
 
 
 @pytest.mark.slow  # needs two processes that import TensorFlow
-def test_arrays_and_conll_files(saved, tmp_path):
-    array, conll = tmp_path / "rows.json", tmp_path / "test.conll"
-    array.write_text('[\n  {"tokens": ["the", "city"]},\n  {"tokens": ["who?"]}\n]\n')
+def test_lists_of_words_and_conll_files(saved, tmp_path):
+    array, conll = tmp_path / "rows.jsonl", tmp_path / "test.conll"
+    array.write_text('{"tokens": ["the", "city"]}\n{"tokens": ["who?"]}\n')
     conll.write_text("the DT\ncity NN\n\nwho? WP\n")
     answers = [run(f"--model={saved['tagging']}", f"--input={path}") for path in (array, conll)]
     assert answers[0].stdout == answers[1].stdout

@@ -135,7 +135,6 @@ def test_quotes_that_do_not_end_are_never_passed_over():
         ("a.jsonl", b"x", "jsonl"),
         ("standard input", b'{"text": "a"}', "jsonl"),
         ("standard input", b"[1] a note", "lines"),
-        ("a.json", b'[{"text": "a"}]', "json"),
         ("a.conll", b"EU NNP B-ORG", "conll"),
         ("a.conllu", b"# sent_id = 1", "conllu"),
     ],
@@ -150,17 +149,6 @@ def test_other_encodings_are_named(encoding):
     content = "\ufefftext,id\na,b\n".encode(encoding)
     with pytest.raises(InputError):
         read(SINGLE, content, path="my.csv")
-
-
-def test_json_arrays():
-    content = '\ufeff[\n {"review": "a", "id": 7},\n\n {"review": "b]"}\n]\n'
-    records = read(SINGLE, content, path="my.json")
-    assert [(r.id, r.values["text"]) for r in records] == [("7", "a"), ("1", "b]")]
-    assert [record.where for record in records] == ["my.json, item 1", "my.json, item 2"]
-    assert values(PRETRAINED, '["a", "b, c"]', "json") == [("a",), ("b, c",)]
-    assert values(PAIR, '[{"text": "a", "text_pair": "b"}]', "json") == [("a", "b")]
-    assert values(WORDS, '[{"tokens": ["the", "city"]}]', "json") == [(["the", "city"],)]
-    assert values(SINGLE, " [ ] ", "json") == []
 
 
 def test_conll_files_are_read_as_words():
@@ -195,11 +183,6 @@ def test_conll_files_are_read_as_words():
         (SINGLE, "jsonl", b'{"text": "\\ud800"}\n', ", line 1", ""),
         (WORDS, "jsonl", b'{"words": "the"}\n', ", line 1", "`words`"),
         (WORDS, "jsonl", b'{"words": ["the", ""]}\n', ", line 1", "`words`"),
-        (SINGLE, "json", b'[\n{"text": "a"},\n{"txt": "b"}]', ", item 2", "'text'"),
-        (SINGLE, "json", b'["a",\n["b"]]', ", item 2", ""),
-        (SINGLE, "json", b'[{"text": "\\ud800"}]', ", item 1", ""),
-        (SINGLE, "json", b'[{"text": "a"}\n {"text": "b"}]', "", "line 2"),
-        (SINGLE, "json", b'{"text": "a"}', "", ""),
     ],
 )
 def test_wrong_rows_are_named(inputs, file_format, content, place, named):
@@ -214,7 +197,6 @@ def test_wrong_rows_are_named(inputs, file_format, content, place, named):
     [
         (b"\n\na\nb\n", None, 3, b"a\n"),
         (b'{"words": ["a"]}\n{}\n', None, 1, b'{"words": ["a"]}\n'),
-        (b'[\n {"words": ["a"]},\n {}]\n', "json", 3, b'{"words": ["a"]}'),
         (b"", None, 0, b""),
     ],
 )
