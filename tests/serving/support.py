@@ -25,14 +25,13 @@ from training.distribution import create_strategy
 from training.model_directory import TASK_FILE
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
-
-
 LABELS = {
     "classification": ("bad", "fair", "good"),
     "multi_label": ("calm", "funny", "long"),
     "tagging": ("A", "B", "C", "D"),
     "multiple_choice": ("A", "B", "C"),
 }
+CHOICES = ("context", "question", "options", "label")
 
 
 def task(kind: str, pair: bool = False, **fields) -> Task:
@@ -43,12 +42,7 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
         "regression": {"text_a": "review", "label": "stars"},
         "tagging": {"words": "tokens", "tags": "upos"},
         "span": {},
-        "multiple_choice": {
-            "context": "story",
-            "question": "asked",
-            "options": "ends",
-            "label": "right",
-        },
+        "multiple_choice": dict(zip(CHOICES, ("story", "asked", "ends", "right"))),
     }[kind]
     if pair:
         columns = {**columns, "text_b": "reply"}
@@ -129,6 +123,12 @@ def sequences_of(encoded, numbers, S):
         mask[place, :length] = 1
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}
+
+
+def padded(rows, width=None) -> tf.Tensor:
+    """Lists of texts as a signature takes them: [B, width], filled up with empty strings."""
+    width = width or max(map(len, rows))
+    return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
 def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hparams):
