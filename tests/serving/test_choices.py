@@ -69,9 +69,7 @@ def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
 
 def test_a_task_without_questions_asks_for_none(tmp_path):
     columns = {"context": "story", "options": "ends", "label": "right"}
-    own = task("multiple_choice")
-    own = type(own)(**{**vars(own), "columns": columns})
-    fine_tuned(tmp_path, own, num_hidden_layers=1)
+    fine_tuned(tmp_path, task("multiple_choice", columns=columns), num_hidden_layers=1)
     found = signatures(load(str(tmp_path)))
     assert list(found["choose"].inputs) == ["context", "options"]
     answer = found["choose"].trace()(context=tf.constant(["a"]), options=tf.constant([["a", "b"]]))

@@ -209,6 +209,7 @@ def test_texts_of_wrong_forms_are_errors(saved, kind, texts):
         ("classification", "ask", ["serving_default", TEXTS], {"only": []}),
         ("classification", "ask", ["serving_default", TEXTS], {"only": ["labels"]}),
         ("pretraining", "continue_text", [TEXTS], {}),
+        ("pretraining", "evaluate", [pd.DataFrame({"text": TEXTS, "label": "good"})], {}),
     ],
 )
 def test_what_cannot_be_asked_is_an_error(saved, kind, method, arguments, named):

@@ -6,16 +6,29 @@ from errors import InputError
 from serving.records import Inputs, read_records, source
 from tests.serving.support import task
 
+
+def of_columns(names, columns, lists=(), header=True):
+    """Inputs of a signature of a task that declares these columns."""
+    return Inputs(names, {"columns": columns, "header": header}, lists)
+
+
 PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
-SINGLE_TASK = task("classification").to_json()
-SINGLE = Inputs(["text"], SINGLE_TASK)
+SINGLE = Inputs(["text"], task("classification").to_json())
 WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
 PRETRAINED = Inputs(["text"], None)
-THIRD_COLUMN = Inputs(
-    ["words"], {**task("tagging").to_json(), "columns": {"words": 2, "tags": -1}}, ["words"]
-)
+NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
+BY_BARS = Inputs(["text"], task("classification", format="csv", delimiter="|").to_json())
+UNTAGGED = of_columns(["text"], {"words": "tokens"})
+THIRD_WORD = of_columns(["words"], {"words": 2, "tags": -1}, ["words"])
+# Of a kind from outside, one of whose inputs is a list of texts.
+OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
+CHOICES = ["context", "question", "options"]
+LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
+COLUMNS = {"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"}
+SPREAD = of_columns(CHOICES, COLUMNS, ["options"])
+NUMBERS = {"context": 4, "question": 0, "options": [1, 2, 3], "label": 5}
+SPREAD_BY_NUMBER = of_columns(CHOICES, NUMBERS, ["options"], header=False)
 CONLL = "-DOCSTART- O\n\nThe DT O\ncity NN A\n\nwho? WP O\n"
-NUMBERED = Inputs(["text"], {"columns": {"text_a": -1, "label": 0}, "header": False})
 
 
 def read(inputs, content, file_format=None, header=None, path="my.file"):
@@ -26,34 +39,6 @@ def read(inputs, content, file_format=None, header=None, path="my.file"):
 
 def values(*arguments, **settings):
     return [tuple(record.values.values()) for record in read(*arguments, **settings)]
-
-
-def with_columns(inputs, lists=(), **declared):
-    """Inputs of a signature of a task that declares these columns."""
-    return Inputs(inputs, {"header": True, **declared}, lists)
-
-
-DELIMITED = Inputs(["text"], {**SINGLE_TASK, "format": "csv", "delimiter": "|"})
-# Of a kind from outside, one of whose inputs is a list of texts.
-OUTSIDE = with_columns(
-    ["context", "choices"],
-    ["choices"],
-    columns={"context": "story", "choices": "ends", "label": "right"},
-)
-UNTAGGED = with_columns(["text"], columns={"words": "tokens"})
-CHOICES = ["context", "question", "options"]
-LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
-SPREAD = with_columns(
-    CHOICES,
-    ["options"],
-    columns={"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"},
-)
-NUMBERED_OPTIONS = with_columns(
-    CHOICES,
-    ["options"],
-    columns={"context": 4, "question": 0, "options": [1, 2, 3], "label": 5},
-    header=False,
-)
 
 
 def test_lines_are_texts():
@@ -76,8 +61,8 @@ def test_lines_are_texts():
         (PAIR, None, '{"text_pair": "b", "review": "a", "n": 1}', [("a", "b")]),
         (SINGLE, "tsv", "review\ttext\na\tb\n", [("b",)]),
         # The delimiter is that of the declaration, for files of its format.
-        (DELIMITED, None, "x|review\na|b\n", [("b",)]),
-        (DELIMITED, "tsv", "x\treview\na\tb\n", [("b",)]),
+        (BY_BARS, None, "x|review\na|b\n", [("b",)]),
+        (BY_BARS, "tsv", "x\treview\na\tb\n", [("b",)]),
         (NUMBERED, "tsv", "yes\ta\nno\tb\n", [("a",), ("b",)]),
         (WORDS, None, '{"tokens": ["a", "b"]}\n\n{"tokens": ["c"]}', [(["a", "b"],), (["c"],)]),
         (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
@@ -85,7 +70,7 @@ def test_lines_are_texts():
         # Options are a list, or have a column each.
         (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
         (SPREAD, "csv", "q,c,o1,o2,o3\nq,c,x,y,\n", [("c", "q", ["x", "y"])]),
-        (NUMBERED_OPTIONS, "csv", "q,x,y,,c,A\n", [("c", "q", ["x", "y"])]),
+        (SPREAD_BY_NUMBER, "csv", "q,x,y,,c,A\n", [("c", "q", ["x", "y"])]),
         # Bytes that are not UTF-8 are replaced, as the graph does it: see test_predict.py.
         (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
         (SINGLE, "tsv", b"text\n\xff b\n", [("\ufffd b",)]),
@@ -98,11 +83,11 @@ def test_lines_are_texts():
         (SINGLE, "json", " [ ] ", []),
         # Words of CoNLL files.
         (WORDS, "conll", CONLL, [(["The", "city"],), (["who?"],)]),
-        (THIRD_COLUMN, "conll", "1 x The A\n", [(["The"],)]),
+        (THIRD_WORD, "conll", "1 x The A\n", [(["The"],)]),
     ],
 )
 def test_values_of_rows(inputs, file_format, content, expected):
-    path = "my.csv" if inputs is DELIMITED else "my.file"
+    path = "my.csv" if inputs is BY_BARS else "my.file"
     assert values(inputs, content, file_format, path=path) == expected
 
 
