@@ -24,11 +24,11 @@ from absl import app, flags, logging
 # Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
-import storage
 from data import corpus
 from data.build_options import LAYOUTS, BuildOptions
 from data.vocabulary import TOKENIZERS
 from errors import InputError, main_with_clear_errors, require_flags
+from files import check_there
 from settings import field_names
 
 FLAGS = flags.FLAGS
@@ -114,8 +114,7 @@ def main(argv: list[str]) -> None:
         paths += ["corpus", "heldout_corpus"]
     for name in paths:
         path = FLAGS[name].value
-        if path and not storage.exists(path):
-            raise InputError(f"--{name} {path}: there is no such file or folder")
+        check_there(f"--{name}", path)
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
     from data import build  # TensorFlow: it takes seconds
 
@@ -143,4 +142,4 @@ def check_runner(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("output_dir")
-    app.run(main_with_clear_errors(main))
+    app.run(main_with_clear_errors(main, takes_arguments=True))

@@ -82,26 +82,29 @@ def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
             raise InputError(f"--{name} is missing: it should be {expectation}")
 
 
-@contextlib.contextmanager
-def clear_errors() -> Iterator[None]:
-    """Ends the command where a CommandError leaves the block: with its sentence and its status.
+def main_with_clear_errors(
+    main: Callable[[list[str]], None], *, takes_arguments: bool = False
+) -> Callable[[list[str]], None]:
+    """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1.
 
+    Arguments that are no flags are an error unless it `takes_arguments`.
     SIGINT (Ctrl-C), SIGTERM and SIGHUP end it with status 130, 143 and 129; see stopping.py.
     """
-    try:
-        with stopping.handling():
-            yield
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.status)
-    except OSError as error:  # a full disk, a folder that may not be written, ...
-        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        sys.exit(1)
-    except stopping.Stopped as stopped:
-        print(f"{stopped}; run the same command again", file=sys.stderr)
-        sys.exit(stopped.status)
 
+    def wrapped(argv: list[str]) -> None:
+        try:
+            with stopping.handling():
+                if argv[1:] and not takes_arguments:
+                    raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+                main(argv)
+        except CommandError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.status)
+        except OSError as error:  # a full disk, a folder that may not be written, ...
+            print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+            sys.exit(1)
+        except stopping.Stopped as stopped:
+            print(f"{stopped}; run the same command again", file=sys.stderr)
+            sys.exit(stopped.status)
 
-def main_with_clear_errors(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """Returns an absl `main` that runs within `clear_errors`."""
-    return clear_errors()(main)
+    return wrapped

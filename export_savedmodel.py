@@ -21,9 +21,8 @@ from typing import Any
 from absl import app, flags, logging
 
 import plugins
-import storage
 from errors import InputError, main_with_clear_errors
-from files import check_new_folder
+from files import check_new_folder, check_there
 from locks import locked
 from serving.description import inputs_of, mask_of
 
@@ -72,13 +71,11 @@ PRETRAINED_QUESTIONS = {
 }
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Checks the flags, then exports."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
-    if not storage.isdir(FLAGS.model_dir):
-        raise InputError(f"--model_dir {FLAGS.model_dir}: there is no such folder")
+    check_there("--model_dir", FLAGS.model_dir)
+    check_there("--check", FLAGS.check)
     for flag, form in _FORMAT_OF.items():
         if FLAGS[flag].value != FLAGS[flag].default and FLAGS.format != form:
             raise InputError(f"--{flag} is for --format {form}")
@@ -86,8 +83,6 @@ def main(argv: list[str]) -> None:
         raise InputError("--max_difference is for --check")
     if math.isnan(FLAGS.max_difference):
         raise InputError("--max_difference should be a number of points. Received: nan")
-    if FLAGS.check is not None and not storage.exists(FLAGS.check):
-        raise InputError(f"--check {FLAGS.check}: there is no such file")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):

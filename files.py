@@ -54,6 +54,12 @@ def replacing(path: str) -> Iterator[str]:
         (storage.upload if remote else os.replace)(temporary, path)
 
 
+def check_there(flag: str, path: str | None) -> None:
+    """Raises InputError where a flag names a file or folder that is not there."""
+    if path and not storage.exists(path):
+        raise InputError(f"{flag} {path}: there is no such file or folder")
+
+
 def check_new_folder(path: str) -> None:
     """Raises InputError where a folder that is to be made is there already, and not empty."""
     if storage.exists(path) and (not storage.isdir(path) or storage.listdir(path)):

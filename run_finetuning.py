@@ -18,7 +18,7 @@ from typing import Any
 from absl import app, flags, logging
 
 import plugins
-from errors import InputError, main_with_clear_errors, require_flags
+from errors import main_with_clear_errors, require_flags
 from finetune import kinds
 from finetune.catalogue import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
@@ -67,10 +67,8 @@ flags.DEFINE_enum(
 )
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Reads what the flags say; then see finetune/run.py."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)

@@ -17,8 +17,8 @@ import numpy as np
 from absl import app, flags, logging
 
 import stopping
-import storage
-from errors import InputError, main_with_clear_errors, require_flags
+from errors import main_with_clear_errors, require_flags
+from files import check_there
 from training import device_flags, workers
 
 if TYPE_CHECKING:
@@ -64,16 +64,13 @@ flags.DEFINE_bool(
 NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Reads the flags, prepares what they ask for (see pretrain/run.py), and trains."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
-    if not storage.isdir(FLAGS.data_dir):
-        raise InputError(f"--data_dir {FLAGS.data_dir}: there is no such folder")
+    check_there("--data_dir", FLAGS.data_dir)
     from pretrain import run  # TensorFlow: it takes seconds
 
     command = run.read_flags(FLAGS)

@@ -218,4 +218,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main_with_clear_errors(main)(sys.argv)
+    main_with_clear_errors(main, takes_arguments=True)(sys.argv)

@@ -70,10 +70,8 @@ _OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "model_size", "
 _OPTIONS += ("task",)
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Flags -> conversion -> output folder."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     plugins.load(FLAGS.plugins)
     logging.set_verbosity(logging.WARNING)
     if (FLAGS.source is None) == (FLAGS.target is None):

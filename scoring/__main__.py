@@ -22,7 +22,7 @@ from absl import app, flags, logging
 
 import plugins
 from data.encodings import reject_other_encodings
-from errors import InputError, main_with_clear_errors
+from errors import main_with_clear_errors
 from finetune.readers.lines import read_lines
 from serving.lines import Lines
 from serving.output import check_output, opened_output
@@ -51,10 +51,8 @@ flags.DEFINE_enum(
 _WINDOW = 1024  # sentences that are sorted by length together
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Checks the flags, reads, scores and writes by windows of lines."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     check_output(FLAGS.output, FLAGS.overwrite)

@@ -22,7 +22,7 @@ import storage
 from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
 from errors import InputError, main_with_clear_errors, require_flags
-from files import write_json
+from files import check_there, write_json
 from scoring.perplexity_protocol import Protocol, Report
 
 FLAGS = flags.FLAGS
@@ -44,10 +44,8 @@ flags.DEFINE_string("output", None, "JSON file for the report.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Checks what the flags say in less than a second, and measures."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     plugins.load(FLAGS.plugins)
     protocol = check_flags()
     from scoring import perplexity_model
@@ -84,8 +82,8 @@ def check_flags() -> Protocol:
         raise InputError(
             "either --corpus, a text, or --data_dir, held-out records, should be given"
         )
-    if FLAGS.corpus and FLAGS.corpus_format not in NOT_PATHS and not storage.exists(FLAGS.corpus):
-        raise InputError(f"--corpus {FLAGS.corpus}: there is no such file or folder")
+    if FLAGS.corpus_format not in NOT_PATHS:
+        check_there("--corpus", FLAGS.corpus)
     if FLAGS.data_dir:
         layout = (read_manifest(FLAGS.data_dir) or {}).get("example_layout")
         if layout != "contiguous":

@@ -61,10 +61,8 @@ def log_scores(texts: Sequence[str]) -> dict[str, float]:
     return {text: found[text] if text.split() else math.nan for text in texts}
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Reads lists, scores the sentences, chooses lambda and reports."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
     needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
     require_flags(FLAGS, needed)

@@ -18,8 +18,8 @@ import sys
 
 from absl import app, flags, logging
 
-import storage
-from errors import InputError, main_with_clear_errors
+from errors import main_with_clear_errors
+from files import check_there
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Run of run_finetuning.py, folder of runs, or exported model.")
@@ -32,13 +32,10 @@ flags.DEFINE_integer(
 flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Loads, asks, scores, prints."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     logging.set_verbosity(logging.WARNING)
-    if not storage.exists(FLAGS.input):
-        raise InputError(f"--input {FLAGS.input}: there is no such file")
+    check_there("--input", FLAGS.input)
     from serving.model import load  # TensorFlow: it takes seconds
 
     with contextlib.redirect_stdout(sys.stderr):  # which says what was chosen

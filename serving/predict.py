@@ -113,10 +113,8 @@ class Answers:
             )
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     plugins.load(FLAGS.plugins)
     check_output(FLAGS.output, FLAGS.overwrite)
     description = read_description(FLAGS.model)

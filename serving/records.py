@@ -22,7 +22,7 @@ from finetune.readers.tables import (
     spread,
 )
 
-FORMATS = ("lines", "tsv", "csv", "jsonl", "json", "conll", "conllu")
+FORMATS = ("lines", "tsv", "csv", "jsonl", "conll", "conllu")
 WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
 # Inputs of signatures that are called otherwise than the role of the task's column.
 _ROLES = {"text": "text_a", "text_pair": "text_b"}
@@ -103,8 +103,8 @@ class Source(NamedTuple):
 
     name: str  # the file in errors
     format: str  # one of FORMATS
-    first: bytes  # the first line that is not blank; of a JSON array the first item
-    lines: Iterator[bytes]  # all of them; of a JSON array its items
+    first: bytes  # the first line that is not blank
+    lines: Iterator[bytes]  # all of them
 
 
 def source(name: str, lines: Iterable[bytes], file_format: str | None = None) -> Source:
@@ -112,10 +112,10 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
 
     Without a format it is that of the extension; of other files, and of standard input, JSON lines
     where the first line begins with a brace, else a text for each line. Bytes that are not UTF-8
-    become U+FFFD, as in the model's graph. A JSON array is read to its end.
+    become U+FFFD, as in the model's graph.
 
     Raises:
-        InputError: the lines are of UTF-16 or UTF-32, or no JSON array where one is said.
+        InputError: the lines are of UTF-16 or UTF-32.
     """
     lines, begun = _in_utf8(name, lines), []
     for line in lines:
@@ -129,9 +129,6 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
         file_format = extension
     elif file_format is None:
         file_format = "jsonl" if first.lstrip().startswith(b"{") else "lines"
-    if file_format == "json":
-        items = _array(name, b"".join(lines))
-        first, lines = items[0] if items else b"", iter(items)
     return Source(name, file_format, first, lines)
 
 
@@ -140,17 +137,6 @@ def _in_utf8(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         if number == 0:
             reject_other_encodings(line, f"{path}: the rows")
         yield line.decode("utf-8", "replace").encode()
-
-
-def _array(path: str, content: bytes) -> list[bytes]:
-    """The items of a JSON array, as JSON."""
-    try:
-        items = json.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: should be a JSON array ({error})") from error
-    if not isinstance(items, list):
-        raise InputError(f"{path}: should be a JSON array. Received: {items!r:.60}")
-    return [json.dumps(item).encode() for item in items]
 
 
 def read_records(
@@ -218,14 +204,10 @@ def _rows(rows: Source, inputs: Inputs, header: bool | None, reject: Reject) -> 
         )
     if file_format in WORD_FORMATS:
         return _sentences(rows, inputs)
-    unit = "item" if file_format == "json" else "line"
     numbered = read_lines(path, source=rows.lines)
-    lines = ((f"{path}, {unit} {number}", line) for number, line in numbered)
+    lines = ((f"{path}, line {number}", line) for number, line in numbered)
     if file_format == "lines":
         return ((where, {inputs.names[0]: line}) for where, line in lines)
-    if file_format == "json" and inputs.one_text:  # texts may stand alone in an array
-        key = json.dumps(inputs.names[0])
-        lines = ((at, f"{{{key}: {item}}}" if item.startswith('"') else item) for at, item in lines)
     return _objects(lines, inputs, reject)
 
 

@@ -177,3 +177,12 @@ def test_no_function_of_the_project_uses_the_other_keras():
     for name, path in project_modules(ROOT).items():
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"\btf\.keras\b|^import keras|from keras", text, re.M), name
+
+
+def test_every_test_that_documents_name_is_there():
+    named = {
+        name
+        for path in DOCUMENTS
+        for name in re.findall(r"tests/[a-z0-9_/]+\.py", path.read_text(encoding="utf-8"))
+    }
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

@@ -14,13 +14,13 @@ from tests.sentencepiece_support import comma_model, sentences
 def test_from_a_model_to_answers(tmp_path):
     """README's commands begin with a text."""
     words = Vocabulary.of_model(comma_model())
-    model = model_directory(tmp_path / "model", words)
+    model = model_directory(tmp_path / "model", words, type_vocab_size=3, summary_last=True)
     task = {"kind": "classification", "columns": {"text_a": "text", "label": "label"}}
     task["files"] = {"train": "rows.jsonl", "dev": "rows.jsonl"}
     rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(sentences(40))]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "own.json").write_text(json.dumps(task))
-    hparams, saved = json.dumps({"num_train_epochs": 1, "max_seq_length": 32}), tmp_path / "saved"
+    hparams, saved = json.dumps({"num_train_epochs": 1, "max_seq_length": 24}), tmp_path / "saved"
     for command in (
         ["run_finetuning.py", "--model_dir", model, "--task", tmp_path / "own.json",
          "--num_trials=1", "--output_dir", tmp_path / "out", "--hparams", hparams],

@@ -12,7 +12,6 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import os
 
 import numpy as np
 import tensorflow as tf
@@ -20,9 +19,9 @@ import tf_keras
 from absl import app, flags
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from errors import InputError, main_with_clear_errors, require_flags
+from errors import main_with_clear_errors, require_flags
 from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
-from files import write_json
+from files import check_there, write_json
 from pretrain.batches import Batches
 from pretrain.evaluation import check_vocabulary, describe_data, read_settings
 from pretrain.load import load_objective
@@ -77,15 +76,12 @@ def score_model(
     return metrics.summarize(totals)
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Prints the table."""
-    if len(argv) > 1:
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     require_flags(FLAGS, NEEDED_FLAGS)
     data_dir, model_dir = FLAGS.data_dir, FLAGS.model_dir
     for name in NEEDED_FLAGS:
-        if not os.path.isdir(FLAGS[name].value):
-            raise InputError(f"--{name} {FLAGS[name].value}: there is no such folder")
+        check_there(f"--{name}", FLAGS[name].value)
     step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, {}, {})
     vocabulary = check_vocabulary(data_dir, model_dir)

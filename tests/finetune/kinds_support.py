@@ -91,10 +91,10 @@ def sentences(*tags):
     return [TaggedExample(str(i), ("w",) * len(t), tuple(t)) for i, t in enumerate(tags)]
 
 
-def model_directory(folder, vocabulary):
+def model_directory(folder, vocabulary, **fields):
     """A model directory as pre-training leaves it, of an encoder that has learned nothing."""
     folder.mkdir()
-    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1)
+    config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1, **fields)
     config.save(str(folder))
     vocabulary.save(folder)
     save_encoder(folder, build_encoder(config))

@@ -1,9 +1,12 @@
 """SavedModels of every kind, each exported when a test first asks for it."""
 
 import functools
+import os
 
 import pytest
+import tensorflow as tf
 
+import convbert
 from serving.export import export
 from serving.load import load
 from tests.serving.support import fine_tuned, pretrained, task
@@ -24,15 +27,34 @@ class Saved:
     def __init__(self, folder):
         self._folder = folder
 
-    @functools.cache  # noqa: B019  (lives as long as the tests)
     def __getitem__(self, kind: str) -> str:
-        run, saved = self._folder / kind / "run", str(self._folder / kind / "saved")
+        self.network(kind)
+        return str(self._folder / kind / "saved")
+
+    def directory(self, kind: str) -> str:
+        """The model directory that it was exported from."""
+        return os.path.join(os.path.dirname(self[kind]), "run")
+
+    @functools.cache  # noqa: B019  (lives as long as the tests)
+    def network(self, kind: str):
+        """What `fine_tuned` or `pretrained` returns of it."""
+        run = self._folder / kind / "run"
         if kind == "pretraining":
-            pretrained(run)
+            made = pretrained(run)
         else:
-            fine_tuned(run, TASKS[kind](), num_hidden_layers=1)
-        export(load(str(run)), saved, "run")
-        return saved
+            made = fine_tuned(run, TASKS[kind](), num_hidden_layers=1)
+        export(load(str(run)), str(self._folder / kind / "saved"), "run")
+        return made
+
+    @functools.cache  # noqa: B019
+    def loaded(self, kind: str):
+        """As TensorFlow loads it."""
+        return tf.saved_model.load(self[kind])
+
+    @functools.cache  # noqa: B019
+    def model(self, kind: str, from_directory: bool = False) -> convbert.Model:
+        """As `convbert` loads it, or the model directory."""
+        return convbert.load(self.directory(kind) if from_directory else self[kind])
 
 
 @pytest.fixture(scope="session")

@@ -18,14 +18,12 @@ from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
 from pretrain.load import SpecialIds
-from tests.finetune.squad_support import vocabulary
+from tests.finetune.squad_support import small_file, vocabulary
 from tests.model_support import TINY, random_features, randomize
 from training.distribution import create_strategy
 from training.model_directory import TASK_FILE
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
-
-
 LABELS = {
     "classification": ("bad", "fair", "good"),
     "multi_label": ("calm", "funny", "long"),
@@ -50,17 +48,63 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
         },
     }[kind]
     if pair:
-        columns = {**columns, "text_b": "reply"}
-    file_format = {"span": "squad"}.get(kind, "jsonl")
+        columns["text_b"] = "reply"
     metric = {"regression": "pearson", "tagging": "token_accuracy", "span": "f1"}
     values = {
         "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
+        "format": "squad" if kind == "span" else "jsonl",
+        "columns": columns,
         "metrics": (metric.get(kind, "accuracy"),),
         "test": (),
         "labels": LABELS.get(kind, ()),
         **fields,
     }
-    return Task(f"own_{kind}", kind, format=file_format, columns=columns, **values)
+    return Task(f"own_{kind}", kind, **values)
+
+
+def labelled(own: Task, seed: int = 0) -> list[dict]:
+    """60 rows of a file of this task, which is not of spans; labels depend on the words."""
+    words = ("the", "city", "was", "Café", "born", "in", "1995", "who?", "what", "北京")
+    draw, rows = np.random.default_rng(seed), []
+    for _ in range(60):
+        a, b = (draw.choice(words, draw.integers(1, 14)).tolist() for _ in range(2))
+        options = [" ".join(draw.choice(words, 3)) for _ in range(2)]
+        place = int(draw.integers(3))
+        options.insert(place, " ".join(a[:2]))
+        values = {"text_a": " ".join(a), "text_b": " ".join(b), "words": a + b}
+        values["tags"] = ["A" if word.isdigit() else "BCD"[len(word) % 3] for word in a + b]
+        values |= {"context": " ".join(a), "question": "who?", "options": options}
+        values["label"] = {
+            "classification": "good" if "city" in a else "fair" if "born" in a else "bad",
+            "regression": 1 + 4 * min(1, len(a) / (len(b) + 9)),
+            "multiple_choice": "ABC"[place],
+        }.get(own.kind)
+        rows.append({column: values[role] for role, column in own.columns.items()})
+    return rows
+
+
+def write_labelled(path, own: Task, seed: int = 0) -> list[dict]:
+    """Writes a file of this task; returns the inputs of each row by the signature's names."""
+    if own.kind != "span":
+        rows = labelled(own, seed)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        names = {"text_a": "text", "text_b": "text_pair"}
+        inputs = {names.get(role, role): column for role, column in own.columns.items()}
+        for answer in {"label", "tags"} & inputs.keys():
+            del inputs[answer]
+        return [{name: row[column] for name, column in inputs.items()} for row in rows]
+    small_file(path)
+    content = json.loads(path.read_text())
+    paragraphs = content["data"][0]["paragraphs"]
+    for paragraph in paragraphs:
+        kept = [item for item in paragraph["qas"] if own.version_2 or not item["is_impossible"]]
+        paragraph["qas"] = kept
+    path.write_text(json.dumps(content))
+    return [
+        {"question": item["question"], "context": paragraph["context"]}
+        for paragraph in paragraphs
+        for item in paragraph["qas"]
+    ]
 
 
 def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=None, **config):
@@ -128,6 +172,12 @@ def sequences_of(encoded, numbers, S):
         mask[place, :length] = 1
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}
+
+
+def padded(rows, width=None) -> tf.Tensor:
+    """Lists of texts as a signature takes them: [B, width], filled up with empty strings."""
+    width = width or max(map(len, rows))
+    return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
 def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hparams):

@@ -1,17 +1,13 @@
 """Multiple choice in the graph: the choices of fine-tuning; requests and files of any options."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from finetune.kinds.multiple_choice import ChoiceExample
-from serving.client import Client
 from serving.load import load
-from serving.records import Inputs, Record, read_records, source
 from serving.signatures import signatures
-from tests.serving.support import evaluated, fine_tuned, task
+from tests.serving.support import evaluated, fine_tuned, padded, task
 
 WORDS = ["the", "city", "born", "ab", "1995", "北京", "\x07", "_"]
 
@@ -28,10 +24,6 @@ def examples():
                       tuple(text(6) for _ in range(2 + i % 2)), None)
         for i in range(30)
     ]  # fmt: skip
-
-
-def padded(rows, width):
-    return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
 AS_XLNET = {"question_apart": False, "fill_blank": True}
@@ -73,54 +65,12 @@ def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
                      options=tf.constant(options, tf.string))  # fmt: skip
         assert row["choice"].numpy().tolist() == [choice]
         assert np.isfinite(row["probabilities"].numpy()).all()
-    none = choose(context=tf.zeros([0], tf.string), question=tf.zeros([0], tf.string),
-                  options=tf.zeros([0, 2], tf.string))  # fmt: skip
-    assert none["choice"].shape == [0]
 
 
 def test_a_task_without_questions_asks_for_none(tmp_path):
     columns = {"context": "story", "options": "ends", "label": "right"}
-    own = task("multiple_choice")
-    own = type(own)(**{**vars(own), "columns": columns})
-    fine_tuned(tmp_path, own, num_hidden_layers=1)
+    fine_tuned(tmp_path, task("multiple_choice", columns=columns), num_hidden_layers=1)
     found = signatures(load(str(tmp_path)))
     assert list(found["choose"].inputs) == ["context", "options"]
     answer = found["choose"].trace()(context=tf.constant(["a"]), options=tf.constant([["a", "b"]]))
     assert answer["choice"].shape == [1]
-
-
-def values(content, file_format, **declared):
-    own = {**task("multiple_choice").to_json(), **declared}
-    inputs = Inputs(["context", "question", "options"], own, ["options"])
-    lines = content.encode().splitlines(keepends=True)
-    return [row.values for row in read_records(source("my.file", lines, file_format), inputs)]
-
-
-def test_files_hold_lists_or_a_column_for_each_option():
-    expected = {"context": "c", "question": "q", "options": ["x", "y"]}
-    row = {"story": "c", "asked": "q", "ends": ["x", "y"]}
-    assert values(json.dumps(row), "jsonl") == [expected]
-    columns = {"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"}
-    assert values("q,c,o1,o2,o3\nq,c,x,y,\n", "csv", columns=columns) == [expected]
-    numbered = {"context": 4, "question": 0, "options": [1, 2, 3], "label": 5}
-    table = {"columns": numbered, "header": False}
-    assert values("q,x,y,,c,A\n", "csv", **table) == [expected]
-
-
-@pytest.mark.slow  # needs an export
-def test_the_client_names_the_chosen_option(saved):
-    record = {"context": "the city", "question": "", "options": ["ab", "born", "1995", "the"]}
-    rows = [
-        list(Client.of(saved["multiple_choice"], name).answers(records(record), 4))
-        for name in ("choose", "serving_default")
-    ]
-    assert rows[0] == rows[1]
-    ((row,), _) = rows
-    assert list(row["probabilities"]) == ["A", "B", "C", "3"]  # more options than in training
-    place = list(row["probabilities"]).index(row["prediction"])
-    assert row["option"] == record["options"][place]
-    assert row["truncated"] is False
-
-
-def records(*rows):
-    return [Record(f"line {i}", str(i), row) for i, row in enumerate(rows)]

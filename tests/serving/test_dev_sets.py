@@ -3,7 +3,6 @@
 Two minutes for six runs, two for each environment of its own that is downloaded.
 """
 
-import csv
 import importlib.metadata
 import json
 import os
@@ -25,35 +24,34 @@ from serving.export import export
 from serving.load import load
 from serving.records import Record
 from tests import command_support
-from tests.finetune.squad_support import small_file
 from tests.model_support import TINY
-from tests.serving.support import WORDS, describe, save
+from tests.serving.conftest import TASKS
+from tests.serving.support import WORDS, describe, save, task, write_labelled
 
 pytestmark = pytest.mark.slow  # see above for what it needs
 
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 1, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8, "qa_na_threshold": -1.0}
-# So that it says yes and no.
+# So that it gives several labels.
 CHANGES = {"classification": {"num_train_epochs": 12, "learning_rate": 5e-3}}
 CHANGES["crf"] = {"head": "crf"}
-KINDS = ("classification", "regression", "tagging", "crf", "span", "multiple_choice")
-PLACES = ("the", "city", "was", "Café", "born", "in", "1995", "who?", "what", "北京")
-# Answers a dev set with nothing but TensorFlow: SavedModel and JSON lines of inputs -> outputs.
+OWN = {name: TASKS[name]() for name in ("classification", "regression", "multiple_choice")}
+OWN |= {"tagging": task("tagging"), "crf": task("tagging"), "span": task("span", version_2=True)}
+# Answers a dev set with nothing but TensorFlow: SavedModel and inputs -> outputs.
 ANSWER = """
 import json, sys
+import numpy as np
 import tensorflow as tf
 import tensorflow_text
 answers = {}
 for kind, (folder, signature, inputs) in json.load(open(sys.argv[1])).items():
     ask = tf.saved_model.load(folder).signatures[signature]
     outputs = ask(**{name: tf.constant(values) for name, values in inputs.items()})
-    decode = lambda x: [decode(y) for y in x] if isinstance(x, list) else x.decode()
-    answers[kind] = {
-        name: decode(value.numpy().tolist()) if value.dtype == tf.string else value.numpy().tolist()
-        for name, value in outputs.items()
-    }
+    for name, value in outputs.items():
+        value = value.numpy()
+        answers[f"{kind}/{name}"] = value.astype("S") if value.dtype == object else value
 assert not {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
-json.dump(answers, open(sys.argv[2], "w"))
+np.savez(sys.argv[2], **answers)
 """
 # The same of LiteRT files with nothing but LiteRT: file and token ids -> outputs of `predict`.
 ANSWER_BY_LITERT = """
@@ -64,79 +62,20 @@ answers = {}
 for kind, (path, inputs) in json.load(open(sys.argv[1])).items():
     ask = Interpreter(path).get_signature_runner("predict")
     outputs = ask(**{name: np.array(values, np.int32) for name, values in inputs.items()})
-    answers[kind] = {name: value.tolist() for name, value in outputs.items()}
+    answers |= {f"{kind}/{name}": value for name, value in outputs.items()}
 assert "tensorflow" not in sys.modules
-json.dump(answers, open(sys.argv[2], "w"))
+np.savez(sys.argv[2], **answers)
 """
-
-DECLARATIONS = {
-    "classification": {
-        "columns": {"text_a": "text", "label": "verdict"},
-        "labels": ["no", "yes"],
-        "format": "csv",
-    },
-    "regression": {
-        "columns": {"text_a": "text", "text_b": "text_pair", "label": "score"},
-        "label_range": [0, 5],
-    },
-    "tagging": {
-        "columns": {"words": "words", "tags": "tags"},
-        "labels": sorted({word[0] for word in PLACES if not word.isdigit()} | {"X"}),
-    },
-    "span": {"format": "squad", "version_2": True},
-    "multiple_choice": {
-        "columns": {name: name for name in ("context", "options", "label")},
-        "labels": ["0", "1"],
-    },
-}
-DECLARATIONS["crf"] = {"kind": "tagging", **DECLARATIONS["tagging"]}
-
-
-def rows_of(kind, path):
-    """Writes rows whose labels depend on the words; returns the inputs of each."""
-    if kind == "span":
-        small_file(path)
-        paragraphs = json.loads(path.read_text())["data"][0]["paragraphs"]
-        return [
-            {"question": item["question"], "context": paragraph["context"]}
-            for paragraph in paragraphs
-            for item in paragraph["qas"]
-        ]
-    draw, rows = np.random.default_rng(len(path.name)), []
-    for _ in range(60):
-        a, b = (draw.choice(PLACES, draw.integers(1, 14)).tolist() for _ in range(2))
-        if kind == "classification":
-            row = {"text": " ".join(a)}, {"verdict": "yes" if "city" in a else "no"}
-        elif kind == "regression":
-            score = 5 * min(1, len(a) / (len(b) + 9))
-            row = {"text": " ".join(a), "text_pair": " ".join(b)}, {"score": score}
-        elif kind == "multiple_choice":
-            label = int(draw.integers(2))
-            options = [" ".join(b), " ".join(a[:2])][:: -1 if label == 0 else 1]
-            row = {"context": " ".join(a), "options": options}, {"label": label}
-        else:
-            tags = ["X" if word.isdigit() else word[0] for word in a + b]
-            row = {"words": a + b}, {"tags": tags}
-        rows.append(row)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        if path.suffix == ".csv":
-            writer = csv.DictWriter(file, ["text", "verdict"])
-            writer.writeheader()
-            writer.writerows(inputs | gold for inputs, gold in rows)
-        else:
-            file.writelines(json.dumps(inputs | gold) + "\n" for inputs, gold in rows)
-    return [inputs for inputs, _ in rows]
 
 
 def write_task(kind, folder):
     """A declaration and its files; returns the inputs of its dev set."""
-    declaration = DECLARATIONS[kind]
-    extension = {"csv": "csv", "squad": "json"}.get(declaration.get("format"), "jsonl")
-    files = {split: f"{split}.{extension}" for split in ("train", "dev")}
+    declaration = {**OWN[kind].to_json(), "name": kind}
+    del declaration["folders"]
     folder.mkdir()
-    declaration = {"name": kind, "kind": kind, "files": files, **declaration}
     (folder / "task.json").write_text(json.dumps(declaration))
-    return [rows_of(kind, folder / name) for name in files.values()][-1]
+    files = declaration["files"].values()
+    return [write_labelled(folder / name, OWN[kind], seed) for seed, name in enumerate(files)][-1]
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +88,7 @@ def answered(tmp_path_factory):
     encoder = build_encoder(config)
     describe(model, config, WORDS, {})
     save(model, tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), "model.ckpt")
-    inputs = {kind: write_task(kind, folder / kind) for kind in KINDS}
+    inputs = {kind: write_task(kind, folder / kind) for kind in OWN}
     commands = [
         [
             f"--model_dir={model}",
@@ -157,15 +96,15 @@ def answered(tmp_path_factory):
             f"--output_dir={folder / 'runs'}",
             f"--hparams={json.dumps(HPARAMS | CHANGES.get(kind, {}))}",
         ]
-        for kind in KINDS
+        for kind in OWN
     ]
     done = command_support.run(
         "tests/finetuning_driver.py", folder / "outcomes.json", text=json.dumps(commands)
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads((folder / "outcomes.json").read_text()) == [None] * len(KINDS)
+    assert json.loads((folder / "outcomes.json").read_text()) == [None] * len(OWN)
     found = {}
-    for kind in KINDS:
+    for kind in OWN:
         saved = str(folder / f"saved_{kind}")
         export(load(str(folder / "runs" / kind)), saved, "run")
         (run,) = (folder / "runs" / kind).glob("*/trial_0")
@@ -174,7 +113,7 @@ def answered(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OWN)
 def test_the_client_answers_as_the_run_did(answered, kind):
     saved, inputs, predicted = answered[kind]
     client = Client.of(saved, signature_of(kind))
@@ -195,7 +134,7 @@ def test_the_client_answers_as_the_run_did(answered, kind):
 
 
 def signature_of(kind):
-    return "words" if "words" in DECLARATIONS[kind].get("columns", ()) else "serving_default"
+    return "words" if OWN[kind].kind == "tagging" else "serving_default"
 
 
 def ask_elsewhere(script, questions, folder, packages):
@@ -215,50 +154,37 @@ def ask_elsewhere(script, questions, folder, packages):
     # The last says which Keras this repository has; there, there is one alone.
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
     subprocess.run(
-        [python, "-c", script, str(folder / "asked.json"), str(folder / "answers.json")],
+        [python, "-c", script, str(folder / "asked.json"), str(folder / "answers.npz")],
         cwd=folder / "empty",
         env={name: value for name, value in os.environ.items() if name not in hidden},
         check=True,
     )
-    return json.loads((folder / "answers.json").read_text())
+    with np.load(folder / "answers.npz") as found:
+        return dict(found)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_without_this_repository(fresh, answered, tmp_path):
     """Fresh: nothing but TensorFlow and TensorFlow Text is installed, which is 600 MB, minutes."""
-    packages = ("tensorflow", "tensorflow-text") if fresh else ()
-    found = ask_elsewhere(ANSWER, questions(answered), tmp_path, packages)
-    predicted = {kind: rows for kind, (_, _, rows) in answered.items()}
-
-    def assert_close(kind, name, expected):
-        np.testing.assert_allclose(found[kind][name], expected, rtol=0, atol=1e-5)
-
-    rows = predicted["classification"]
-    assert found["classification"]["label"] == [row["prediction"] for row in rows]
-    shares = [list(row["probabilities"].values()) for row in rows]
-    assert_close("classification", "probabilities", shares)
-    assert_close("regression", "score", [row["prediction"] for row in predicted["regression"]])
-    for kind in ("tagging", "crf"):
-        tags = [list(filter(None, row)) for row in found[kind]["tags"]]
-        assert tags == [row["prediction"] for row in predicted[kind]]
-    assert max(found["crf"]["score"]) < 0  # log-probabilities of the paths
-    options = [row["option"] for row in predicted["multiple_choice"]]
-    assert found["multiple_choice"]["option"] == options
-    assert found["span"]["answer"] == [row["prediction"] for row in predicted["span"]]
-    for name in ("score", "null_score"):
-        assert_close("span", name, [row[name] for row in predicted["span"]])
-
-
-def questions(answered):
-    """Kind -> (SavedModel, signature, the whole dev set in columns)."""
-    asked = {}
+    asked, expected = {}, {}
     for kind, (saved, inputs, _) in answered.items():
         columns = {name: [row[name] for row in inputs] for name in inputs[0]}
         if signature_of(kind) == "words":
             longest = max(map(len, columns["words"]))
             columns["words"] = [row + [""] * (longest - len(row)) for row in columns["words"]]
         asked[kind] = (saved, signature_of(kind), columns)
-    return asked
+        loaded = tf.saved_model.load(saved)
+        tensors = {name: tf.constant(values) for name, values in columns.items()}
+        for name, value in loaded.signatures[signature_of(kind)](**tensors).items():
+            expected[f"{kind}/{name}"] = value.numpy()
+    packages = ("tensorflow", "tensorflow-text") if fresh else ()
+    found = ask_elsewhere(ANSWER, asked, tmp_path, packages)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if value.dtype == np.float32:
+            np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(found[name], value.astype(found[name].dtype))
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -273,10 +199,10 @@ def test_litert_without_tensorflow(fresh, answered, tmp_path):
         litert_export.export(model, str(tmp_path / kind), "run")
         inputs = {name: value.tolist() for name, value in features.items()}
         asked[kind] = (str(tmp_path / kind / "model.tflite"), inputs)
-        expected[kind] = model.objective.predict(features)
+        for name, value in model.objective.predict(features).items():
+            expected[f"{kind}/{name}"] = value
     packages = ("ai-edge-litert",) if fresh else ()
     found = ask_elsewhere(ANSWER_BY_LITERT, asked, tmp_path, packages)
-    for kind, outputs in expected.items():
-        assert outputs.keys() == found[kind].keys()
-        for name, value in outputs.items():
-            np.testing.assert_allclose(found[kind][name], value, rtol=1e-6, atol=1e-4)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-4)

@@ -1,39 +1,23 @@
 """`convbert.load` and its methods: as exported models answer, of rows in every form."""
 
 import copy
-import functools
 import itertools
-import json
-import os
+import pathlib
 import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow as tf
 
 import convbert
 from errors import InputError
 from serving.answers import Answers, Entity
 from serving.client import Client
+from serving.description import DESCRIPTION
 from serving.records import Record
-from tests import command_support
 from tests.serving.conftest import TASKS
-from tests.serving.support import WORDS
 
 TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]
-
-
-@pytest.fixture(scope="module")
-def models(saved):
-    """Kind -> the SavedModel; or, `from_directory`, what it was made from."""
-
-    @functools.cache
-    def of(kind, from_directory=False):
-        run = os.path.join(os.path.dirname(saved[kind]), "run")
-        return convbert.load(run if from_directory else saved[kind])
-
-    return of
 
 
 def rows(kind):
@@ -53,33 +37,12 @@ def rows(kind):
 @pytest.mark.parametrize(
     ("kind", "from_directory"), [*((kind, False) for kind in TASKS), ("classification", True)]
 )
-def test_predictions_are_those_of_the_command(saved, models, kind, from_directory):
-    given, model = rows(kind), models(kind, from_directory)
+def test_predictions_are_those_of_the_command(saved, kind, from_directory):
+    given, model = rows(kind), saved.model(kind, from_directory)
     records = [Record(f"row {i}", str(i), row) for i, row in enumerate(given)]
     expected = Client.of(saved[kind]).answers(records, 32)
     for answer, row in zip(model.predict(given), expected, strict=True):
         assert_said(kind, answer, row, model.labels)
-
-
-@pytest.mark.slow  # 1,000 texts three times, and a process of its own
-def test_1000_texts_have_one_answer_everywhere(saved, models, tmp_path):
-    """In Python from either format, by the command and from the graph itself."""
-    draw, words = np.random.default_rng(0), WORDS.tokens[5:]
-    texts = [" ".join(draw.choice(words, draw.integers(0, 30))) for _ in range(994)] + TEXTS
-    answers = models("classification").predict(texts)
-    for others in (
-        models("classification", True).predict(texts).probabilities,
-        tf.saved_model.load(saved["classification"])
-        .signatures["serving_default"](text=tf.constant(texts))["probabilities"]
-        .numpy(),
-    ):
-        np.testing.assert_allclose(answers.probabilities, others, atol=2e-6)
-    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-    (tmp_path / "texts.jsonl").write_text(rows)
-    given = (f"--model={saved['classification']}", f"--input={tmp_path / 'texts.jsonl'}")
-    said = command_support.run("-m", "serving.predict", *given).stdout.splitlines()
-    for answer, line in zip(answers, said, strict=True):
-        assert_said("classification", answer, json.loads(line), models("classification").labels)
 
 
 def assert_said(kind, answer, row, labels):
@@ -100,8 +63,8 @@ def assert_said(kind, answer, row, labels):
         np.testing.assert_allclose(answer.probabilities, shares, atol=2e-6)
 
 
-def test_forms_of_texts_have_one_answer(models):
-    model = models("classification")
+def test_forms_of_texts_have_one_answer(saved):
+    model = saved.model("classification")
     expected = model.predict(TEXTS).probabilities
     frame = pd.DataFrame({"review": TEXTS, "other": 1})
     assert copy.copy(model.predict(TEXTS)).label.tolist() == model.predict(TEXTS).label.tolist()
@@ -112,7 +75,7 @@ def test_forms_of_texts_have_one_answer(models):
     assert one.label in model.labels
     assert one.probabilities.shape == (3,)
     np.testing.assert_allclose(one.probabilities, expected[0], atol=1e-6)
-    pair = models("pairs")
+    pair = saved.model("pairs")
     assert pair.inputs() == ["text", "text_pair"]
     both = [(a, b) for a, b in itertools.pairwise(TEXTS)]
     expected = pair.predict(both).scores
@@ -121,8 +84,8 @@ def test_forms_of_texts_have_one_answer(models):
     np.testing.assert_allclose(pair.predict(both[0]).scores, expected[0], atol=1e-6)
 
 
-def test_words_and_texts_of_a_tagger(models):
-    model = models("tagging")
+def test_words_and_texts_of_a_tagger(saved):
+    model = saved.model("tagging")
     words = [["the", "city"], ["Café"], ["who?"] * 9]
     expected = model.predict([" ".join(item) for item in words])
     forms = [words, iter(words), pd.Series(words), pd.DataFrame({"tokens": words})]
@@ -132,7 +95,7 @@ def test_words_and_texts_of_a_tagger(models):
         assert [row.tolist() for row in found.tags] == [row.tolist() for row in expected.tags]
 
 
-def test_entities_are_spans_of_tags(models):
+def test_entities_are_spans_of_tags(saved):
     words = ["Ada", "Byron", "met", "Bob", "in", "Ghent"]
     tags = ["B-PER", "I-PER", "O", "B-PER", "O", "I-LOC"]
     columns = {"words": [np.array(words, object), np.array([], object)]}
@@ -143,20 +106,20 @@ def test_entities_are_spans_of_tags(models):
     assert answers[0].entities() == found
     for kind, said in (("tagging", "spans"), ("classification", "tagger")):
         with pytest.raises(InputError) as error:
-            models(kind).predict(["the city"]).entities()
+            saved.model(kind).predict(["the city"]).entities()
         assert said in str(error.value)
 
 
-def test_lists_of_options_may_be_columns_of_arrays(models):
-    model, given = models("multiple_choice"), rows("multiple_choice")
+def test_lists_of_options_may_be_columns_of_arrays(saved):
+    model, given = saved.model("multiple_choice"), rows("multiple_choice")
     frame = pd.DataFrame(given).assign(options=[np.array(row["options"]) for row in given])
     expected = model.predict(given)
     assert [len(row) for row in expected.probabilities] == [len(r["options"]) for r in given]
     assert model.predict(frame).choice.tolist() == expected.choice.tolist()
 
 
-def test_tables_of_answers(models):
-    answers = models("classification").predict(TEXTS)
+def test_tables_of_answers(saved):
+    answers = saved.model("classification").predict(TEXTS)
     frame = answers.to_pandas()
     assert [c for c in frame if c.startswith("probabilities")] == [
         *("probabilities.bad", "probabilities.fair", "probabilities.good")
@@ -165,17 +128,19 @@ def test_tables_of_answers(models):
     assert len(answers[1:3]) == 2
     assert answers[1:3].label.tolist() == answers.label[1:3].tolist()
     series = pd.Series(TEXTS, index=range(9, 15))
-    assert models("classification").predict(series).to_pandas().index.tolist() == [*range(9, 15)]
+    assert saved.model("classification").predict(series).to_pandas().index.tolist() == [
+        *range(9, 15)
+    ]
     with pytest.raises(TypeError):
         answers[[0, 1]]
     with pytest.raises(AttributeError):
         answers.lable  # noqa: B018
-    tags = models("tagging").predict(TEXTS).to_pandas()
+    tags = saved.model("tagging").predict(TEXTS).to_pandas()
     assert [len(row) for row in tags["tags"]] == [len(text.split()) for text in TEXTS]
 
 
-def test_a_pretrained_model(models):
-    for model in (models("pretraining"), models("pretraining", from_directory=True)):
+def test_a_pretrained_model(saved):
+    for model in (saved.model("pretraining"), saved.model("pretraining", from_directory=True)):
         mean, pooled = (model.embed(TEXTS, pooling=name) for name in ("mean", "pooled"))
         assert mean.shape == pooled.shape == (6, model.description["encoder"]["hidden_size"])
         assert mean.dtype == np.float32
@@ -194,8 +159,8 @@ def test_a_pretrained_model(models):
         assert scores.num_pieces.tolist() == [len(row) - 2 for row in replaced.pieces]
 
 
-def test_many_texts_come_back_in_order(models):
-    model = models("pretraining")
+def test_many_texts_come_back_in_order(saved):
+    model = saved.model("pretraining")
     draw = np.random.default_rng(0)
     texts = [" ".join(draw.choice(["the", "city", "was"], n)) for n in draw.integers(1, 12, 5000)]
     scores = model.score(texts)
@@ -206,42 +171,50 @@ def test_many_texts_come_back_in_order(models):
 
 
 @pytest.mark.parametrize(
-    ("kind", "call"),
+    ("kind", "texts"),
     [
-        ("classification", lambda model: model.predict([])),
-        ("classification", lambda model: model.predict(3)),
-        ("classification", lambda model: model.predict(b"the")),
-        ("classification", lambda model: model.predict([b"the"])),
-        ("classification", lambda model: model.predict(["the", float("nan")])),
-        ("classification", lambda model: model.predict(["the", ("the", "city")])),
-        ("classification", lambda model: model.predict(None)),
-        ("classification", lambda model: model.predict(np.array("the city"))),
-        ("classification", lambda model: model.predict(["a\ud800b"])),
-        (
-            "classification",
-            lambda model: model.predict(pd.DataFrame([["a", "b"]], columns=["review"] * 2)),
-        ),
-        ("classification", lambda model: model.ask("serving_default", TEXTS, only=[])),
-        ("classification", lambda model: model.evaluate(3)),
-        ("classification", lambda model: model.evaluate(pd.DataFrame(), bootstrap="10")),
-        ("classification", lambda model: model.fill_mask(TEXTS)),
-        ("classification", lambda model: model.embed(TEXTS, pooling="max")),
-        ("classification", lambda model: model.ask("serving_default", TEXTS, only=["labels"])),
-        ("classification", lambda model: model.ask("none", TEXTS)),
-        ("classification", lambda model: model.ask("token_ids", TEXTS)),
-        ("pairs", lambda model: model.predict(["the", "city"])),
-        ("pairs", lambda model: model.predict([("the", "city"), "city"])),
-        ("pairs", lambda model: model.predict([("the", "city", "was")])),
-        ("pairs", lambda model: model.predict([{"text": "the"}])),
-        ("tagging", lambda model: model.predict([["the"], "city"])),
-        ("tagging", lambda model: model.predict([["the", ""]])),
-        ("pretraining", lambda model: model.predict(TEXTS)),
-        ("pretraining", lambda model: model.continue_text(TEXTS)),
+        ("classification", []),
+        ("classification", 3),
+        ("classification", None),
+        ("classification", b"the"),
+        ("classification", [b"the"]),
+        ("classification", ["the", float("nan")]),
+        ("classification", ["the", ("the", "city")]),
+        ("classification", np.array("the city")),
+        ("classification", ["a\ud800b"]),
+        ("classification", pd.DataFrame([["a", "b"]], columns=["review"] * 2)),
+        ("pairs", ["the", "city"]),
+        ("pairs", [("the", "city"), "city"]),
+        ("pairs", [("the", "city", "was")]),
+        ("pairs", [{"text": "the"}]),
+        ("tagging", [["the"], "city"]),
+        ("tagging", [["the", ""]]),
+        ("pretraining", TEXTS),
     ],
 )
-def test_what_cannot_be_asked_is_an_error(models, kind, call):
+def test_texts_of_wrong_forms_are_errors(saved, kind, texts):
     with pytest.raises(InputError):
-        call(models(kind))
+        saved.model(kind).predict(texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "arguments", "named"),
+    [
+        ("classification", "evaluate", [3], {}),
+        ("classification", "evaluate", [pd.DataFrame()], {"bootstrap": "10"}),
+        ("classification", "fill_mask", [TEXTS], {}),
+        ("classification", "embed", [TEXTS], {"pooling": "max"}),
+        ("classification", "ask", ["none", TEXTS], {}),
+        ("classification", "ask", ["token_ids", TEXTS], {}),
+        ("classification", "ask", ["serving_default", TEXTS], {"only": []}),
+        ("classification", "ask", ["serving_default", TEXTS], {"only": ["labels"]}),
+        ("pretraining", "continue_text", [TEXTS], {}),
+        ("pretraining", "evaluate", [pd.DataFrame({"text": TEXTS, "label": "good"})], {}),
+    ],
+)
+def test_what_cannot_be_asked_is_an_error(saved, kind, method, arguments, named):
+    with pytest.raises(InputError):
+        getattr(saved.model(kind), method)(*arguments, **named)
 
 
 def test_what_is_no_model_is_an_error(saved, tmp_path):
@@ -251,4 +224,14 @@ def test_what_is_no_model_is_an_error(saved, tmp_path):
     with pytest.raises(InputError):
         convbert.load(saved["classification"], max_seq_length=8)
     with pytest.raises(InputError):
-        convbert.load(tmp_path, precision="fp16")
+        convbert.load(saved.directory("classification"), precision="fp16")
+    whole = pathlib.Path(saved["classification"], DESCRIPTION)
+    (tmp_path / DESCRIPTION).parent.mkdir()
+    for content in ("{}", "[]", "{", whole.read_text()):
+        (tmp_path / DESCRIPTION).write_text(content)
+        with pytest.raises(InputError):
+            convbert.load(tmp_path)
+    for content in (b"", b"TFL3 and nothing else"):
+        (tmp_path / "model.tflite").write_bytes(content)
+        with pytest.raises(InputError):
+            convbert.load(tmp_path / "model.tflite")

@@ -15,12 +15,10 @@ TEXTS = ["the city was born", "", "who? " * 30, "[MASK] born in [MASK]", "a [MAS
 BAD = [b"", b"\xff[MASK]\xfe", b"\x00[MASK]", b"[MASK] " * 15_000, b"the " * 25_000]
 
 
-@pytest.fixture(scope="module")
-def electra(tmp_path_factory):
-    """(objective, signatures in the graph) of a generator and a discriminator."""
-    folder = tmp_path_factory.mktemp("electra")
-    objective = pretrained(folder)
-    return objective, {k: v.trace() for k, v in signatures(load(str(folder))).items()}
+@pytest.fixture
+def electra(saved):
+    """(objective, signatures) of a generator and a discriminator."""
+    return saved.network("pretraining"), saved.loaded("pretraining").signatures
 
 
 def features_of(pieces: list[int], S: int) -> dict[str, tf.Tensor]:
@@ -123,31 +121,17 @@ def test_masked_tokens(electra):
 def test_token_ids(electra):
     objective, asked = electra
     features = features_of(tokenized("the city"), 9)
-    found = asked["token_ids"](*features.values())
+    found = asked["token_ids"](**features)
     states = objective.encoder(features).sequence
     np.testing.assert_allclose(found["tokens"][0, :4], states[0, :4], rtol=0, atol=1e-5)
     logits = objective.head(states)
     np.testing.assert_allclose(found["replaced"], tf.sigmoid(logits), rtol=0, atol=1e-5)
 
 
-def test_no_input_is_too_bad(electra):
-    _, asked = electra
-    for name in ("serving_default", "replaced_tokens", "masked_tokens"):
-        found = asked[name](tf.constant(BAD))
-        assert found["truncated"].numpy().tolist() == [False, False, False, True, True]
-        for value in found.values():
-            if value.dtype == tf.float32:
-                assert np.isfinite(value).all()
-        for texts in ([], [""], ["no mask"]):
-            for value in asked[name](tf.constant(texts, tf.string)).values():
-                assert value.shape[0] == len(texts)
-    assert asked["masked_tokens"](tf.constant(BAD))["num_masks"].numpy().tolist() == [
-        0,
-        1,
-        1,
-        22,
-        0,
-    ]
+def test_masks_among_odd_bytes_and_beyond_the_limit(electra):
+    found = electra[1]["masked_tokens"](tf.constant(BAD))
+    assert found["num_masks"].numpy().tolist() == [0, 1, 1, 22, 0]
+    assert found["truncated"].numpy().tolist() == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize(

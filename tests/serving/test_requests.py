@@ -1,98 +1,169 @@
-"""Requests as they come to a server: of any rank and of any size."""
+"""Requests as they come to a server: of any rank, of any size, and hostile ones.
 
+The hostile ones print a table; see it with `pytest -m hostile -s tests/serving/test_requests.py`.
+"""
+
+import contextlib
+import itertools
 import json
 import pathlib
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
 
+from serving.export import export
+from serving.load import load
 from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
 from signatures.tensors import tensors_of
-from tests import command_support
+from tests.serving.support import fine_tuned, task
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
+SLOW = pytest.mark.slow
 DRAW = np.random.default_rng(0)
-WORDS = ["the", "city", "was", "born", "1995", "who?", "[MASK]", "Café"]
+WORDS = ["the", "city", "was", "born", "1995", "who?", "[MASK]", "Café", "🙂"]
 TEXTS = [" ".join(DRAW.choice(WORDS, n)) for n in (*range(40), *DRAW.integers(0, 40, 360))]
+BAD = [b"", b"word " * 3000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\xc2\xad"]
+# For models of a few kilobytes on two shared cores; the span model, whose windows are of 13 tokens,
+# needs most of it.
+MOST_SECONDS, MOST_MEBIBYTES = 60, 600
+HOSTILE_TEXTS = {
+    "empty strings": [b""] * 3,
+    "10,000 mixed texts": [" ".join(DRAW.choice(WORDS, n)) for n in DRAW.geometric(0.05, 10_000)],
+    "1 MB text": [b"the city was born " * 58_000],
+    "1 MB word": [b"x" * 1_000_000, b"the"],
+    "100 kB of [MASK]": [b"[MASK]" * 17_000],
+    "1,000 texts of [MASK]": [b"[MASK] " * 30] * 1000,
+    "NUL bytes": [b"\0" * 100_000, b"a\0b"],
+    "invalid UTF-8": [b"\xff\xfe\xc3(" * 10_000, bytes(range(256))],
+    "combining marks": ["a" + "\u0327\u0301" * 500],
+    "emoji": ["\U0001f469\u200d\U0001f469\u200d\U0001f467" * 10_000],
+    "lone surrogates": [b"\xed\xa0\x80" * 10_000, b"a\xed\xb0\x80b"],
+    "unspaced Thai": ["ภาษาไทยไม่มีช่องว่าง" * 2_000],
+    "unspaced Chinese": ["北京是中国的首都" * 10_000],
+    "whitespace": [b" \t\r\n" * 250_000],
+}
+HOSTILE_IDS = {  # -> whether they should be answered
+    "no tokens": (np.zeros([3, 0]), True),
+    "10,000 sequences": (DRAW.integers(5, 99, [10_000, 24]), True),
+    "ids below zero": ([[-1, 5]], False),
+    "ids beyond the vocabulary": ([[2**31 - 1]], False),
+    "too long": (np.full([1, 100_000], 5), False),
+}
 
 
-def signatures_of(folder):
-    """Name -> the axes of each of its inputs."""
+def inputs_of(folder):
+    """Name of a signature -> the description of each of its inputs."""
     path = pathlib.Path(folder, "assets.extra", "model.json")
-    return {
-        name: {key: tensor.axes for key, tensor in tensors_of(item, "inputs").items()}
-        for name, item in json.loads(path.read_text())["signatures"].items()
-    }
+    described = json.loads(path.read_text())["signatures"]
+    return {name: tensors_of(item, "inputs") for name, item in described.items()}
+
+
+def features(ids):
+    """Inputs of `token_ids`, without padding."""
+    ids = np.asarray(ids, np.int32)
+    return dict(zip(FEATURES, (ids, np.ones_like(ids), np.zeros_like(ids))))
+
+
+def outputs(signature, inputs):
+    """What a signature answers, as NumPy arrays."""
+    found = signature(**{name: tf.constant(value) for name, value in inputs.items()})
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def assert_sound(found, count):
+    """The batch is the first axis of every output, and there are only finite numbers."""
+    for name, value in found.items():
+        assert len(value) == count, name
+        assert value.dtype.kind != "f" or np.isfinite(value).all(), name
+
+
+@contextlib.contextmanager
+def by_function(folder):
+    """As Python asks."""
+    loaded = tf.saved_model.load(folder)
+    yield lambda name, inputs: outputs(loaded.signatures[name], inputs)
+
+
+@contextlib.contextmanager
+def by_session(folder):
+    """As TensorFlow Serving asks: a session that is fed what came in the request."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        model = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+
+        def ask(name, inputs):
+            signature, options = model.signature_def[name], config_pb2.CallableOptions()
+            options.feed.extend(signature.inputs[key].name for key in inputs)
+            options.fetch.extend(info.name for info in signature.outputs.values())
+            # Unlike `run`, it does not compare the values with the declared shapes.
+            values = session._make_callable_from_options(options)(*inputs.values())
+            return dict(zip(signature.outputs, values))
+
+        yield ask
+
+
+WAYS = [pytest.param(*kw, marks=SLOW) for kw in itertools.product(KINDS, (by_function, by_session))]
+
+
+# All together need two minutes.
+@pytest.mark.parametrize(("kind", "way"), [("tagging", by_function), *WAYS])
+def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kind, way):
+    with way(saved[kind]) as ask:
+        for name, described in inputs_of(saved[kind]).items():
+            first, tensor = next(iter(described.items()))
+            for rank in range(4):
+                value = np.array(b"a text", object) if tensor.dtype == "string" else np.int32(1)
+                inputs = dict.fromkeys(described, np.full([2] * rank, value))
+                if rank == len(tensor.axes):
+                    assert_sound(ask(name, inputs), 2)
+                elif rank == 0 and len(tensor.axes) == 1:
+                    one = ask(name, {key: value[None] for key, value in inputs.items()})
+                    assert_sound(one, 1)
+                    for key, value in ask(name, inputs).items():
+                        np.testing.assert_array_equal(value, one[key])
+                else:
+                    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+                        ask(name, inputs)
+                    sentence = f"`{first}` should have the shape [{', '.join(tensor.axes)}]"
+                    assert sentence in error.value.message
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "multiple_choice"])
+def test_every_signature_answers_bad_texts_and_none(saved, kind):
+    for name, described in inputs_of(saved[kind]).items():
+        signature = saved.loaded(kind).signatures[name]
+        none = {key: tf.zeros([0] * len(t.axes), t.dtype) for key, t in described.items()}
+        assert_sound(outputs(signature, none), 0)
+        if "input_ids" not in described:
+            texts = np.array(BAD, object)
+            bad = {
+                key: np.roll(texts, place).reshape([-1, *[1] * (len(tensor.axes) - 1)])
+                for place, (key, tensor) in enumerate(described.items())
+            }
+            assert_sound(outputs(signature, bad), len(BAD))
 
 
 @pytest.mark.parametrize(
-    ("kinds", "ways"),
-    [
-        (("tagging",), ("function",)),
-        pytest.param(KINDS, ("function", "session"), marks=pytest.mark.slow),  # needs two minutes
-    ],
-)
-def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kinds, ways):
-    """In a process of its own, which a segmentation fault would end."""
-    folders = [saved[kind] for kind in kinds]
-    done = command_support.run("-m", "tests.serving.ranks", ",".join(ways), *folders)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    wanted = {(f, name, how) for f in folders for name in signatures_of(f) for how in ways}
-    assert {tuple(row[:3]) for row in found} == wanted
-    assert len(found) == 4 * len(wanted)
-    for folder, name, _, rank, answer in found:
-        inputs = signatures_of(folder)[name]
-        expected = {len(axes) for axes in inputs.values()}.pop()
-        if rank == expected:
-            assert answer == [2]
-        elif rank == 0 and expected == 1:
-            assert answer == [1]
-        else:
-            first = next(iter(inputs))
-            assert f"`{first}` should have the shape [{', '.join(inputs[first])}]" in answer
-
-
-@pytest.mark.slow  # needs an export of each kind
-def test_a_scalar_is_answered_as_a_batch_of_one(saved):
-    ask = tf.saved_model.load(saved["pairs"]).signatures["serving_default"]
-    text, other = "the city was born", "who? 1995"
-    expected = ask(text=tf.constant([text]), text_pair=tf.constant([other]))
-    found = ask(text=tf.constant(text), text_pair=tf.constant(other))
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value)
-
-
-def asked(signature, names, rows=slice(None)):
-    """What a signature of texts answers to some of TEXTS, as NumPy arrays."""
-    inputs = {name: np.roll(TEXTS, place)[rows] for place, name in enumerate(names)}
-    outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
-    return {name: value.numpy() for name, value in outputs.items()}
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "pairs",
-        *(
-            pytest.param(kind, marks=pytest.mark.slow)
-            for kind in ("tagging", "span", "pretraining")
-        ),
-    ],
+    "kind", ["pairs", *(pytest.param(k, marks=SLOW) for k in ("tagging", "span", "pretraining"))]
 )
 def test_answers_do_not_depend_on_the_batch(saved, kind):
     """Requests beyond what is computed at once, with texts of all lengths, few texts, and one."""
     assert len(TEXTS) * 24 > 2 * TOKENS_PER_PART
-    loaded = tf.saved_model.load(saved[kind])
-    for name, inputs in signatures_of(saved[kind]).items():
-        if {len(axes) for axes in inputs.values()} != {1}:
+    ids = features(DRAW.integers(5, 99, [len(TEXTS), 24]))
+    ids["input_mask"][:, 20:] = 0
+    for name, described in inputs_of(saved[kind]).items():
+        if name == "words":  # whose texts are in lists
             continue
-        signature = loaded.signatures[name]
-        together = asked(signature, inputs)
+        asked = {key: np.roll(TEXTS, place) for place, key in enumerate(described)}
+        asked = ids if name == "token_ids" else asked
+        signature = saved.loaded(kind).signatures[name]
+        together = outputs(signature, asked)
         single = [slice(index, index + 1) for index in range(0, 40, 3)]
         for rows in (slice(0, 7), slice(150, 157), slice(390, 397), *single):
-            for key, value in asked(signature, inputs, rows).items():
+            few = outputs(signature, {key: value[rows] for key, value in asked.items()})
+            for key, value in few.items():
                 assert_same(together[key][rows], value)
 
 
@@ -106,20 +177,6 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     else:
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.slow  # computes half a minute
-def test_large_requests_of_token_ids(saved):
-    signature = tf.saved_model.load(saved["pretraining"]).signatures["token_ids"]
-    ids = DRAW.integers(5, 99, [400, 24])
-    mask = np.tile(np.arange(24) < 20, [400, 1])
-    features = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids}
-    together = signature(**{key: tf.constant(v, tf.int32) for key, v in features.items()})
-    for start in (0, 150, 390):
-        rows = slice(start, start + 7)
-        few = signature(**{key: tf.constant(v[rows], tf.int32) for key, v in features.items()})
-        for key, value in few.items():
-            np.testing.assert_allclose(together[key][rows], value, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("B", [0, 1, 3, 70])
@@ -157,3 +214,70 @@ def test_parts(B):
         for width in set(found["width"].tolist()):
             assert lengths[found["width"] == width].max() == width
         assert found["width"][lengths == lengths.min()][0] < S
+
+
+def hostile_requests(described):
+    """Name -> (inputs, whether they should be answered)."""
+    if "input_ids" in described:
+        for name, (ids, answered) in HOSTILE_IDS.items():
+            yield name, features(ids), answered
+        return
+    for name, texts in HOSTILE_TEXTS.items():
+        texts = np.array(texts, object)
+        if "words" in described:  # each text is a word; and again, all are of one sentence
+            yield name, {"words": texts[:, None]}, True
+            yield f"{name}, one sentence", {"words": texts[None]}, True
+        else:
+            yield name, dict.fromkeys(described, texts), True
+
+
+class Peak:
+    """How much memory this process needs within, in MiB."""
+
+    def __enter__(self):
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
+        self._before = self._status("VmRSS")
+        return self
+
+    def __exit__(self, *_):
+        self.mebibytes = self._status("VmHWM") - self._before
+
+    def _status(self, field):
+        status = pathlib.Path("/proc/self/status").read_text()
+        return int(status.split(f"{field}:")[1].split()[0]) / 1024
+
+
+@pytest.mark.hostile  # needs ten seconds for each kind, a minute for spans
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_signature_answers_or_says_why(saved, kind):
+    """In bounded time and memory."""
+    for signature, described in inputs_of(saved[kind]).items():
+        for name, inputs, answered in hostile_requests(described):
+            ask, start = saved.loaded(kind).signatures[signature], time.monotonic()
+            with Peak() as peak:
+                if answered:
+                    assert_sound(outputs(ask, inputs), len(next(iter(inputs.values()))))
+                else:
+                    with pytest.raises(tf.errors.InvalidArgumentError, match=r"`.*` should"):
+                        outputs(ask, inputs)
+            seconds = time.monotonic() - start
+            row = f"{kind:15}{signature:16}{name:40}{seconds:6.2f} s{peak.mebibytes:8.0f} MiB"
+            print(row)
+            assert seconds < MOST_SECONDS, row
+            assert peak.mebibytes < MOST_MEBIBYTES, row
+
+
+@pytest.mark.hostile  # needs ten seconds, and 2 GB where it fails
+def test_the_memory_of_a_large_request_is_bounded(tmp_path):
+    """2,000 texts of up to 256 tokens, of which each has 1 MB of attention when padded to that."""
+    lengths = {"hparams": {"max_seq_length": 256}, "max_position_embeddings": 256}
+    fine_tuned(tmp_path / "run", task("classification"), **lengths)
+    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    ask = loaded.signatures["serving_default"]
+    texts = [b" ".join([b"city"] * n) for n in DRAW.geometric(0.03, 2000)]
+    few = ask(text=tf.constant(texts[:5]))
+    with Peak() as peak:
+        many = ask(text=tf.constant(texts))
+    assert peak.mebibytes < 300
+    np.testing.assert_allclose(many["scores"][:5], few["scores"], rtol=0, atol=1e-5)

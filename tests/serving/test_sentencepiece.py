@@ -20,7 +20,7 @@ from serving.load import load
 from serving.signatures import signatures
 from tests.model_support import TINY, randomize
 from tests.sentencepiece_support import comma_model, sentences
-from tests.serving.support import evaluated, fine_tuned, pretrained, task
+from tests.serving.support import evaluated, fine_tuned, padded, pretrained, task
 from text.layout import TextLayout
 
 WORDS = Vocabulary.of_model(comma_model())
@@ -31,11 +31,6 @@ TEXTS = (*sentences(6), "", "Café,  in 1,234, ``x''", "北京 " * 40, "\x00\x07
 def model_of(folder, kind, pair=False, **settings):
     own = task(kind, pair)
     return own, *fine_tuned(folder, own, WORDS, num_hidden_layers=1, **FIELDS, **settings)
-
-
-def padded(rows):
-    width = max(map(len, rows))
-    return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
 @pytest.mark.slow  # exports a model

@@ -1,15 +1,14 @@
 """Classification, regression, embeddings and token ids: as run_finetuning.py answers them."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from finetune.kinds.classification import probabilities as softmax
 from finetune.kinds.texts import TextExample
-from serving.export import export
 from serving.load import load
+from serving.signatures import signatures
+from tests.serving.conftest import TASKS
 from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 
 # ruff: noqa: RUF001  (odd characters are what is tested)
@@ -26,29 +25,6 @@ TEXTS = (
     "who? what! (the city) [MASK] [SEP]",
     "ΑΣ İzmir, ﬁne 한국: straße −5\u00a0% \ufffdthe\tend",
 )
-KINDS = [
-    ("classification", True),
-    ("regression", False),
-    # Another export each.
-    pytest.param("classification", False, marks=pytest.mark.slow),
-    pytest.param("regression", True, marks=pytest.mark.slow),
-]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """(kind, pair) -> (the network, the SavedModel's signatures, task, hparams, vocabulary)."""
-
-    @functools.cache
-    def model(kind, pair):
-        own = task(kind, pair, **({"label_range": (1.0, 5.0)} if kind == "regression" else {}))
-        folder = tmp_path_factory.mktemp("texts")
-        objective, hparams, words = fine_tuned(folder / "run", own)
-        export(load(str(folder / "run")), str(folder / "saved"), "run")
-        loaded = tf.saved_model.load(str(folder / "saved"))
-        return objective, loaded, own, hparams, words
-
-    return model
 
 
 def examples(pair: bool) -> list[TextExample]:
@@ -66,55 +42,39 @@ def asked(signature, rows):
     return {name: value.numpy() for name, value in signature(**inputs).items()}
 
 
-@pytest.mark.parametrize(("kind", "pair"), KINDS)
-def test_the_answers_are_those_of_fine_tuning(models, kind, pair):
-    objective, loaded, own, hparams, words = models(kind, pair)
-    rows = examples(pair)
+@pytest.mark.parametrize("kind", ["classification", "pairs", "regression"])
+def test_the_answers_are_those_of_fine_tuning(saved, kind):
+    (objective, hparams, words), own = saved.network(kind), TASKS[kind]()
+    rows = examples(kind != "classification")
     encoded, outputs, expected = evaluated(objective, own, rows, words, hparams)
-    found = asked(loaded.signatures["serving_default"], rows)
-    if kind == "classification":
+    signature = saved.loaded(kind).signatures["serving_default"]
+    found = asked(signature, rows)
+    if kind == "regression":
+        np.testing.assert_allclose(found["score"], expected, rtol=0, atol=1e-5)
+        assert np.ptp(expected) > 0.1
+    else:
         labels = [own.labels[answer] for answer in expected]
         assert [label.decode() for label in found["label"]] == labels
         assert len(set(labels)) > 1
         np.testing.assert_allclose(found["scores"], outputs["logits"], rtol=0, atol=1e-5)
         shares = softmax(outputs["logits"])
         np.testing.assert_allclose(found["probabilities"], shares, rtol=0, atol=1e-5)
-    else:
-        np.testing.assert_allclose(found["score"], expected, rtol=0, atol=1e-5)
-        assert np.ptp(expected) > 0.1
     assert found["truncated"].sum() == encoded.truncated >= 2
 
 
-@pytest.mark.parametrize(("kind", "pair"), KINDS)
-def test_no_input_is_too_bad(models, kind, pair):
-    _, loaded, own, *_ = models(kind, pair)
-    texts = [b"", b"word " * 20_000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\xc2\xad"]
-    inputs = {"text": tf.constant(texts)}
-    if pair:
-        inputs["text_pair"] = tf.constant(texts[::-1])
-    found = loaded.signatures["serving_default"](**inputs)
-    assert found["truncated"].numpy().tolist() == [False, True, *[False] * 2, pair, False]
-    for value in found.values():
-        assert value.shape[0] == len(texts)
-        if value.dtype == tf.float32:
-            assert np.isfinite(value).all()
-    # Bytes that are not UTF-8 count as nothing: "(" is left of the third text.
-    inputs = {name: tf.constant(["(", "("]) for name in inputs}
-    clean = loaded.signatures["serving_default"](**inputs)
-    name = "scores" if kind == "classification" else "score"
-    if not pair:
-        np.testing.assert_allclose(clean[name][0], found[name][2], atol=1e-5)
-    for function in loaded.signatures.values():
-        specs = function.structured_input_signature[1].values()
-        empty = {spec.name: tf.zeros([0] * spec.shape.rank, spec.dtype) for spec in specs}
-        for value in function(**empty).values():
-            assert value.shape[0] == 0
-    assert own.kind == kind
+def test_bytes_that_are_not_utf8_count_as_nothing(saved):
+    """And words that do not fit are said to be missing."""
+    signature = saved.loaded("classification").signatures["serving_default"]
+    found = signature(
+        tf.constant([b"\xff\xfe\xc3(", b"(", b"\xed\xa0\x80", b"", b"word " * 20_000])
+    )
+    np.testing.assert_allclose(found["scores"][::2][:2], found["scores"][1::2][:2], atol=1e-5)
+    assert found["truncated"].numpy().tolist() == [False] * 4 + [True]
 
 
-def test_token_ids_answer_as_text_does(models):
-    _, loaded, own, hparams, words = models("classification", True)
-    rows = examples(True)
+def test_token_ids_answer_as_text_does(saved):
+    (_, hparams, words), own = saved.network("pairs"), TASKS["pairs"]()
+    loaded, rows = saved.loaded("pairs"), examples(True)
     encoded = own.plugin.encode(own, rows, words, hparams)
     expected = asked(loaded.signatures["serving_default"], rows)
     for S in (24, 30, 64):
@@ -124,9 +84,8 @@ def test_token_ids_answer_as_text_does(models):
         assert found["label"].numpy().tolist() == expected["label"].tolist()
 
 
-def test_token_ids_that_cannot_be(models):
-    _, loaded, *_ = models("classification", True)
-    signature = loaded.signatures["token_ids"]
+def test_tensors_that_do_not_fit_together_are_named(saved):
+    served = saved.loaded("pairs").signatures
     good = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
     for wrong, message in (
         ({"input_ids": tf.fill([2, 5], 9999)}, "should be in"),
@@ -137,23 +96,17 @@ def test_token_ids_that_cannot_be(models):
         ({name: tf.ones([2, 65], tf.int32) for name in good}, "should be at most 64 tokens"),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            signature(**{**good, **wrong})
+            served["token_ids"](**{**good, **wrong})
     short = {name: tf.zeros([2, 0], tf.int32) for name in good}
-    assert signature(**short)["scores"].shape == [2, 3]
-
-
-def test_batches_of_different_size(models):
-    _, loaded, *_ = models("classification", True)
+    assert served["token_ids"](**short)["scores"].shape == [2, 3]
     with pytest.raises(tf.errors.InvalidArgumentError):
-        loaded.signatures["serving_default"](
-            text=tf.constant(["a"]), text_pair=tf.constant(["a", "b"])
-        )
+        served["serving_default"](text=tf.constant(["a"]), text_pair=tf.constant(["a", "b"]))
 
 
-def test_embeddings(models):
-    objective, loaded, own, hparams, words = models("regression", False)
+def test_embeddings(saved):
+    (objective, hparams, words), own = saved.network("classification"), TASKS["classification"]()
     rows = examples(False)
-    found = asked(loaded.signatures["embeddings"], rows)
+    found = asked(saved.loaded("classification").signatures["embeddings"], rows)
     encoded = own.plugin.encode(own, rows, words, hparams)
     assert found["num_pieces"].tolist() == encoded.lengths.tolist()
     for index, length in enumerate(encoded.lengths):
@@ -163,15 +116,11 @@ def test_embeddings(models):
         ids = features["input_ids"][0].numpy()
         assert [piece.decode() for piece in pieces[:length]] == [words.tokens[i] for i in ids]
         assert set(pieces[length:]) <= {b""}
-        assert not found["tokens"][index, length:].any()
-        for name, value in (
-            ("tokens", expected),
-            ("pooled", expected[0]),
-            ("mean", expected.mean(0)),
-        ):
-            given = found[name][index]
-            given = given[:length] if name == "tokens" else given
-            np.testing.assert_allclose(given, value, rtol=0, atol=1e-5)
+        tokens = found["tokens"][index]
+        assert not tokens[length:].any()
+        np.testing.assert_allclose(tokens[:length], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(found["pooled"][index], expected[0], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(found["mean"][index], expected.mean(0), rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow  # needs a model and its signatures
@@ -181,26 +130,24 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     Two layers with kernels of five taps see four tokens of padding.
     """
     own = task("classification")
-    objective, hparams, words = fine_tuned(tmp_path / "run", own, mask_padding=False)
-    assert load(str(tmp_path / "run")).visible_padding == 4
+    objective, hparams, words = fine_tuned(tmp_path, own, mask_padding=False)
+    model = load(str(tmp_path))
+    assert model.visible_padding == 4
     assert not hparams.length_buckets
-    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
-    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    traced = {key: item.trace() for key, item in signatures(model).items()}
     rows = examples(False)
     encoded, outputs, _ = evaluated(objective, own, rows, words, hparams)
     for row, logits in zip(rows, outputs["logits"]):
-        found = asked(loaded.signatures["serving_default"], [row])
+        found = asked(traced["serving_default"], [row])
         np.testing.assert_allclose(found["scores"][0], logits, rtol=0, atol=1e-5)
     # So are token ids, whatever their own padding, and the padding is cut off again.
-    raw = loaded.signatures["token_ids"](
-        **sequences_of(encoded, range(6), encoded.lengths[:6].max())
-    )
+    raw = traced["token_ids"](**sequences_of(encoded, range(6), encoded.lengths[:6].max()))
     np.testing.assert_allclose(raw["scores"], outputs["logits"][:6], rtol=0, atol=1e-5)
     longer = sequences_of(encoded, range(6), hparams.max_seq_length + 1)
     with pytest.raises(tf.errors.InvalidArgumentError):
-        loaded.signatures["token_ids"](**longer)
+        traced["token_ids"](**longer)
     for index in (0, 1, 5):
-        vectors = asked(loaded.signatures["embeddings"], rows[index : index + 1])
+        vectors = asked(traced["embeddings"], rows[index : index + 1])
         n = int(encoded.lengths[index])
         assert vectors["tokens"].shape[1] == min(n + 4, hparams.max_seq_length)
         states = objective.encoder(sequences_of(encoded, [index], hparams.max_seq_length)).sequence
