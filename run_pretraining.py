@@ -11,26 +11,18 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import os
-import sys
+from typing import TYPE_CHECKING
 
+import numpy as np
 from absl import app, flags, logging
 
-import plugins
-from errors import InputError, main_with_clear_errors, require_flags
+import stopping
+from errors import main_with_clear_errors, require_flags
 from files import check_there
-from pretrain.hparams import (
-    CONTINUE_FLAGS,
-    FLAG_NAMES,
-    CommandLine,
-    RunSettings,
-    split_hparams,
-    with_length_of_data,
-)
-from pretrain.original_names import translate
-from settings import checked_bool, read_json_object, replace_checked
 from training import device_flags, workers
-from training.strategies import check_strategy
+
+if TYPE_CHECKING:
+    from pretrain.run import Prepared
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -73,66 +65,48 @@ NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
 
 def main(_: list[str]) -> None:
-    """Reads the flags, and whether what they name is there; then see pretrain/run.py."""
+    """Reads the flags, prepares what they ask for (see pretrain/run.py), and trains."""
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
-    plugins.load(FLAGS.plugins)
-    hparam_values, run_values = read_settings()
-    command = read_command()
-    if command.do_train and command.continue_from is None:
-        hparam_values = with_length_of_data(hparam_values, command.data_dir)
-    strategy = replace_checked(RunSettings(), run_values).strategy
-    with workers.at_work(strategy, command.model_dir, FLAGS.worker_timeout):
-        from pretrain import run  # TensorFlow: it takes seconds
-
-        if command.do_train:
-            run.pretrain(command, hparam_values, run_values)
-        else:
-            run.without_training(command, hparam_values, run_values)
-
-
-def read_command() -> CommandLine:
-    """Where to train or evaluate, from what; all folders that must be there are."""
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     check_there("--data_dir", FLAGS.data_dir)
-    return CommandLine(
-        data_dir=FLAGS.data_dir,
-        model_dir=FLAGS.model_dir or os.path.join(FLAGS.data_dir, "models", FLAGS.model_name),
-        do_train=FLAGS.do_train,
-        do_eval=FLAGS.do_eval,
-        **{name: FLAGS[name].value for name in CONTINUE_FLAGS},
-    )
+    from pretrain import run  # TensorFlow: it takes seconds
+
+    command = run.read_flags(FLAGS)
+    with workers.at_work(command.run_settings.strategy, command.model_dir, FLAGS.worker_timeout):
+        if not command.do_train:
+            run.report(*run.without_training(command))
+            return
+        with run.prepared(command) as prepared:
+            train(prepared)
+        run.report(prepared.model_dir, prepared.hparams, prepared.step)
 
 
-def read_settings() -> tuple[dict, dict]:
-    """Recipe, then --hparams, then flags; returns hyper-parameters and run settings."""
-    values = translate(read_json_object(FLAGS.recipe, "--recipe"))
-    values.update(translate(read_json_object(FLAGS.hparams)))
-    values.pop("about", None)  # a recipe's source, cost and expected score
-    check_continue_flags()
-    hparams, run, ignored = split_hparams(values)
-    for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
-        if name in values and not FLAGS[name].present:
-            FLAGS[name].value = checked_bool(name, values[name])
-    if ignored:
-        print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
-    run_flags = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
-    for target, names in ((hparams, ("seed", "precision")), (run, run_flags)):
-        target.update({name: FLAGS[name].value for name in names if FLAGS[name].value is not None})
-    checked = replace_checked(RunSettings(), run)
-    check_strategy(checked.strategy, checked.tpu)
-    return hparams, run
-
-
-def check_continue_flags() -> None:
-    """Rejects flags of --continue_from without it, and steps that are given twice."""
-    given = [name for name in CONTINUE_FLAGS if FLAGS[name].value]
-    if given and FLAGS.continue_from is None:
-        raise InputError(f"--{given[0]} is for continuing from another model with --continue_from")
-    twice = {"num_train_steps", "schedule_from_step"} & set(read_json_object(FLAGS.hparams))
-    if twice and FLAGS.additional_steps is not None:
-        raise InputError(f"--additional_steps sets `{min(twice)}`, so --hparams should not")
+def train(prepared: Prepared) -> None:
+    """Trains what is left, saving and evaluating at multiples of `save_checkpoints_steps`."""
+    controller, log = prepared.controller, prepared.log
+    total, interval = prepared.hparams.num_train_steps, prepared.run.save_checkpoints_steps
+    if (step := prepared.step) >= total:
+        prepared.evaluate()
+        return
+    bar = prepared.progress_bar()
+    try:
+        stopped_in = step % interval == 0 and log.has("train") and not log.has("heldout")
+        if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
+            prepared.evaluate()  # which it was stopped in
+        while (step := prepared.step) < total:
+            with stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked:
+                controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                next_checkpoint = (step // interval + 1) * interval
+                controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+            prepared.evaluate()
+    except stopping.Stopped:
+        controller.save_checkpoint()
+        workers.say(f"\nsaved at step {prepared.step}")
+        raise
+    finally:
+        bar.close()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from analysis.recipes import recipe_hparams
 from analysis.tables import format_table
 from errors import main_with_clear_errors
 from model import SIZES
-from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 
 # The objective does not depend on them; they are BERT's English ones.
@@ -50,7 +49,7 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
     config = encoder_config(hparams, hparams.vocab_size)
     # Not in a `tf.Graph`, where variables would take no memory: there Keras changes the bases of
     # our classes, and the next call of any model that the process holds already fails.
-    objective = build_objective(hparams, config, _SPECIAL_IDS)
+    objective = hparams.build_objective(config, _SPECIAL_IDS)
     return Parameters(*map(_count, (objective.encoder, objective)))
 
 

@@ -6,8 +6,13 @@ from typing import Any
 
 from finetune.published import Published
 from model import SIZES, named_size
-from pretrain.hparams import PretrainingHParams, parse_hparams, resolve_hparams, split_hparams
-from pretrain.original_names import translate
+from pretrain.hparams import (
+    PretrainingHParams,
+    parse_hparams,
+    resolve_hparams,
+    split_hparams,
+    translate,
+)
 from settings import read_json_object
 
 

@@ -21,7 +21,6 @@ from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import load_task_data
 from model import EncoderConfig, build_encoder, named_size
 from model.encoder import EncoderLayer, attention_bias
-from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
@@ -160,7 +159,7 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     config = encoder_config(hparams, hparams.vocab_size)
-    objective = build_objective(hparams, config, SPECIAL_IDS)
+    objective = hparams.build_objective(config, SPECIAL_IDS)
     variables = objective.trainable_variables
     schedule = WarmupTimesDecay(1e-4, *SCHEDULE)
     optimizer = create_optimizer(hparams.optimizer, schedule, 0.01, variables)

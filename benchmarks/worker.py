@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from training.memory import peak_memory_gib
+from machine import peak_memory_gib
 
 
 def main() -> None:

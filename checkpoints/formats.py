@@ -11,7 +11,7 @@ from errors import InputError
 from files import new_folder
 from finetune.load import load_fine_tuned
 from model.xlnet.config import XLNetConfig
-from pretrain.saved_settings import is_fine_tuned
+from pretrain.load import is_fine_tuned
 
 # Options that are not for every model; an XLNet takes none of them.
 _OPTIONS = {"tf1": ("model_size",), "huggingface": ("generator", "task")}

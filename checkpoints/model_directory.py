@@ -11,12 +11,11 @@ import tensorflow as tf
 
 import files
 import storage
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
 from finetune.load import FineTuned
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from model.xlnet.config import XLNetConfig
-from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import (
     PretrainingHParams,
     RunSettings,
@@ -24,10 +23,15 @@ from pretrain.hparams import (
     parse_hparams,
     resolve_hparams,
 )
-from pretrain.load import load_encoder, restore, stored_parts
+from pretrain.load import (
+    SpecialIds,
+    is_fine_tuned,
+    load_encoder,
+    load_hparams,
+    restore,
+    stored_parts,
+)
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
-from pretrain.saved_settings import is_fine_tuned, load_hparams, special_ids
-from pretrain.saved_settings import load_vocabulary as load_pretrained_vocabulary
 from training.checkpointing import latest_checkpoint, step_of
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 from training.objective import Objective
@@ -50,9 +54,6 @@ class Options:
     model_size: str | None = None  # where no `config.json` says it
     generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
     task: str | None = None  # whose head the source holds: its name, or its declaration
-
-
-_NETWORKS = ("encoder", "head", "generator", "generator_head")
 
 
 class Networks(tf.Module):
@@ -85,7 +86,8 @@ def describe_pretraining(
 
     `values` are those that are known; InputError for one that does not fit.
     """
-    size, overrides = _nearest_size(config, bert=parse_hparams(values).objective.detector() is None)
+    detects = isinstance(parse_hparams(values).objective, ReplacedTokenDetectionSettings)
+    size, overrides = _nearest_size(config, bert=not detects)
     if config.vocab_size != vocabulary.size:  # padded
         overrides["vocab_size"] = config.vocab_size
     values = {
@@ -195,7 +197,8 @@ def save_fine_tuned(model: FineTuned, folder: str, about: dict[str, Any]) -> Non
 def load(folder: str) -> Conversion:
     """Reads a model directory of run_pretraining.py or of a conversion.
 
-    Of a fine-tuned one, and of an objective that is not `convertible`, the encoder is read.
+    Of a fine-tuned one, and of an objective not all of whose networks are `converted`, the encoder
+    is read.
 
     Raises:
         InputError: something is missing, or does not fit together.
@@ -203,7 +206,7 @@ def load(folder: str) -> Conversion:
     path = latest_checkpoint(folder)
     config, recorded = load_config(folder), os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
-    vocabulary = load_pretrained_vocabulary(folder, config, said.get("vocabulary"))
+    vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
     if type(config) not in (EncoderConfig, XLNetConfig):  # a subclass is another architecture
         raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
     is_xlnet = type(config) is XLNetConfig
@@ -222,9 +225,8 @@ def load(folder: str) -> Conversion:
         hparams, settings = load_hparams(folder)
         objective = hparams.objective
         alone = f"only the encoder: no format knows {objective.name} of {config.architecture}"
-        known = objective.convertible and (objective.name == "permutation_lm") == is_xlnet
-        known = known and {*objective.networks} <= {*_NETWORKS}
-        alone = None if known else alone
+        known = {*objective.networks} <= {*objective.converted}
+        alone = None if known and (objective.name == "permutation_lm") == is_xlnet else alone
     if alone:
         causal = not is_xlnet and config.causal  # which other objectives warn of
         name = "permutation_lm" if is_xlnet else "causal_lm" if causal else None
@@ -234,8 +236,8 @@ def load(folder: str) -> Conversion:
         return Conversion(config, hparams, vocabulary, networks, notes=[alone])
     stored = stored_parts(path)
     with as_stored(folder):
-        networks = build_objective(hparams, config, special_ids(vocabulary))
-    optimizer, notes = build_optimizer(hparams, networks), []
+        networks = hparams.build_objective(config, SpecialIds(vocabulary))
+    optimizer, notes = hparams.build_optimizer(networks), []
     if missing := [name for name in objective.own_networks() if name not in stored]:
         notes.append(f"not in {folder}: {', '.join(missing)}")
         networks = only_networks(networks, [n for n in objective.networks if n not in missing])

@@ -10,8 +10,7 @@ from checkpoints.model_directory import check_expressible
 from errors import InputError
 from model import EncoderConfig
 from model.config import read_fields
-from pretrain.hparams import PretrainingHParams, parse_hparams
-from pretrain.original_names import translate
+from pretrain.hparams import PretrainingHParams, parse_hparams, translate
 
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
 _MIXERS = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}

@@ -33,9 +33,8 @@ from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from errors import InputError, located
 from model import EncoderConfig
 from model.config import CONFIG_FILE
-from pretrain.build import build_objective, build_optimizer
 from pretrain.hparams import PretrainingHParams
-from pretrain.saved_settings import special_ids
+from pretrain.load import SpecialIds
 from training.checkpointing import step_of
 from training.optimizer import AdamWeightDecay
 from training.stored_shapes import no_larger_than
@@ -65,7 +64,7 @@ def read(path: str, options: Options) -> Conversion:
     with located(said.path or prefix):
         hparams = describe_pretraining(config, vocabulary, **said.training, **found.objective)
         with no_larger_than(file.shapes.values(), said.path or prefix):
-            objective = build_objective(hparams, config, special_ids(vocabulary))
+            objective = hparams.build_objective(config, SpecialIds(vocabulary))
         generator = _generator_config(objective)
         check_known(config, generator, hparams)
     missing = [name for name in hparams.objective.own_networks() if name not in found.networks]
@@ -87,7 +86,7 @@ def read(path: str, options: Options) -> Conversion:
     step, origin = _read_step(file)
     optimizer, state = None, "left out: the optimizer's moments, as not all networks are there"
     if not missing:
-        optimizer = build_optimizer(hparams, objective)
+        optimizer = hparams.build_optimizer(objective)
         optimizer, state = _read_moments(file, variables, optimizer)
     if optimizer is not None:
         optimizer.iterations.assign(step)

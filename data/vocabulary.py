@@ -194,6 +194,30 @@ class Vocabulary:
             files.write_text(path, "\n".join(self.tokens) + "\n")
 
 
+def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> Vocabulary:
+    """Returns the vocabulary of a model directory, which must be that of the training.
+
+    It may hold fewer tokens than the embeddings have rows, where `digest`, of the vocabulary in
+    training, says that it is the one: the rows after them are padding.
+
+    Raises:
+        InputError: another number of tokens, other tokens or another casing.
+    """
+    vocabulary = Vocabulary.load(model_dir)
+    padded = vocabulary.size < vocab_size and digest == vocabulary.digest
+    if vocabulary.size != vocab_size and not padded:
+        raise InputError(
+            f"{model_dir}: {vocabulary.file} should have the {vocab_size} tokens of"
+            f" config.json. Received: {vocabulary.size}"
+        )
+    if digest not in (None, vocabulary.digest):
+        raise InputError(
+            f"{model_dir}: {vocabulary.file}, or its casing in tokenizer_config.json, is not what"
+            " the model was trained with"
+        )
+    return vocabulary
+
+
 def vocabulary_file(folder: str) -> str:
     """The name of the file in a folder that holds its vocabulary, whether it is there or not."""
     other = storage.exists(os.path.join(folder, VOCABULARY_FILE))

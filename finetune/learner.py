@@ -21,10 +21,10 @@ from finetune.predictor import Predictor
 from model import Backbone
 from model.backbone import rematerialize
 from model.task_heads import exclude_outputs
+from training.distribution import micro_batches
 from training.loop import Trainer
 from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
 from training.randomness import seed_initializers
-from training.strategies import micro_batches
 
 if TYPE_CHECKING:
     from finetune.trial import Context, Trial

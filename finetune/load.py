@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError
 from files import read_json
 from finetune import declaration
@@ -18,7 +18,6 @@ from finetune.task import Task
 from model import build_backbone, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import restore
-from pretrain.saved_settings import load_vocabulary
 from settings import differences, field_names
 from training.model_directory import TASK_FILE, read_record
 from training.stored_shapes import as_stored
@@ -53,7 +52,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
     for name, file in (("task", TASK_FILE), ("encoder", CONFIG_FILE)):
         if name in saved and (changed := differences(saved[name], now[name])):  # not if converted
             raise InputError(f"{model_dir}/{file}: not as the run has it: {'; '.join(changed)}")
-    vocabulary = load_vocabulary(model_dir, config, saved.get("vocabulary"))
+    vocabulary = trained_vocabulary(model_dir, config.vocab_size, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
     with as_stored(model_dir):

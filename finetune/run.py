@@ -32,9 +32,8 @@ from pretrain.load import load_encoder, restore_encoder
 from settings import check_setting
 from training import devices, workers
 from training.checkpointing import latest_checkpoint
-from training.distribution import create_strategy
+from training.distribution import create_strategy, micro_batches
 from training.model_directory import HPARAMS_FILE, read_record
-from training.strategies import check_strategy, micro_batches
 
 
 @contextlib.contextmanager
@@ -54,7 +53,6 @@ def fine_tuned(
         InputError: what was asked for cannot be run, or another process uses the folder.
         LossNotFinite: some runs diverged; the others are in the report.
     """
-    check_strategy(settings.run.strategy, settings.run.tpu)
     config, vocabulary = load_model(settings)
     with workers.at_work(settings.run.strategy, settings.output_dir, worker_timeout):
         yield finetune(settings, config, vocabulary, dry_run=dry_run)

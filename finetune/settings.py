@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import storage
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, trained_vocabulary
 from finetune import kinds
 from finetune.grid import grid_points
 from finetune.hparams import FinetuningHParams, RunSettings, resolve_hparams
 from finetune.task import Task
 from finetune.task_files import Data
 from model import BackboneConfig, load_config
-from pretrain.saved_settings import load_vocabulary
 from settings import field_names, reject_unknown, typed
 from training.model_directory import HPARAMS_FILE, read_record
 
@@ -100,7 +99,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
 def load_model(settings: Settings) -> tuple[BackboneConfig, Vocabulary]:
     """Architecture and vocabulary of the model directory; they must fit each other."""
     config, saved = load_config(settings.model_dir), saved_hparams(settings.model_dir)
-    vocabulary = load_vocabulary(settings.model_dir, config, saved.get("vocabulary"))
+    vocabulary = trained_vocabulary(settings.model_dir, config.vocab_size, saved.get("vocabulary"))
     return config, vocabulary
 
 

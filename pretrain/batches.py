@@ -13,7 +13,7 @@ from data.streams import batch_stream
 from errors import InputError, located
 from pretrain.hparams import PretrainingHParams
 from training import workers
-from training.strategies import micro_batches
+from training.distribution import micro_batches
 
 _UNEVEN = 1.1  # the ratio of the sizes of two shards that is worth a line
 
@@ -23,18 +23,13 @@ class Batches:
 
     Args:
         split: "train", whose batches are shuffled and have no end, or "heldout", one pass in order.
-        batch_size: over all devices.
-        micro_batch_size: see `training.strategies.micro_batches`.
+        batch_size: over all devices; `micro_batch_size` on a device at a time.
 
     Attributes:
         files: the record files.
         record_length: tokens of a record.
         micro_batches: how many micro-batches each device's share of a batch is cut into.
         in_graph: see `training.loop.Trainer`.
-
-    Raises:
-        InputError: there are no records, or of another length or vocabulary; or the devices cannot
-            share a batch evenly.
     """
 
     in_graph = True
@@ -111,18 +106,18 @@ class Batches:
             )
 
     def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
-        """See `ObjectiveSettings.derived_metrics`, of held-out batches."""
+        """Returns what the objective derives from metrics of held-out batches."""
         counts = (read_manifest(self._data_dir) or {}).get("splits", {}).get("heldout", {})
         return self._hparams.objective.derived_metrics(values, counts)
 
     def examples(self, num_steps: int) -> int:
-        """How many examples the first `num_steps` batches hold; -1: all batches."""
+        """Returns the number of examples of the first `num_steps` batches; -1: of all."""
         total = sum(count_records(self.files).values())
         return total if num_steps < 0 else min(total, num_steps * self._batch_size)
 
 
 def _report_uneven(files: list[str], shards: int) -> None:
-    """Says so where records of one shard are seen clearly more often than those of another."""
+    """Prints a line if records of one shard are seen clearly more often than those of another."""
     sizes = [sum(map(storage.getsize, part)) for part in deal_files(files, shards)]
     if (ratio := max(sizes) / min(sizes)) > _UNEVEN:
         print(

@@ -9,11 +9,10 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from errors import InputError, located, reason
-from model import EncoderConfig, load_config
+from model import BackboneConfig, load_config
 from pretrain import objectives
 from pretrain.hparams import CommandLine, PretrainingHParams
-from pretrain.load import stored_parts
-from pretrain.saved_settings import is_fine_tuned, load_hparams
+from pretrain.load import is_fine_tuned, load_hparams, stored_parts
 from settings import check_setting, differences, field_names
 from training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from training.objective import Objective
@@ -26,20 +25,14 @@ _WARMUP = 0.1
 
 
 def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, Any]:
-    """Hyper-parameters of a run that continues from a source: nobody repeats the architecture.
-
-    Without --continue_from they are `values`, the fields of PretrainingHParams that are said.
+    """Returns the hyper-parameters that are said, and with --continue_from those of the source.
 
     Where `values` say nothing of the architecture, it is the source's; where they do, they say all
     of it, `model_hparam_overrides` included. The fields of the objective and its length are the
     source's one by one; where the objective is another one, those that say what its networks are.
-
     A run that has begun is described by its own record, whatever has become of the source since.
 
     Warm-up, a tenth of --additional_steps unless it is said, and decay run over these alone.
-
-    Raises:
-        InputError: the source is none of pre-training.
     """
     source, model_dir = command.continue_from, command.model_dir
     if source is None:
@@ -60,10 +53,8 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     inherited = {name: recorded[name] for name in names}
     if command.additional_steps is not None:
         first = there.schedule_from_step if begun else step_of(latest_checkpoint(source))
-        inherited |= {
-            "schedule_from_step": first,
-            "num_train_steps": first + command.additional_steps,
-        }
+        last = first + command.additional_steps
+        inherited |= {"schedule_from_step": first, "num_train_steps": last}
         if "num_warmup_steps" not in said:
             inherited["num_warmup_steps"] = int(_WARMUP * command.additional_steps)
     return {**values, **inherited}
@@ -97,10 +88,9 @@ class Start:
             status = tf.train.Checkpoint(**parts).restore(self.path)
             if self.carries_optimizer and stored_parts(self.path) <= {*self.networks, "optimizer"}:
                 status.assert_consumed()
-            elif self.carries_optimizer:  # a memory of another run's text is left there
+            else:  # a memory of another run's text is left there
                 status.assert_existing_objects_matched().expect_partial()
-            else:
-                status.assert_existing_objects_matched().expect_partial()
+            if not self.carries_optimizer:
                 optimizer.iterations.assign(self.step)
         except (AssertionError, ValueError) as error:
             raise InputError(
@@ -119,10 +109,10 @@ class Start:
 def plan_start(
     command: CommandLine,
     hparams: PretrainingHParams,
-    config: EncoderConfig,
+    config: BackboneConfig,
     vocabulary: Vocabulary,
 ) -> Start:
-    """What is read of --continue_from; every check is made here, before anything is built.
+    """Returns what is read of --continue_from, after every check and before anything is built.
 
     Raises:
         InputError: source and run do not fit together; says in what.
@@ -131,7 +121,10 @@ def plan_start(
     there, there_config = _settings(source)
     path = latest_checkpoint(source)
     where = f"--continue_from {source}"
-    _check_encoder(where, there_config, config)
+    may_change = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    there_config = there_config.replace(**{name: getattr(config, name) for name in may_change})
+    if changed := differences(there_config.to_json(), config.to_json()):
+        raise InputError(f"{where}: another encoder:\n  " + "\n  ".join(changed))
     if Vocabulary.load(source).digest != vocabulary.digest:
         raise InputError(
             f"{where}: its vocabulary is not that of the data; build the data with --vocab {source}"
@@ -149,28 +142,16 @@ def plan_start(
         optimizer = "fresh"  # its moments are those of another set of variables
     carries = (optimizer or ("carried" if "optimizer" in stored else "fresh")) == "carried"
     step = step_of(path)
-    _check_steps(source, step, hparams)
+    expected = f"more than {step}, the step of {source} (or --additional_steps)"
+    check_setting(hparams, hparams.num_train_steps > step, "num_train_steps", expected)
+    expected = f"at most {step}, the step of {source}"
+    check_setting(hparams, hparams.schedule_from_step <= step, "schedule_from_step", expected)
     return Start(path, step, carried, missing, carries)
 
 
-def _settings(folder: str) -> tuple[PretrainingHParams, EncoderConfig]:
+def _settings(folder: str) -> tuple[PretrainingHParams, BackboneConfig]:
     if is_fine_tuned(folder):
         raise InputError(
             f"{folder}: a fine-tuned model; --continue_from should be one of pre-training"
         )
     return load_hparams(folder)[0], load_config(folder)
-
-
-def _check_encoder(where: str, there: EncoderConfig, now: EncoderConfig) -> None:
-    may_change = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    there = there.replace(**{name: getattr(now, name) for name in may_change})
-    changed = differences(there.to_json(), now.to_json())
-    if changed:
-        raise InputError(f"{where}: another encoder:\n  " + "\n  ".join(changed))
-
-
-def _check_steps(source: str, step: int, hparams: PretrainingHParams) -> None:
-    expected = f"more than {step}, the step of {source} (or --additional_steps)"
-    check_setting(hparams, hparams.num_train_steps > step, "num_train_steps", expected)
-    expected = f"at most {step}, the step of {source}"
-    check_setting(hparams, hparams.schedule_from_step <= step, "schedule_from_step", expected)

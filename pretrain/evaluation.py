@@ -17,8 +17,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError, warn
 from pretrain.batches import Batches
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
-from pretrain.load import load_objective
-from pretrain.saved_settings import data_vocabulary, load_hparams
+from pretrain.load import data_vocabulary, load_hparams, load_objective
 from settings import replace_checked
 from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
@@ -30,11 +29,7 @@ _ADVICE = "Evaluation takes all of them from the model directory: leave out thos
 
 
 def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
-    """The vocabulary of a model, which the records of a data folder must have been built with.
-
-    Raises:
-        InputError: other tokens or another casing.
-    """
+    """Returns the vocabulary of a model, with which the records of a data folder must be built."""
     vocabulary = Vocabulary.load(model_dir)
     if data_vocabulary(data_dir, vocabulary.do_lower_case).digest != vocabulary.digest:
         raise InputError(
@@ -45,7 +40,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
 
 
 def is_own_data(data_dir: str, model_dir: str) -> bool:
-    """Whether the model in `model_dir` was trained on the data in `data_dir`."""
+    """Returns True if the model in `model_dir` was trained on the data in `data_dir`."""
     record = read_record(model_dir)
     trained_on, digest = record["hparams"].get("data"), settings_digest(read_manifest(data_dir))
     if trained_on is not None and digest is not None:
@@ -62,8 +57,7 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    record = read_record(model_dir)
-    content = manifest_trained_on(record)
+    content = manifest_trained_on(read_record(model_dir))
     trained_on = content["settings"].get("corpus_digest") if content else None
     held_out_of = ((read_manifest(data_dir) or {}).get("settings") or {}).get("corpus_digest")
     if trained_on is not None and trained_on == held_out_of:
@@ -77,21 +71,14 @@ def describe_data(data_dir: str, model_dir: str) -> str:
 def evaluate(
     model_dir: str, data_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> int:
-    """Measures the last checkpoint of a model directory on held-out records, and logs it there.
+    """Measures the last checkpoint of a model directory on held-out records; returns its step.
 
     Of the model directory, only `metrics.jsonl` changes (and TensorBoard's events, of the model's
     own data). Rows of other data have the split `other_heldout` and name their `data_dir`.
-
-    Returns:
-        The step of the checkpoint.
-
-    Raises:
-        InputError: there is no such model, or it and the data do not fit together.
     """
     step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, hparam_values, run_values)
     check_vocabulary(data_dir, model_dir)
-    own = is_own_data(data_dir, model_dir)
     strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
     batches = Batches(
         data_dir, "heldout", hparams, run.eval_batch_size, strategy, run.micro_batch_size
@@ -112,10 +99,8 @@ def evaluate(
     if not workers.is_chief():
         return step
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
-    if own:
-        log.action("heldout")(values)
-    else:
-        log.action(OTHER_SPLIT, data_dir=storage.abspath(data_dir))(values)
+    other = {} if is_own_data(data_dir, model_dir) else {"data_dir": storage.abspath(data_dir)}
+    log.action(OTHER_SPLIT if other else "heldout", **other)(values)
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
         f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",
@@ -127,7 +112,7 @@ def evaluate(
 def read_settings(
     model_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> tuple[PretrainingHParams, RunSettings]:
-    """The model's hyper-parameters, and its settings of evaluation unless others are said.
+    """Returns the model's hyper-parameters, and its settings of evaluation or those that are said.
 
     Raises:
         InputError: a hyper-parameter is said that is not the model's.

@@ -7,6 +7,8 @@ import sys
 from dataclasses import field
 from typing import Any
 
+import tf_keras
+
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError
@@ -17,6 +19,7 @@ from settings import (
     at_least,
     check_fields,
     check_setting,
+    checked_bool,
     checked_values,
     field_names,
     one_of,
@@ -24,6 +27,8 @@ from settings import (
     replace_checked,
     within,
 )
+from training.objective import Objective
+from training.optimizer import WarmupTimesDecay, create_optimizer
 
 _DEFAULT = "replaced_token_detection"
 _MIXERS = {"sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}
@@ -84,9 +89,26 @@ class PretrainingHParams:
         check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
 
     def as_json(self) -> dict[str, Any]:
-        """All settings in one object; `parse_hparams` reads it."""
+        """Returns all settings in one object; `parse_hparams` reads it."""
         values = dataclasses.asdict(self)
         return values | {"objective": self.objective.name} | dataclasses.asdict(self.objective)
+
+    def build_objective(self, config: BackboneConfig, special_ids: dict[str, int]) -> Objective:
+        """Returns the objective with its networks; see `ObjectiveSettings.build`."""
+        return self.objective.build(self, config, special_ids)
+
+    def build_optimizer(self, objective: Objective) -> tf_keras.optimizers.Optimizer:
+        """Returns the optimizer of an objective, with its slots."""
+        schedule = WarmupTimesDecay(
+            self.learning_rate,
+            self.num_train_steps,
+            self.num_warmup_steps,
+            self.lr_decay_power,
+            self.schedule_from_step,
+            self.lr_schedule,
+        )
+        variables = objective.trainable_variables
+        return create_optimizer(self.optimizer, schedule, self.weight_decay_rate, variables)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +147,13 @@ class CommandLine:
     continue_optimizer: str | None = None
     additional_steps: int | None = None
     new_networks: bool = False
+    hparam_values: dict[str, Any] = field(default_factory=dict)  # fields that are said
+    run_values: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def run_settings(self) -> RunSettings:
+        """The run settings that are said, with defaults for others."""
+        return replace_checked(RunSettings(), self.run_values)
 
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
@@ -142,6 +171,28 @@ SIZE_DEFAULTS = {
     "convbert-small": {"learning_rate": 3e-4},
     "base": {"learning_rate": 2e-4, "train_batch_size": 256},
 }
+
+
+def translate(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns hyper-parameters with `objective` in place of the original's `electra_objective`.
+
+    Every JSON object passes here where it is read: `--hparams`, recipes, the original's
+    `config.json`.
+
+    Raises:
+        InputError: `electra_objective` is neither true nor false, or contradicts `objective`.
+    """
+    if "electra_objective" not in values:
+        return values
+    values = dict(values)
+    detects = checked_bool("electra_objective", values.pop("electra_objective"))
+    name = "replaced_token_detection" if detects else "masked_lm"
+    if values.get("objective", name) != name:
+        raise InputError(
+            f"`objective` should be {name}, as `electra_objective` says."
+            f" Received: {values['objective']!r}"
+        )
+    return {**values, "objective": name}
 
 
 def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
@@ -170,23 +221,22 @@ def _objective_fields() -> list[str]:
 
 
 def unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
-    """Names of fields that other objectives have and this one does not."""
+    """Returns names of fields that other objectives have and this one does not."""
     of_others = {*_objective_fields()} - {*field_names(PretrainingHParams, settings)}
     return [name for name in values if name in of_others]
 
 
 def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
-    """Says which values are of fields that an objective does not have."""
+    """Prints the names of values of fields that an objective does not have."""
     if unused := unused_fields(values, type(objective)):
         print(f"not used by objective {objective.name}: {', '.join(unused)}", file=sys.stderr)
 
 
 def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
-    """Hyper-parameters from a JSON object; fields of other objectives than its own are left out.
+    """Returns hyper-parameters of a JSON object, without fields of other objectives than its own.
 
     Raises:
-        InputError: no such objective; an unknown name; a value of another type, or one that cannot
-            be right whatever the data.
+        InputError: no such objective or name, or a value that cannot be right whatever the data.
     """
     settings = objectives.get(values.get("objective", _DEFAULT))
     for name in field_names(settings):
@@ -201,11 +251,7 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
 
 
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
-    """Hyper-parameters with every None replaced by what the model size and the data say.
-
-    Raises:
-        InputError: a value that does not exist, or that contradicts the data.
-    """
+    """Returns hyper-parameters with every None replaced by what model size and data say."""
     hparams = parse_hparams(values)
     encoder = encoder_config(hparams, vocab_size)
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
@@ -264,7 +310,7 @@ def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
 
 
 def fitted_to(vocabulary: Vocabulary, config: BackboneConfig) -> BackboneConfig:
-    """The encoder that is pre-trained with a vocabulary: it knows where texts have their summary.
+    """Returns the encoder for a vocabulary: it knows where texts have their summary.
 
     Raises:
         InputError: an encoder that cannot be.
@@ -282,7 +328,7 @@ def fitted_to(vocabulary: Vocabulary, config: BackboneConfig) -> BackboneConfig:
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:
-    """The encoder that is pre-trained: the named size, then the overrides.
+    """Returns the encoder that is pre-trained: the named size, then the overrides.
 
     As in the original, overriding `hidden_size` alone also sets the number of heads and the inner
     width that go with it.
@@ -297,18 +343,14 @@ def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfi
         overrides.setdefault("intermediate_size", 4 * hidden_size)
         if config.embedding_size == config.hidden_size:
             overrides.setdefault("embedding_size", hidden_size)
-    for name in ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio"):
-        value = getattr(hparams, name)
+    names = ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio")
+    said = {name: getattr(hparams, name) for name in names}
+    said["token_mixer"] = _MIXERS.get(hparams.conv_type)
+    for name, value in said.items():
         if value is not None and overrides.setdefault(name, value) != value:
             raise InputError(
                 f"`{name}` is {value} but {overrides[name]} in `model_hparam_overrides`"
             )
-    mixer = _MIXERS.get(hparams.conv_type)
-    if mixer is not None and overrides.setdefault("token_mixer", mixer) != mixer:
-        raise InputError(
-            f"`conv_type` {hparams.conv_type} is `token_mixer` {mixer}, but it is"
-            f" {overrides['token_mixer']} in `model_hparam_overrides`"
-        )
     pieces = hparams.vocab_size or vocab_size
     overrides.setdefault("vocab_size", pieces)
     config = replace_checked(config, overrides)

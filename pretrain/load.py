@@ -1,21 +1,80 @@
-"""From a model directory back to the networks in it; nobody repeats the architecture."""
+"""What a model directory holds: settings, vocabulary, and networks; nobody repeats them."""
 
 from __future__ import annotations
 
+import functools
+import os
+from typing import Any
+
 import tensorflow as tf
 
-from data.vocabulary import Vocabulary
+import storage
+from data.manifest import read_manifest
+from data.vocabulary import SWITCHES_FILE, Vocabulary
+from data.word_starts import word_starts
 from errors import InputError
 from model import Backbone, BackboneConfig, build_backbone, load_config
-from pretrain.build import build_objective
-from pretrain.saved_settings import load_hparams, special_ids
+from pretrain.hparams import PretrainingHParams, parse_hparams
 from training.checkpointing import latest_checkpoint, restore
+from training.model_directory import TASK_FILE, read_record
 from training.objective import Objective
 from training.stored_shapes import as_stored
 
 
+class SpecialIds(dict[str, int]):
+    """`cls`, `sep` and `mask` of a vocabulary; and which of its tokens begin a word."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__(cls=vocabulary.cls_id, sep=vocabulary.sep_id, mask=vocabulary.mask_id)
+        self._vocabulary = vocabulary
+
+    @functools.cached_property
+    def word_starts(self) -> list[bool]:
+        """Of every token of the vocabulary."""
+        return word_starts(self._vocabulary)
+
+
+def is_fine_tuned(model_dir: str) -> bool:
+    """Returns True for the folder of a fine-tuning run, whose settings are others."""
+    return storage.exists(os.path.join(model_dir, TASK_FILE))
+
+
+def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
+    """Returns the hyper-parameters and the run settings a model directory was trained with."""
+    saved = read_record(model_dir)
+    described = ("vocabulary", "data", "continue_optimizer", "plugins")
+    values = {name: value for name, value in saved["hparams"].items() if name not in described}
+    return parse_hparams(values), saved["run_settings"]
+
+
+def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabulary:
+    """Returns the vocabulary of a data folder, which its records must have been built with.
+
+    `do_lower_case` is the casing for folders built by ELECTRA, which do not say how their text was
+    cased; others must agree with it.
+
+    Raises:
+        InputError: another casing, or a file that was changed since.
+    """
+    vocabulary = Vocabulary.load(data_dir)
+    if do_lower_case not in (None, vocabulary.do_lower_case):
+        if storage.exists(os.path.join(data_dir, SWITCHES_FILE)):
+            raise InputError(
+                f"`do_lower_case` should be {vocabulary.do_lower_case}, as {data_dir} was built."
+                f" Received: {do_lower_case}"
+            )
+        switches = {"do_lower_case": do_lower_case, "strip_accents": do_lower_case}
+        vocabulary = Vocabulary.load(data_dir, **switches)
+    built_with = (read_manifest(data_dir) or {}).get("vocabulary_digest", vocabulary.digest)
+    if built_with != vocabulary.digest:
+        raise InputError(
+            f"{data_dir}: {vocabulary.file} is not the one the records were built with"
+        )
+    return vocabulary
+
+
 def stored_parts(prefix: str) -> set[str]:
-    """What a checkpoint of training holds: names of the objective's networks, and "optimizer".
+    """Returns what a checkpoint of training holds: names of networks, and "optimizer".
 
     A network all of whose variables are another's, as a generator that is the encoder, is not
     among them.
@@ -26,17 +85,17 @@ def stored_parts(prefix: str) -> set[str]:
 
 
 def load_objective(model_dir: str) -> Objective:
-    """The whole pre-training graph of a model directory, with its last checkpoint's weights.
+    """Returns the whole pre-training graph of a model directory, with its last weights.
 
     Raises:
         InputError: there is no checkpoint, or one of the networks is not in it, as after the
             conversion of a checkpoint that lacked it.
     """
     hparams, _ = load_hparams(model_dir)
-    vocabulary = Vocabulary.load(model_dir)
+    special_ids = SpecialIds(Vocabulary.load(model_dir))
     path = latest_checkpoint(model_dir)
     with as_stored(model_dir):
-        objective = build_objective(hparams, load_config(model_dir), special_ids(vocabulary))
+        objective = hparams.objective.build(hparams, load_config(model_dir), special_ids)
     stored = stored_parts(path)
     missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
@@ -46,11 +105,9 @@ def load_objective(model_dir: str) -> Objective:
 
 
 def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbone:
-    """The pre-trained backbone of a model directory; what fine-tuning and serving start from.
+    """Returns the pre-trained backbone of a model directory, which may be a fine-tuned one.
 
-    Args:
-        model_dir: of run_pretraining.py or run_finetuning.py.
-        config: the architecture with other dropout rates; by default that of `model_dir`.
+    `config` is the architecture with other dropout rates; by default that of `model_dir`.
 
     Raises:
         InputError: there is no checkpoint, or it holds no such encoder.

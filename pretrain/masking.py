@@ -1,20 +1,18 @@
-"""Dynamic masking, and putting replacement tokens in their places."""
+"""Dynamic masking, putting replacement tokens in their places, and how well they are told."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import tensorflow as tf
 
+from training import metrics
 from training.randomness import inverse_cdf, split_seed, uniform_for_batch
-
-if TYPE_CHECKING:
-    from pretrain.hparams import PretrainingHParams
 
 
 def mask_tokens(
     features: dict[str, tf.Tensor],
-    hparams: PretrainingHParams,
+    hparams: Any,
     special_ids: dict[str, int],
     seed: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
@@ -25,7 +23,7 @@ def mask_tokens(
 
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], unmasked.
-        hparams: with an objective that has the fields of `MaskedLMSettings`.
+        hparams: PretrainingHParams whose objective has the fields of `MaskedLMSettings`.
         special_ids: the ids `cls`, `sep`, `mask`.
         seed: int32 [2].
 
@@ -76,7 +74,7 @@ def mask_tokens(
 
 def mask_and_draw(
     features: dict[str, tf.Tensor],
-    hparams: PretrainingHParams,
+    hparams: Any,
     special_ids: dict[str, int],
     seed: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
@@ -109,3 +107,25 @@ def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> 
     total = tf.scatter_nd(where, updates, [B, S])
     written = (count > 0) & (tf.range(S) > 0)
     return tf.where(written, total // tf.maximum(count, 1), ids)
+
+
+def detection_metrics(
+    logits: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Returns the sums of the `disc_*` metrics of replaced tokens, under ELECTRA's names.
+
+    Args:
+        logits: of "was replaced", float32 [B, S].
+        labels: int32 [B, S], 1 where a token was replaced.
+        mask: int32 [B, S], 0 at padding.
+    """
+    entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
+    predictions = tf.cast(logits > 0, tf.int32)
+    correct = predictions == labels
+    return {
+        "disc_loss": metrics.mean(entropy, mask),
+        "disc_auc": metrics.auc(tf.sigmoid(logits), labels, mask),
+        "disc_accuracy": metrics.mean(correct, mask),
+        "disc_precision": metrics.mean(correct, predictions * mask),
+        "disc_recall": metrics.mean(correct, labels * mask),
+    }

@@ -6,23 +6,19 @@ draws when the data are built; here everything is a function of the step's seed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from training.randomness import split_seed, uniform_for_batch
 
-if TYPE_CHECKING:
-    from pretrain.hparams import PretrainingHParams
-    from pretrain.objectives.permutation_lm import PermutationLMSettings
-
 _NOISE_BITS, _ORDER_BITS = 24, 29
 
 
 def permute_tokens(
     features: dict[str, tf.Tensor],
-    hparams: PretrainingHParams,
+    hparams: Any,
     special_ids: dict[str, int],
     word_starts: tf.Tensor,
     seed: tf.Tensor,
@@ -38,7 +34,7 @@ def permute_tokens(
 
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; S is static.
-        hparams: with an objective that is `PermutationLMSettings`.
+        hparams: PretrainingHParams whose objective is `PermutationLMSettings`.
         special_ids: the ids `cls`, `sep`.
         word_starts: bool [V], the tokens that begin a word.
         seed: int32 [2].
@@ -69,7 +65,7 @@ def permute_tokens(
 def _draw(
     features: dict[str, tf.Tensor],
     P: int,
-    settings: PermutationLMSettings,
+    settings: Any,
     special_ids: dict[str, int],
     word_starts: tf.Tensor,
     seed: tf.Tensor,

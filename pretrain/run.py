@@ -1,4 +1,4 @@
-"""What run_pretraining.py does once its flags are read and right: all that needs TensorFlow."""
+"""What run_pretraining.py does before its loop: reads settings, checks all, then builds all."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import contextlib
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import orbit
 import tensorflow as tf
 import tf_keras
+from absl.flags import FlagValues
 
 import plugins
-import stopping
 import storage
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from errors import InputError, decorating, warn
-from model import EncoderConfig
+from machine import peak_memory_gib
+from model import BackboneConfig
 from model.backbone import rematerialize
 from pretrain.batches import Batches
-from pretrain.build import build_objective, build_optimizer
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate, read_settings
 from pretrain.hparams import (
     CONTINUE_FLAGS,
+    FLAG_NAMES,
     CommandLine,
     PretrainingHParams,
     RunSettings,
@@ -36,13 +37,15 @@ from pretrain.hparams import (
     fitted_to,
     report_unused,
     resolve_hparams,
+    split_hparams,
+    translate,
+    with_length_of_data,
 )
-from pretrain.saved_settings import data_vocabulary, load_hparams, special_ids
-from settings import check_setting, replace_checked
+from pretrain.load import SpecialIds, data_vocabulary, load_hparams
+from settings import check_setting, checked_bool, read_json_object
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
-from training.memory import peak_memory_gib
 from training.model_directory import (
     CHECKPOINT_FOLDER,
     HPARAMS_FILE,
@@ -52,76 +55,155 @@ from training.model_directory import (
 from training.objective import Objective
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
+_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
 
 
-def pretrain(
-    command: CommandLine, hparam_values: dict[str, Any], run_values: dict[str, Any]
-) -> None:
-    """Hyper-parameters -> objective -> training loop. Checks all before writing any."""
+def read_flags(flags: FlagValues) -> CommandLine:
+    """Returns what the flags say: the recipe, then --hparams, then flags of their own."""
+    plugins.load(flags.plugins)
+    given = translate(read_json_object(flags.hparams))
+    values = translate(read_json_object(flags.recipe, "--recipe")) | given
+    values.pop("about", None)  # a recipe's source, cost and expected score
+    continued = {name: flags[name].value for name in CONTINUE_FLAGS}
+    if flags.continue_from is None and any(continued.values()):
+        name = next(name for name, value in continued.items() if value)
+        raise InputError(f"--{name} is for continuing from another model with --continue_from")
+    twice = {"num_train_steps", "schedule_from_step"} & set(given)
+    if twice and flags.additional_steps is not None:
+        raise InputError(f"--additional_steps sets `{min(twice)}`, so --hparams should not")
+    hparams, run, ignored = split_hparams(values)
+    does = {name: flags[name].value for name in FLAG_NAMES}
+    for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
+        if name in values and not flags[name].present:
+            does[name] = checked_bool(name, values[name])
+    if ignored:
+        print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
+    for target, names in ((hparams, ("seed", "precision")), (run, _RUN_FLAGS)):
+        target.update({name: flags[name].value for name in names if flags[name].value is not None})
+    if does["do_train"] and flags.continue_from is None:
+        hparams = with_length_of_data(hparams, flags.data_dir)
+    model_dir = flags.model_dir or os.path.join(flags.data_dir, "models", flags.model_name)
+    folders = {"data_dir": flags.data_dir, "model_dir": model_dir}
+    return CommandLine(**folders, **does, **continued, hparam_values=hparams, run_values=run)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A run that can be trained on."""
+
+    model_dir: str
+    hparams: PretrainingHParams
+    run: RunSettings
+    controller: orbit.Controller
+    log: monitoring.MetricsLog
+    evaluates: bool
+
+    @property
+    def step(self) -> int:
+        """The number of steps taken."""
+        return int(self.controller.global_step.numpy())
+
+    def evaluate(self) -> None:
+        """Measures the present weights on held-out records, with --do_eval."""
+        if self.evaluates:
+            self.controller.evaluate(self.run.num_eval_steps)
+
+    def progress_bar(self) -> monitoring.ProgressBar:
+        """Returns the bar of the steps that are left."""
+        names = {"loss": "loss", **self.hparams.objective.bar}
+        step, size = self.controller.global_step, self.hparams.train_batch_size
+        return monitoring.ProgressBar(self.hparams.num_train_steps, step, size, names)
+
+
+@contextlib.contextmanager
+def prepared(command: CommandLine) -> Iterator[Prepared]:
+    """Yields the run of a command, new or resumed; all is checked before anything is written."""
     model_dir = command.model_dir
-    vocabulary = data_vocabulary(command.data_dir, hparam_values.get("do_lower_case"))
-    hparam_values = {**hparam_values, "do_lower_case": vocabulary.do_lower_case}
-    hparam_values = continued_values(hparam_values, command)
-    run = replace_checked(RunSettings(), run_values)
+    vocabulary = data_vocabulary(command.data_dir, command.hparam_values.get("do_lower_case"))
+    said = {**command.hparam_values, "do_lower_case": vocabulary.do_lower_case}
+    said = continued_values(said, command)
+    run = command.run_settings
     strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
-    fast = fast_values(model_dir, strategy, hparam_values | run_values)
-    hparam_values = hparam_values | {k: v for k, v in fast.items() if k == "precision"}
+    fast = fast_values(model_dir, strategy, said | command.run_values)
+    said |= {name: value for name, value in fast.items() if name == "precision"}
     run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
-    hparams = resolve_hparams(hparam_values, vocabulary.size)
+    hparams = resolve_hparams(said, vocabulary.size)
     check_data(command.data_dir, hparams)
-    report_unused(hparam_values, hparams.objective)
+    report_unused(said, hparams.objective)
     warn_about_warmup(hparams)
     config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, _ADVICE)
     size, micro = hparams.train_batch_size, run.micro_batch_size
-    train_batches = Batches(command.data_dir, "train", hparams, size, strategy, micro)
-    heldout_batches = None
+    batches = [Batches(command.data_dir, "train", hparams, size, strategy, micro)]
     if command.do_eval:
         size = run.eval_batch_size or size
-        heldout_batches = Batches(command.data_dir, "heldout", hparams, size, strategy, micro)
-    files = train_batches.files + (heldout_batches.files if heldout_batches else [])
+        batches.append(Batches(command.data_dir, "heldout", hparams, size, strategy, micro))
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
-        objective = build_objective(hparams, config, special_ids(vocabulary))
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
         objective.begin_training(hparams.train_batch_size)
-        optimizer = build_optimizer(hparams, objective)
+        optimizer = hparams.build_optimizer(objective)
     if run.rematerialize:
         rematerialize(objective)
-    resumed = checkpointing.has_checkpoint(model_dir)
-    manager = restore(command, objective, optimizer, run, start, strategy)
+    with strategy.scope():
+        manager = restored(model_dir, objective, optimizer, run, start)
+    resumed = manager.latest_checkpoint is not None
     if resumed:
-        say_step(int(optimizer.iterations.numpy()), hparams.num_train_steps)
+        step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
+        resuming = f"resuming from step {step} of {total}"
+        workers.say(resuming if step < total else f"training is finished: step {step}")
     command = dataclasses.replace(command, model_dir=workers.written(model_dir))
-    settings = {"seed": hparams.seed, "strategy": strategy}
-    count = train_batches.micro_batches
-    trainer = Trainer(
-        objective, optimizer, train_batches, xla=run.xla, micro_batches=count, **settings
-    )
-    count = heldout_batches.micro_batches if heldout_batches else 1
-    if heldout_batches is not None:
-        settings["derive"] = heldout_batches.derived_metrics
-    evaluator = Evaluator(objective, heldout_batches, micro_batches=count, **settings)
     write_model_directory(command, described, run, config, vocabulary)
+    with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
+        log = monitoring.MetricsLog(command.model_dir, optimizer.iterations, resumed=resumed)
+        controller.eval_actions = (log.action("heldout"),)
+        yield Prepared(command.model_dir, hparams, run, controller, log, command.do_eval)
+
+
+@contextlib.contextmanager
+def controlled(
+    hparams: PretrainingHParams,
+    run: RunSettings,
+    objective: Objective,
+    optimizer: tf_keras.optimizers.Optimizer,
+    strategy: tf.distribute.Strategy,
+    batches: list[Batches],
+    manager: checkpointing.CheckpointManager,
+) -> Iterator[orbit.Controller]:
+    """Yields what runs steps and evaluations; nothing it prints is shown."""
+    settings = {"seed": hparams.seed, "strategy": strategy}
+    train, *heldout = batches
+    count = train.micro_batches
+    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=count, **settings)
+    evaluator = None
+    for of in heldout:
+        settings |= {"micro_batches": of.micro_batches, "derive": of.derived_metrics}
+        evaluator = Evaluator(objective, of, **settings)
+    files = [file for of in batches for file in of.files]
     with (
         contextlib.closing(trainer),
         clear_read_errors(files),
+        # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
     ):
-        run_controller(command, hparams, run, trainer, evaluator, manager)
-
-
-def say_step(step: int, total: int) -> None:
-    """Where a run goes on."""
-    resuming = f"resuming from step {step} of {total}"
-    workers.say(resuming if step < total else f"training is finished: step {step}")
+        yield orbit.Controller(
+            global_step=optimizer.iterations,
+            trainer=trainer,
+            evaluator=evaluator,
+            strategy=strategy,
+            steps_per_loop=run.iterations_per_loop,
+            checkpoint_manager=manager,
+        )
 
 
 def fast_values(
     model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
 ) -> dict[str, Any]:
-    """What is not said and devices decide: `precision` and `xla`. A run resumes with its own."""
+    """Returns `precision` and `xla` where devices decide them. A run resumes with its own."""
     device, recorded = devices.found(strategy), {}
     if checkpointing.has_checkpoint(model_dir):
         hparams = read_record(model_dir)["hparams"]
@@ -130,7 +212,7 @@ def fast_values(
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:
-    """Says when the learning rate never reaches its peak."""
+    """Warns when the learning rate never reaches its peak."""
     steps = hparams.num_train_steps - hparams.schedule_from_step
     if hparams.num_warmup_steps >= steps:
         warn(
@@ -139,27 +221,25 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
         )
 
 
-def without_training(
-    command: CommandLine, hparam_values: dict[str, Any], run_values: dict[str, Any]
-) -> None:
-    """Reports on a model, and measures it first if asked to.
+def without_training(command: CommandLine) -> tuple[str, PretrainingHParams, int]:
+    """Measures a model if asked to, and returns what `report` takes.
 
     The held-out records are those of --data_dir, the model's own data or other.
     """
-    model_dir = command.model_dir
-    hparam_values = continued_values(hparam_values, command)
+    model_dir, run_values = command.model_dir, command.run_values
+    said = continued_values(command.hparam_values, command)
     if command.do_eval:
-        step = evaluate(model_dir, command.data_dir, hparam_values, run_values)
+        step = evaluate(model_dir, command.data_dir, said, run_values)
     else:
-        read_settings(model_dir, hparam_values, run_values)  # for settings that are not the model's
+        read_settings(model_dir, said, run_values)  # for settings that are not the model's
         step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
-    report(model_dir, load_hparams(model_dir)[0], step)
+    return model_dir, load_hparams(model_dir)[0], step
 
 
 def check_start(
     command: CommandLine,
     hparams: PretrainingHParams,
-    config: EncoderConfig,
+    config: BackboneConfig,
     vocabulary: Vocabulary,
 ) -> Start | None:
     """Raises InputError where source, data and run do not fit; returns what --continue_from gives.
@@ -196,7 +276,7 @@ def reject_lost_checkpoints(model_dir: str) -> None:
 def describe_hparams(
     command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary, start: Start | None
 ) -> dict[str, Any]:
-    """Everything that decides a run's weights."""
+    """Returns everything that decides a run's weights."""
     model_dir = command.model_dir
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
@@ -211,13 +291,12 @@ def describe_hparams(
     return described
 
 
-def restore(
-    command: CommandLine,
+def restored(
+    model_dir: str,
     objective: Objective,
     optimizer: tf_keras.optimizers.Optimizer,
     run: RunSettings,
     start: Start | None,
-    strategy: tf.distribute.Strategy,
 ) -> checkpointing.CheckpointManager:
     """Restores what is there, else what --continue_from gives; returns what saves checkpoints."""
 
@@ -226,25 +305,24 @@ def restore(
             start.restore(objective, optimizer)
             workers.say(start.describe())
 
-    with strategy.scope():
-        return checkpointing.create_manager(
-            tf.train.Checkpoint(objective=objective, optimizer=optimizer),
-            command.model_dir,
-            step=optimizer.iterations,
-            interval=run.save_checkpoints_steps,
-            max_to_keep=run.keep_checkpoint_max,
-            initialize=initialize,
-        )
+    return checkpointing.create_manager(
+        tf.train.Checkpoint(objective=objective, optimizer=optimizer),
+        model_dir,
+        step=optimizer.iterations,
+        interval=run.save_checkpoints_steps,
+        max_to_keep=run.keep_checkpoint_max,
+        initialize=initialize,
+    )
 
 
 def write_model_directory(
     command: CommandLine,
     described: dict[str, Any],
     run: RunSettings,
-    config: EncoderConfig,
+    config: BackboneConfig,
     vocabulary: Vocabulary,
 ) -> None:
-    """Makes the model directory self-describing; after all that may be wrong has been looked at."""
+    """Makes the model directory self-describing; after everything has been checked."""
     settings = {**dataclasses.asdict(run), "data_dir": command.data_dir}
     settings |= {name: getattr(command, name) for name in CONTINUE_FLAGS}
     describe_run(command.model_dir, described, settings)
@@ -252,72 +330,8 @@ def write_model_directory(
     vocabulary.save(command.model_dir)
 
 
-def run_controller(
-    command: CommandLine,
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    trainer: Trainer,
-    evaluator: Evaluator,
-    manager: checkpointing.CheckpointManager,
-) -> None:
-    """Trains what is left to train, and evaluates with --do_eval."""
-    model_dir = command.model_dir
-    step = trainer.optimizer.iterations
-    # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        controller = orbit.Controller(
-            global_step=step,
-            trainer=trainer,
-            evaluator=evaluator,
-            strategy=trainer.strategy,
-            steps_per_loop=run.iterations_per_loop,
-            checkpoint_manager=manager,
-        )
-        resumed = manager.latest_checkpoint is not None
-        log = monitoring.MetricsLog(model_dir, step, resumed=resumed)
-        controller.eval_actions = (log.action("heldout"),)
-        if int(step.numpy()) < hparams.num_train_steps:
-            train(controller, hparams, run, log, evaluate=command.do_eval)
-        elif command.do_eval:
-            controller.evaluate(run.num_eval_steps)
-    report(model_dir, hparams, int(step.numpy()))
-
-
-def train(
-    controller: orbit.Controller,
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    log: monitoring.MetricsLog,
-    *,
-    evaluate: bool,
-) -> None:
-    """Trains to the end, saving and evaluating at every multiple of `save_checkpoints_steps`."""
-    step, total = controller.global_step, hparams.num_train_steps
-    names = {"loss": "loss", **hparams.objective.bar}
-    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, names)
-    agree = workers.agree_to_stop
-    try:
-        at_checkpoint = int(step.numpy()) % run.save_checkpoints_steps == 0
-        stopped_in = at_checkpoint and log.has("train") and not log.has("heldout")
-        if evaluate and workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
-            controller.evaluate(run.num_eval_steps)  # which it was stopped in
-        while (now := int(step.numpy())) < total:
-            multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-            with stopping.deferred("this loop of steps", agree) as stop_if_asked:
-                controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                controller.train(min(multiple, total))  # ends with a checkpoint
-            if evaluate:
-                controller.evaluate(run.num_eval_steps)
-    except stopping.Stopped:
-        controller.save_checkpoint()
-        workers.say(f"\nsaved at step {int(step.numpy())}")
-        raise
-    finally:
-        bar.close()
-
-
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
-    """Says where everything is and what was measured last; the chief alone does."""
+    """Prints where everything is and what was measured last, on the chief alone."""
     if not workers.is_chief():
         return
     names = ("loss", *hparams.objective.curves, "learning_rate")

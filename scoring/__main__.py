@@ -24,7 +24,6 @@ import plugins
 from data.encodings import reject_other_encodings
 from errors import main_with_clear_errors
 from finetune.readers.lines import read_lines
-from scoring.models import method_of
 from serving.lines import Lines
 from serving.output import check_output, opened_output
 
@@ -57,10 +56,11 @@ def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     check_output(FLAGS.output, FLAGS.overwrite)
+    from scoring.models import method_of  # TensorFlow: it takes seconds
+    from scoring.scorer import open_scorer
+
     method_of(FLAGS.model, FLAGS.method)
     with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
-        from scoring.scorer import open_scorer  # TensorFlow: it takes seconds
-
         given = {"max_seq_length": FLAGS.max_seq_length, "precision": FLAGS.precision}
         options = {name: value for name, value in given.items() if value is not None}
         scorer = open_scorer(FLAGS.model, FLAGS.method, **options)

@@ -1,4 +1,4 @@
-"""Which model is asked, and by which method it scores. Needs no TensorFlow."""
+"""Which model is asked, and by which method it scores."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 import storage
 from errors import InputError
-from pretrain.saved_settings import is_fine_tuned, load_hparams
-from pretrain.scoring_methods import choose
+from pretrain.load import is_fine_tuned, load_hparams
+from pretrain.objectives import choose
 from serving.description import read_description
 
 
@@ -33,7 +33,7 @@ def method_of(path: str, method: str | None = None) -> str:
         if is_fine_tuned(path):
             raise InputError(f"{path}: a fine-tuned model has no scoring method")
         hparams, _ = load_hparams(path)
-        return choose(hparams.objective.scoring_methods(), method, path).name
+        return choose(hparams.objective.scoring_methods, method, path).name
     description = read_description(path)
     if "score" not in description["signatures"]:
         raise InputError(f"{path}: the SavedModel has no signature `score`")

@@ -23,7 +23,6 @@ from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
 from errors import InputError, main_with_clear_errors, require_flags
 from files import check_there, write_json
-from pretrain.saved_settings import load_hparams
 from scoring.perplexity_protocol import Protocol, Report
 
 FLAGS = flags.FLAGS
@@ -49,7 +48,7 @@ def main(_: list[str]) -> None:
     """Checks what the flags say in less than a second, and measures."""
     plugins.load(FLAGS.plugins)
     protocol = check_flags()
-    from scoring import perplexity_model  # TensorFlow: it takes seconds
+    from scoring import perplexity_model
 
     if FLAGS.data_dir:
         text = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
@@ -92,8 +91,11 @@ def check_flags() -> Protocol:
                 f"--data_dir {FLAGS.data_dir} should be built with --example_layout contiguous, as"
                 f" perplexity is of a text, token by token. Received: {layout or 'segments'}"
             )
+    from pretrain.load import load_hparams  # TensorFlow: it takes seconds
+    from pretrain.objectives.causal_lm import CAUSAL
+
     hparams, _ = load_hparams(FLAGS.model_dir)
-    if hparams.objective.causal_lm() is None:
+    if CAUSAL not in hparams.objective.scoring_methods:
         raise InputError(
             f"--model_dir {FLAGS.model_dir} should hold a causal language model. Received:"
             f" objective {hparams.objective.name}"

@@ -19,9 +19,8 @@ from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from pretrain.evaluation import check_vocabulary
-from pretrain.load import load_objective
-from pretrain.objectives.causal_lm_loss import token_losses
-from pretrain.saved_settings import load_hparams
+from pretrain.load import load_hparams, load_objective
+from pretrain.objectives.causal_lm import CAUSAL, token_losses
 from scoring.perplexity_protocol import Protocol
 from training import checkpointing
 from training.tracing import plain_function
@@ -118,7 +117,7 @@ class CausalModel:
         self.step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
         self._vocabulary = Vocabulary.load(model_dir)
         objective = load_objective(model_dir)
-        encoder, head = (getattr(objective, name) for name in hparams.objective.causal_lm())
+        encoder, head = (getattr(objective, name) for name in CAUSAL.networks)
 
         def losses(batch):
             return token_losses(head, encoder(batch).sequence, batch)[0]

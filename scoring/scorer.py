@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data.tokenization import batches
 from errors import InputError, reason
-from pretrain.scoring_methods import choose
+from pretrain.objectives import choose
 from scoring.models import is_exported, method_of
 from serving.client import load_saved_model
 from serving.load import load

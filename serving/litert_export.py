@@ -21,6 +21,7 @@ from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
 from serving.load import ServedModel
 from serving.signatures import signatures
 from signatures.functions import ENCODE, PREDICT, SCORE, Function, functions_of
+from signatures.pretraining import IN_LITERT
 from training.tracing import plain_function
 
 WEIGHTS = ("float32", "float16", "int8")
@@ -45,9 +46,12 @@ def export(
         InputError: the folder holds something or cannot be written; LiteRT lacks an operation that
             all signatures need; or the answers differ more.
     """
-    if model.causal_lm is not None:
-        warn("continue_text is left out, which LiteRT cannot compute token by token")
-        model = dataclasses.replace(model, causal_lm=None)
+    functions = [offer.function for offer in IN_LITERT]
+    for offer in model.offers:
+        if offer.function not in functions:
+            warn(f"{offer.name} is left out, which LiteRT cannot compute")
+    kept = {o: networks for o, networks in model.offers.items() if o.function in functions}
+    model = dataclasses.replace(model, offers=kept)
     asked, expected = signatures(model), None  # in the forms of this machine, not of LiteRT
     if check_file is not None:  # what is wrong with it is said before the conversion
         expected = Check(check_file, describe(model, asked, source), asked, max_difference)

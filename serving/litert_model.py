@@ -26,12 +26,13 @@ from machine import num_cores
 from model import BackboneConfig, load_config
 from model.config import CONFIG_FILE
 from model.linear_chain import ChainScores
-from pretrain.scoring_methods import ScoringMethod
+from pretrain.objectives import ScoringMethod
 from serving.description import check_belongs, read_description
 from serving.litert import attached, graph_digest
 from serving.signatures import signatures
 from settings import field_names
-from signatures.functions import Function
+from signatures.functions import Function, Offer
+from signatures.pretraining import IN_LITERT
 from signatures.signature import Signature, Tensors
 
 
@@ -48,7 +49,7 @@ class LiteRTModel:
     task: Task | None
     scoring_method: ScoringMethod | None
     transitions: ChainScores | None
-    causal_lm: None = None  # continuing texts is not converted
+    offers: dict[Offer, tuple[()]]  # of pre-training, with which functions become signatures
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
@@ -115,6 +116,7 @@ def _described(folder: str, path: str, said: dict[str, Any]) -> tuple[LiteRTMode
         task=task,
         scoring_method=scoring and ScoringMethod(**scoring, networks=(), log_scores=None),
         transitions=chain and ChainScores(*map(tf.constant, chain)),
+        offers=dict.fromkeys(IN_LITERT, ()),
     )
     return model, about["functions"]
 

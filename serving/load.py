@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 import storage
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
 from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams
@@ -20,27 +20,26 @@ from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
 from finetune.results import read_results
 from finetune.task import Task
-from model import (
-    Backbone,
-    BackboneConfig,
-    CausalLMHead,
-    DiscriminatorHead,
-    MaskedLMHead,
-    load_config,
-)
+from model import Backbone, BackboneConfig, load_config
 from model.config import CONFIG_FILE
 from model.crf_head import CrfHead
 from model.linear_chain import ChainScores
-from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
-from pretrain.load import restore, stored_parts
-from pretrain.saved_settings import is_fine_tuned, load_hparams, load_vocabulary, special_ids
-from pretrain.scoring_methods import ScoringMethod, choose
+from pretrain.load import (
+    SpecialIds,
+    is_fine_tuned,
+    load_hparams,
+    restore,
+    stored_parts,
+)
+from pretrain.objectives import ScoringMethod, choose
 from settings import check_setting
+from signatures.functions import Offer
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored
 
+T = TypeVar("T", bound=Offer | ScoringMethod)
 # Where the maximum sequence length is from.
 _TRAINED, _SAID = "as in training", "from --max_seq_length"
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
@@ -60,10 +59,8 @@ class ServedModel:
     record: dict[str, Any]  # what `hparams.json` holds
     objective: FineTuning | None = None  # encoder and head of a fine-tuned model
     task: Task | None = None  # likewise
-    discriminator_head: DiscriminatorHead | None = None  # says which tokens were replaced
-    masked_lm: tuple[Backbone, MaskedLMHead] | None = None  # predict masked tokens
-    critic: MaskedLMHead | None = None  # says by its scores which tokens were replaced
-    causal_lm: tuple[Backbone, CausalLMHead] | None = None  # predict the next token
+    # What the objective of a pre-trained model offers, with the networks for it.
+    offers: dict[Offer, tuple[tf.Module, ...]] = dataclasses.field(default_factory=dict)
     scoring: tuple[ScoringMethod, tuple[tf.Module, ...]] | None = None  # of sentences; its networks
     run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
     folder: str = ""  # it was loaded from; of several runs that of the one chosen
@@ -76,15 +73,9 @@ class ServedModel:
     @property
     def visible_padding(self) -> int:
         """See `BackboneConfig.visible_padding`: the most of the networks that answer."""
-        encoders = [self.encoder, *(self.masked_lm or ())[:1], *self.scoring_networks[:1]]
+        encoders = [self.encoder, *self.scoring_networks[:1]]
+        encoders += [networks[0] for networks in self.offers.values()]
         return max(encoder.config.visible_padding for encoder in encoders)
-
-    @property
-    def replaced_logits(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
-        """Hidden states [B, S, D] to logits of "was replaced" [B, S]; None without such a head."""
-        if self.critic is not None:
-            return self.critic.replaced_logits
-        return self.discriminator_head
 
     @property
     def scoring_method(self) -> ScoringMethod | None:
@@ -105,9 +96,8 @@ class ServedModel:
     @property
     def layers(self) -> list[tf.Module]:
         """All networks and their layers, those that are shared once."""
-        parts = [self.objective or self.encoder, self.discriminator_head, self.critic]
-        parts += [*(self.masked_lm or ()), *(self.causal_lm or ()), *self.scoring_networks]
-        networks = [part for part in parts if part is not None]
+        networks = [self.objective or self.encoder, *self.scoring_networks]
+        networks += [network for of_offer in self.offers.values() for network in of_offer]
         found = [layer for network in networks for layer in (network, *network.submodules)]
         return list({id(layer): layer for layer in found}.values())
 
@@ -208,24 +198,25 @@ def _load_pretrained(
         hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)
     fits = 3 <= hparams.max_seq_length <= longest
     check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
-    vocabulary = load_vocabulary(model_dir, config, record["hparams"].get("vocabulary"))
+    digest = record["hparams"].get("vocabulary")
+    vocabulary = trained_vocabulary(model_dir, config.vocab_size, digest)
     with as_stored(model_dir):
-        objective = build_objective(hparams, config, special_ids(vocabulary))
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
     stored = {"encoder", *_stored_parts(model_dir)}
     parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)
 
-    def pair(names: tuple[str, str] | None) -> tuple[Backbone, tf.Module] | None:
-        """An encoder and its head, if the checkpoint holds both."""
-        return tuple(parts[name] for name in names) if names and {*names} <= {*parts} else None
+    def restored(listed: Iterable[T]) -> dict[T, tuple[tf.Module, ...]]:
+        """Offers or scoring methods all of whose networks the checkpoint holds, with these."""
+        loaded = {id(network) for network in parts.values()}
+        found = {item: tuple(getattr(objective, n) for n in item.networks) for item in listed}
+        return {item: own for item, own in found.items() if loaded.issuperset(map(id, own))}
 
-    methods = [m for m in hparams.objective.scoring_methods() if {*m.networks} <= {*parts}]
+    methods = restored(hparams.objective.scoring_methods)
     scoring = None
     if methods or scoring_method is not None:
-        method = choose(methods, scoring_method, model_dir)
-        scoring = method, tuple(parts[name] for name in method.networks)
-    _, discriminator_head = pair(hparams.objective.detector()) or (None, None)
-    _, critic = pair(hparams.objective.critic()) or (None, None)
+        method = choose([*methods], scoring_method, model_dir)
+        scoring = method, methods[method]
     return {
         "kind": PRETRAINING,
         "encoder": objective.encoder,
@@ -234,10 +225,7 @@ def _load_pretrained(
         "length_origin": origin,
         "hparams": hparams,
         "record": record,
-        "discriminator_head": discriminator_head,
-        "critic": critic,
-        "masked_lm": pair(hparams.objective.masked_lm()),
-        "causal_lm": pair(hparams.objective.causal_lm()),
+        "offers": restored(hparams.objective.signatures),
         "scoring": scoring,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from model import CausalLMHead, Encoder
 from model.generation import Continuation, Generator, Sampling
 from signatures.network import Network
 from signatures.parts import TOKENS_PER_PART
@@ -13,10 +14,9 @@ from signatures.tensors import Tensor
 _DEFAULT_TOKENS = 32
 
 
-def continue_text(network: Network) -> Signature:
+def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Signature:
     """Texts with what the model writes after them."""
     limit, vocabulary = network.model.max_seq_length, network.layout.vocabulary
-    encoder, head = network.model.causal_lm
     whole_words = vocabulary.tokenizer == "words"
     never = {vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id} - {vocabulary.sep_id}
     generate = Generator(encoder, head, vocabulary.sep_id, tuple(sorted(never)))

@@ -17,13 +17,12 @@ from training.tracing import plain_function
 
 if TYPE_CHECKING:
     from serving.load import ServedModel
+    from signatures.signature import Signature
 
 Tensors = dict[str, tf.Tensor]
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
-NUM_CANDIDATES = 10
-# The names of functions.
-ENCODE, PREDICT, REPLACED, MASKED, SCORE = "encode", "predict", "replaced", "masked", "score"
+ENCODE, PREDICT, SCORE = "encode", "predict", "score"  # the names of functions
 SCORED = "scored"  # of SCORE, beside FEATURES: int32 [n, S], 1 for the tokens that count
 _ONE_TOKEN = ("position", "token")  # or these, where each token has a pass of its own: int32 [n]
 _RANKS = dict.fromkeys(_ONE_TOKEN, 1)  # all other inputs have two axes
@@ -47,14 +46,33 @@ class Function(NamedTuple):
         return {n: tf.TensorSpec([None] * rank, tf.int32, n) for n, rank in ranks.items()}
 
 
+class Offer(NamedTuple):
+    """A signature that an objective of pre-training offers, see `ObjectiveSettings.signatures`.
+
+    Attributes:
+        name: of the signature.
+        networks: names of the objective's networks that it needs, an encoder first.
+        build: from (network, *the networks) to the `Signature`; of a LiteRT file, which has only
+            the function below, from `network` alone.
+        function: the name under which `Network.compute` finds `compute`; None without one.
+        compute: from (features, encode, *the other networks) to tensors, as `ScoringMethod` has it.
+        inputs: names of the features.
+    """
+
+    name: str
+    networks: tuple[str, ...]
+    build: Callable[..., Signature]
+    function: str | None = None
+    compute: Callable[..., Tensors] | None = None
+    inputs: tuple[str, ...] = FEATURES
+
+
 def functions_of(model: ServedModel) -> dict[str, Function]:
     """The functions that a model has the networks for, by name.
 
     - ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
     - PREDICT: what the task's head predicts; see `model.task_heads`.
-    - REPLACED: `logits` [n, S] of "was replaced".
-    - MASKED: of the masks at `positions`, the most probable `candidates` int32 [n, M, K] and their
-      `shares`.
+    - those of the signatures that the model's objective lists, see `Offer`.
     - SCORE: `log_scores` of the model's scoring method, [n, S] or, where each token has a pass of
       its own, [n].
     """
@@ -68,19 +86,23 @@ def functions_of(model: ServedModel) -> dict[str, Function]:
     if model.objective is not None:
         head = model.objective.head
         found[PREDICT] = Function(lambda part: head.predict(encode(part), part))
-    if (replaced := model.replaced_logits) is not None:
-        found[REPLACED] = Function(lambda part: {"logits": replaced(encode(part).sequence)})
-    if model.masked_lm is not None:
-        found[MASKED] = _masked(model)
-    if model.scoring is not None:
-        method, (encoder, *others) = model.scoring
+
+    def function_of(compute, networks, inputs):
+        encoder, *others = networks
         own = encode if encoder is model.encoder else encoder_in_graph(encoder)
+        return Function(lambda part: compute(part, own, *others), inputs)
+
+    for offer, networks in model.offers.items():
+        if offer.function is not None:
+            found[offer.function] = function_of(offer.compute, networks, offer.inputs)
+    if model.scoring is not None:
+        method, networks = model.scoring
         inputs = FEATURES + (_ONE_TOKEN if method.masks_each else (SCORED,))
 
-        def log_scores(features):
-            return {"log_scores": method.log_scores(features, own, *others)}
+        def log_scores(*arguments):
+            return {"log_scores": method.log_scores(*arguments)}
 
-        found[SCORE] = Function(log_scores, inputs)
+        found[SCORE] = function_of(log_scores, networks, inputs)
     return found
 
 
@@ -94,16 +116,3 @@ def encoder_in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
 
     traced = plain_function(encode, input_signature=[specs])
     return lambda features: traced({name: features[name] for name in FEATURES})
-
-
-def _masked(model: ServedModel) -> Function:
-    encoder, head = model.masked_lm
-    encode = encoder_in_graph(encoder)
-    K = min(NUM_CANDIDATES, model.vocabulary.size)
-
-    def candidates(features):
-        logits = head(encode(features).sequence, features["positions"])  # [n, M, V]
-        shares, ids = tf.math.top_k(tf.nn.softmax(logits), K)
-        return {"shares": shares, "candidates": ids}
-
-    return Function(candidates, (*FEATURES, "positions"))

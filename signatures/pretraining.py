@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from signatures.continuation import continue_text
 from signatures.embeddings import TOKEN_VECTORS, embeddings, vectors
-from signatures.functions import MASKED, NUM_CANDIDATES, REPLACED, SCORE
+from signatures.functions import FEATURES, SCORE, Offer
 from signatures.network import Network, token_ids
 from signatures.parts import TOKENS_PER_PART, InParts
 from signatures.scoring import score
@@ -14,21 +14,21 @@ from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature,
 from signatures.tensors import Tensor
 from text.ragged import take
 
+REPLACED, MASKED = "replaced", "masked"  # functions of token ids
+NUM_CANDIDATES = 10
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 
 
 def signatures(network: Network) -> dict[str, Signature]:
-    """The signatures that the model has the heads for; `serving_default` is `embeddings`."""
+    """The signatures that the model has the networks for; `serving_default` is `embeddings`."""
     found = {"serving_default": embeddings(network)}
     outputs, replaced = dict(TOKEN_VECTORS), REPLACED in network.functions
     if replaced:
-        found["replaced_tokens"] = replaced_tokens(network)
         about = "the probability that a token was replaced"
         outputs["replaced"] = Tensor("float32", ("B", "S"), about)
-    if MASKED in network.functions:
-        found["masked_tokens"] = masked_tokens(network)
-    if network.model.causal_lm is not None:
-        found["continue_text"] = continue_text(network)
+    for offer, networks in network.model.offers.items():
+        if offer.function is None or offer.function in network.functions:
+            found[offer.name] = offer.build(network, *networks)
     if SCORE in network.functions:
         found["score"] = score(network)
 
@@ -44,7 +44,7 @@ def signatures(network: Network) -> dict[str, Signature]:
     return {**found, "token_ids": raw}
 
 
-def replaced_tokens(network: Network) -> Signature:
+def replaced_tokens(network: Network, *_: tf.Module) -> Signature:
     """Of each word piece, whether a discriminator or self-critic takes it for replaced."""
 
     probabilities_of = InParts(lambda part: {"shares": _probabilities(network, part)})
@@ -71,7 +71,7 @@ def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
     return tf.sigmoid(network.compute(REPLACED, features)["logits"])  # [B, S]
 
 
-def masked_tokens(network: Network) -> Signature:
+def masked_tokens(network: Network, *_: tf.Module) -> Signature:
     """The word pieces that a masked language model would put in the place of each mask."""
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
     mask_token = layout.vocabulary.tokens[mask_id]  # as it is written in texts
@@ -126,3 +126,26 @@ def masked_tokens(network: Network) -> Signature:
     }
     about = f"what may stand in the places of a text that are marked {mask_token}"
     return Signature(about, function, {"text": TEXT.but(f", with {mask_token} in it")}, outputs)
+
+
+def _replaced_logits(features, encode, head) -> Tensors:
+    """`logits` [n, S] of "was replaced", by a discriminator or by a masked language model."""
+    logits = getattr(head, "replaced_logits", head)
+    return {"logits": logits(encode(features).sequence)}
+
+
+def _candidates(features, encode, head) -> Tensors:
+    """Of the masks at `positions`, the most probable `candidates` int32 [n, M, K]; `shares`."""
+    logits = head(encode(features).sequence, features["positions"])  # [n, M, V]
+    shares, ids = tf.math.top_k(tf.nn.softmax(logits), min(NUM_CANDIDATES, logits.shape[-1]))
+    return {"shares": shares, "candidates": ids}
+
+
+# What the project's objectives offer, of an encoder and a head.
+_OF_HEAD = ("encoder", "head")
+REPLACED_TOKENS = Offer("replaced_tokens", _OF_HEAD, replaced_tokens, REPLACED, _replaced_logits)
+MASKED_TOKENS = Offer(
+    "masked_tokens", _OF_HEAD, masked_tokens, MASKED, _candidates, (*FEATURES, "positions")
+)
+CONTINUE_TEXT = Offer("continue_text", _OF_HEAD, continue_text)
+IN_LITERT = (REPLACED_TOKENS, MASKED_TOKENS)  # are found again by the functions of a file

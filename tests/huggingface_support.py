@@ -18,9 +18,8 @@ from checkpoints.model_directory import Conversion, Options
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import DiscriminatorHead, EncoderConfig
-from pretrain.build import build_objective
 from pretrain.hparams import resolve_hparams
-from pretrain.saved_settings import special_ids
+from pretrain.load import SpecialIds
 from tests.model_support import randomize
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"
@@ -137,7 +136,7 @@ def conversion(config: EncoderConfig, **values) -> Conversion:
     values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
     hparams = resolve_hparams(values, config.vocab_size)
     vocabulary = Vocabulary(load("bert").vocabulary.tokens)
-    objective = build_objective(hparams, config, special_ids(vocabulary))
+    objective = hparams.build_objective(config, SpecialIds(vocabulary))
     for seed, name in enumerate(("encoder", "head", "generator", "generator_head")):
         if getattr(objective, name, None) is not None:
             randomize(getattr(objective, name), seed)

@@ -36,7 +36,7 @@ ARROWS = {
     "training": ("data",),
     "text": ("data",),
     "signatures": ("data", "model", "text", "training"),
-    "pretrain": ("data", "model", "text", "training"),
+    "pretrain": ("data", "model", "signatures", "text", "training"),
     # Fine-tuning begins from what pre-training wrote.
     "finetune": ("data", "model", "pretrain", "signatures", "text", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),

@@ -18,8 +18,8 @@ from checkpoints.model_directory import load
 from errors import InputError
 from pretrain.continuation import continued_values
 from pretrain.hparams import CommandLine
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
-from pretrain.saved_settings import load_hparams
+from pretrain.load import load_hparams
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from tests import command_support
 from tests.golden_support import MODELS, load_golden
 from tests.pretraining_support import assert_same_run, build_data, run

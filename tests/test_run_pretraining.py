@@ -22,10 +22,9 @@ from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
 from errors import InputError, TrainingStopped
 from locks import locked
-from pretrain.load import load_encoder, load_objective
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.self_critic_loss import SelfCritic
-from pretrain.saved_settings import load_hparams
+from pretrain.load import load_encoder, load_hparams, load_objective
+from pretrain.objectives.masked_lm import MaskedLM
+from pretrain.objectives.self_critic import SelfCritic
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command

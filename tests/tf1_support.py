@@ -14,7 +14,6 @@ from checkpoints.formats import from_elsewhere
 from checkpoints.model_directory import Options, only_networks
 from checkpoints.tf1_file import write_checkpoint
 from data.vocabulary import SPECIAL_TOKENS
-from pretrain.build import build_objective
 from tests.golden_support import CHECKPOINT, GOLDEN
 
 SPECIAL_IDS = {"cls": 2, "sep": 3, "mask": 4}
@@ -41,7 +40,7 @@ def golden_tensors(name: str, step: int = 1234) -> dict[str, np.ndarray]:
 
 def random_tensors(hparams, config, networks=None, seed: int = 0) -> dict[str, np.ndarray]:
     """Random weights of an objective's networks (or only of some), under the original's names."""
-    objective = build_objective(hparams, config, SPECIAL_IDS)
+    objective = hparams.build_objective(config, SPECIAL_IDS)
     if networks is not None:
         objective = only_networks(objective, networks)
     draw = np.random.default_rng(seed)

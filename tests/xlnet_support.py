@@ -13,8 +13,7 @@ from checkpoints.model_directory import Conversion, describe_pretraining
 from checkpoints.tf1_file import write_checkpoint
 from data.vocabulary import Vocabulary
 from model.xlnet.config import XLNetConfig
-from pretrain.build import build_objective
-from pretrain.saved_settings import special_ids
+from pretrain.load import SpecialIds
 from tests.model_support import randomize
 
 V = 48
@@ -57,7 +56,7 @@ def conversion(config: XLNetConfig = TINY, seed: int = 0) -> Conversion:
     """A model of ours with random weights, as if it were loaded from its directory."""
     words = vocabulary()
     hparams = describe_pretraining(config, words, objective="permutation_lm")
-    objective = build_objective(hparams, config, special_ids(words))
+    objective = hparams.build_objective(config, SpecialIds(words))
     randomize(objective.encoder, seed)
     for i, variable in enumerate((objective.head.output_bias, objective.head.mask_embedding)):
         draw = np.random.default_rng(seed + i + 1)

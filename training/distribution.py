@@ -11,7 +11,6 @@ import tensorflow as tf
 from backend import on_tpu
 from errors import InputError, reason
 from training import workers
-from training.strategies import MULTI_WORKER, parse_strategy
 
 LOCAL_TPU = "local"
 
@@ -30,12 +29,14 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
     Raises:
         InputError: another name, more devices than there are, or no such TPU.
     """
-    kind, count = parse_strategy(name)
+    kind, count = workers.parse_strategy(name)
+    if tpu is not None and kind != "tpu":
+        raise InputError(f"--tpu is for --strategy tpu. Received: --strategy {name}")
     if kind == "one_device":
         return tf.distribute.get_strategy()
-    if kind == MULTI_WORKER:
+    if kind == workers.MULTI_WORKER:
         if workers.strategy() is None:
-            raise InputError(f"--strategy {MULTI_WORKER} is not for this command")
+            raise InputError(f"--strategy {kind} is not for this command")
         return workers.strategy()
     if kind == "tpu":
         return _create_tpu(tpu or os.environ.get("TPU_NAME") or LOCAL_TPU)
@@ -72,6 +73,24 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
         # steps. TensorFlow would say so for the thread alone that connected.
         tf.device("/job:worker/replica:0/task:0").__enter__()
     return tf.distribute.TPUStrategy(resolver)
+
+
+def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
+    """Returns the number of micro-batches that each device's share of a batch is cut into.
+
+    `batch_size` is over all devices, which divide it; `micro_batch_size` is of a device at a time,
+    by default its share.
+
+    Raises:
+        InputError: it does not divide the share.
+    """
+    share = batch_size // devices
+    if share % (micro_batch_size or share):
+        raise InputError(
+            f"`micro_batch_size` should divide the {share} sequences that each device has of a"
+            f" batch. Received: {micro_batch_size}"
+        )
+    return share // (micro_batch_size or share)
 
 
 def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:

@@ -26,6 +26,8 @@ NO_METRICS = ("step", "split", "time", "data_dir")
 class MetricsLog:
     """Appends one JSON object per line to `metrics.jsonl` and its values to TensorBoard's events.
 
+    The events are in a folder for each of `EVENT_FOLDERS`.
+
     A row has step, split, time, and the metrics. It takes the place of one of the same step, split
     and data, which an evaluation of a finished run has when it is repeated.
 
@@ -38,6 +40,7 @@ class MetricsLog:
 
     def __init__(self, model_dir: str, step: tf.Variable, *, resumed: bool = False):
         self._model_dir, self._step = model_dir, step
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
         self._path = os.path.join(model_dir, METRICS_FILE)
         rows, damaged = _read_lines(model_dir)
         now = int(step.numpy())
@@ -49,14 +52,13 @@ class MetricsLog:
         last = max((row["step"] for row in kept), default=0)
         if resumed and last < now:
             warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing, also in curves")
-        self._events = Events(model_dir)
         if damaged or len(kept) < len(rows):
-            self._events.replace(kept, *EVENT_FOLDERS)
+            self._replace_events(kept, *EVENT_FOLDERS)
         self._logged = set(map(_place, kept))
         self._rewrite(kept)
 
     def has(self, split: str) -> bool:
-        """Whether there is a row of `split` at the current step."""
+        """Returns True if there is a row of `split` at the current step."""
         return _place({"step": int(self._step.numpy()), "split": split}) in self._logged
 
     def _rewrite(self, rows: list[dict]) -> None:
@@ -77,38 +79,31 @@ class MetricsLog:
                 rows = read_metrics(self._model_dir)
                 rows = [*(other for other in rows if _place(other) != _place(row)), row]
                 self._rewrite(rows)
-                self._events.replace(rows, split)
+                self._replace_events(rows, split)
                 return
             self._logged.add(_place(row))
             files.append_text(self._path, json.dumps(row) + "\n")
-            self._events.add(row)
+            self._add_events(row)
 
         return log
 
-
-class Events:
-    """TensorBoard's events of a run, in a folder for each of `EVENT_FOLDERS`."""
-
-    def __init__(self, model_dir: str):
-        self._model_dir, self._writers = model_dir, {}
-
-    def replace(self, rows: Sequence[dict], *splits: str) -> None:
-        """Begins these splits anew with their rows, so that each step is there once."""
+    def _replace_events(self, rows: Sequence[dict], *splits: str) -> None:
+        """Begins these splits of TensorBoard's events anew, so that each step is there once."""
         for split in splits:
             self._writers.pop(split, None)
             storage.rmtree(os.path.join(self._model_dir, split), ignore_errors=True)
-        self.add(*(row for row in rows if row["split"] in splits))
+        self._add_events(*(row for row in rows if row["split"] in splits))
 
-    def add(self, *rows: dict) -> None:
+    def _add_events(self, *rows: dict) -> None:
         """Writes the metrics of rows that are not None, of the model's own data."""
         with writing_events(self._model_dir):
             for row in rows:
                 if row["split"] in EVENT_FOLDERS:
-                    self._write(row)
+                    self._write_event(row)
             for writer in self._writers.values():
                 writer.flush()
 
-    def _write(self, row):
+    def _write_event(self, row: dict) -> None:
         split = row["split"]
         if split not in self._writers:
             folder = os.path.join(self._model_dir, split)
@@ -126,7 +121,7 @@ class Events:
 
 
 def _place(row: dict) -> tuple:
-    """What there is one row of."""
+    """Returns what there is one row of."""
     return row["step"], row["split"], row.get("data_dir")
 
 

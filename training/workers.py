@@ -16,6 +16,7 @@ import base64
 import contextlib
 import io
 import os
+import re
 import shutil
 import signal
 import sys
@@ -29,7 +30,6 @@ import stopping
 import storage
 from errors import CommandError, InputError, reason, warn
 from locks import locked
-from training.strategies import MULTI_WORKER, parse_strategy
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -37,10 +37,27 @@ if TYPE_CHECKING:
 TIMEOUT = 600  # seconds for workers to come, and for each sum over them
 SILENCE = 60  # seconds without a sign of life after which a worker is lost
 FIRST_PORT = 12345  # of each node of a SLURM job
+MULTI_WORKER = "multi_worker"
 
 _strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None  # of the group, once joined
 _timeout, _exchanges = float(TIMEOUT), 0  # seconds for others to come to `gather`; calls of it
 count, index = 1, 0  # how many workers there are, and which of them this process is
+
+
+def parse_strategy(name: str) -> tuple[str, int | None]:
+    """Returns the kind of a strategy, and how many devices it names.
+
+    Raises:
+        InputError: another name, or a number that is none of devices.
+    """
+    kind, _, count = name.partition(":")
+    known = kind in ("one_device", "mirrored", MULTI_WORKER, "tpu")
+    if not known or (count and (kind != "mirrored" or not re.fullmatch("0*[1-9][0-9]*", count))):
+        raise InputError(
+            "--strategy should be one_device, mirrored, mirrored:N, where N is at least 1,"
+            f" {MULTI_WORKER} or tpu. Received: {name!r}"
+        )
+    return kind, int(count) if count else None
 
 
 class WorkerLost(CommandError, RuntimeError):

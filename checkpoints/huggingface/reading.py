@@ -28,9 +28,9 @@ from finetune.load import FineTuned
 from model import DiscriminatorHead, Encoder, MaskedLMHead, build_encoder
 from model.config import CONFIG_FILE
 from pretrain.hparams import PretrainingHParams
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
-from pretrain.saved_settings import special_ids
+from pretrain.load import SpecialIds
+from pretrain.objectives.masked_lm import MaskedLM
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from training.stored_shapes import no_larger_than
 
 # What a generator may have of its own without computing anything else.
@@ -153,7 +153,7 @@ def _replaced_token_detection(
 ) -> tuple[PretrainingHParams, ReplacedTokenDetection | Networks]:
     """A discriminator, or an encoder without its head, and the generator."""
     hparams = _with_generator(source, generator, vocabulary)
-    objective = ReplacedTokenDetection(hparams, source.config, special_ids(vocabulary))
+    objective = ReplacedTokenDetection(hparams, source.config, SpecialIds(vocabulary))
     if not source.has_discriminator_head:
         source.notes.append(f"{source.folder}: {_MISSING.format('discriminator head')}")
         objective = only_networks(objective, ["encoder", "generator", "generator_head"])
@@ -164,7 +164,7 @@ def _replaced_token_detection(
 
 def _masked_lm(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, MaskedLM]:
     hparams = describe_pretraining(source.config, vocabulary, **_BERT, **_head_act(source))
-    objective = MaskedLM(hparams, source.config, special_ids(vocabulary))
+    objective = MaskedLM(hparams, source.config, SpecialIds(vocabulary))
     _fill_masked_lm(source, objective.encoder, objective.head)
     return hparams, objective
 

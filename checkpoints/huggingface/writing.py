@@ -19,6 +19,7 @@ from finetune.load import FineTuned
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.masked_lm import MaskedLMSettings
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
 
@@ -49,7 +50,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     else:
         generator = getattr(objective, "generator", None)
         detects = objective.head is not None or generator is not None
-        detects = detects or settings.detector() is not None
+        detects = detects or isinstance(settings, ReplacedTokenDetectionSettings)
         notes = _write_encoder(objective.encoder, objective.head, vocabulary, folder, detects)
         if generator is not None:
             notes += _write_generator(objective, settings, vocabulary, folder)

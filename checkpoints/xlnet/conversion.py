@@ -19,8 +19,7 @@ from errors import InputError
 from model import build_backbone
 from model.xlnet.config import XLNetConfig
 from model.xlnet.head import XLNetLMHead
-from pretrain.build import build_objective
-from pretrain.saved_settings import special_ids
+from pretrain.load import SpecialIds
 
 OBJECTIVE = "permutation_lm"
 UNWEIGHTED = ("max_position_embeddings", "type_vocab_size")  # fields that no weights depend on
@@ -85,7 +84,7 @@ def build(
     """
     hparams = describe_pretraining(config, vocabulary, objective=OBJECTIVE)
     if complete:
-        objective = build_objective(hparams, config, special_ids(vocabulary))
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
         return Conversion(config, hparams, vocabulary, objective), objective.head
     conversion = Conversion(config, hparams, vocabulary, Networks(build_backbone(config)))
     conversion.notes.append(f"there is no head of permutation language modelling; {INCOMPLETE}")

@@ -1,4 +1,4 @@
-"""The objectives of pre-training by name. Needs no TensorFlow.
+"""The objectives of pre-training by name.
 
 A new objective is one file and one call: a subclass of `ObjectiveSettings`, and `register`. A file
 outside of this repository is imported with `--plugins FILE`.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from errors import InputError
 from plugins import Registry, source
-from pretrain.objectives.base import ObjectiveSettings
+from pretrain.objectives.base import ObjectiveSettings, ScoringMethod, choose
 from pretrain.objectives.causal_lm import CausalLMSettings
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.permutation_lm import PermutationLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from pretrain.objectives.self_critic import SelfCriticSettings
 
-__all__ = ["ObjectiveSettings", "get", "names", "register"]
+__all__ = ["ObjectiveSettings", "ScoringMethod", "choose", "get", "names", "register"]
 
 _REGISTRY: Registry[type[ObjectiveSettings]] = Registry("objective")
 get, names = _REGISTRY.get, _REGISTRY.names

@@ -1,29 +1,92 @@
-"""Causal language modelling: its settings. causal_lm_loss.py computes it."""
+"""Causal language modelling: a causal encoder predicts every token from those before it."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import tensorflow as tf
 
 import model.operations as count
 from errors import InputError
-from plugins import lazily
-from pretrain.objectives.base import ObjectiveSettings
+from model import BackboneConfig, CausalLMHead, build_backbone
+from model.kernels import vocabulary_cross_entropy
+from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
+from signatures.pretraining import CONTINUE_TEXT
+from training import metrics
+from training.objective import Objective
 
-_build = lazily("pretrain.objectives.causal_lm_loss:CausalLM")
+
+def token_losses(
+    head: CausalLMHead,
+    sequence: tf.Tensor,
+    batch: dict[str, tf.Tensor],
+    *,
+    used: tf.Tensor | None = None,
+    training: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """-log p of every token but the first, from the hidden states of those before it.
+
+    Args:
+        sequence: [B, S, D].
+        batch: `input_ids`, `input_mask` int32 [B, S].
+        used: bool [B, S - 1], of which tokens but the first; by default of all but padding.
+
+    Returns:
+        float32 [B, S - 1], 0 where not used; and bool [B, S - 1], whether the token is the most
+        probable one. Of an adaptive softmax: of the most probable group, if any.
+    """
+    ids = tf.reshape(batch["input_ids"][:, 1:], [-1])  # [T], T = B * (S - 1)
+    used = tf.reshape(_predicted(batch) > 0 if used is None else used, [-1])
+    hidden = sequence[:, :-1]
+    transformed = head.transformed(hidden, training=training)
+    first, *others = head.groups(tf.reshape(transformed, [-1, transformed.shape[-1]]))
+    inside = [used & (ids >= group.start) & (ids < group.end) for group in others]
+    wanted = ids
+    for i, in_group in enumerate(inside):
+        wanted = tf.where(in_group, first.end + i, wanted)
+    nll, right = vocabulary_cross_entropy(first.inputs, first.table, first.bias, wanted, used)
+    for group, in_group in zip(others, inside):
+        more, best = vocabulary_cross_entropy(
+            group.inputs, group.table, group.bias, ids - group.start, in_group
+        )
+        nll, right = nll + more, right & (best | ~in_group)
+    shape = tf.shape(batch["input_ids"][:, 1:])
+    return tf.reshape(nll, shape), tf.reshape(right, shape)
+
+
+def _predicted(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """1 for tokens that follow a token, int32 [B, S - 1]."""
+    return batch["input_mask"][:, 1:] * batch["input_mask"][:, :-1]
+
+
+def causal_log_scores(features, encode, head) -> tf.Tensor:
+    """log p(token | those before it), by a softmax in blocks: float32 [n, S], 0 elsewhere."""
+    used = features["scored"][:, 1:] > 0
+    nll, _ = token_losses(head, encode(features).sequence, features, used=used)
+    return tf.pad(-nll, [[0, 0], [1, 0]])
+
+
+CAUSAL = ScoringMethod(
+    "causal",
+    "the sum of log p(piece | the pieces before it), in one pass",
+    ("encoder", "head"),
+    causal_log_scores,
+    causal=True,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class CausalLMSettings(ObjectiveSettings):
-    """Prediction of every token from those before it, by a causal encoder."""
+    """One softmax over all tokens, or an adaptive one over groups of them."""
 
-    name: ClassVar[str] = "causal_lm"
-    network_fields: ClassVar[tuple[str, ...]] = (
-        *("adaptive_softmax_cutoffs", "adaptive_softmax_divisor"),
-    )
-    bar: ClassVar[dict[str, str]] = {"perplexity": "perplexity"}
-    curves: ClassVar[tuple[str, ...]] = ("causal_lm_loss", "perplexity", "causal_lm_accuracy")
+    name: ClassVar = "causal_lm"
+    signatures: ClassVar = (CONTINUE_TEXT,)
+    scoring_methods: ClassVar = (CAUSAL,)
+    network_fields: ClassVar = ("adaptive_softmax_cutoffs", "adaptive_softmax_divisor")
+    bar: ClassVar = {"perplexity": "perplexity"}
+    curves: ClassVar = ("causal_lm_loss", "perplexity", "causal_lm_accuracy")
 
     # Ids at which groups of rarer tokens begin, ascending; empty: one softmax over all tokens.
     adaptive_softmax_cutoffs: list = dataclasses.field(default_factory=list)
@@ -45,9 +108,6 @@ class CausalLMSettings(ObjectiveSettings):
         fits = not cutoffs or cutoffs[-1] <= encoder.vocab_size
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")
 
-    def causal_lm(self):
-        return "encoder", "head"
-
     def derived_metrics(self, values, counts):
         """Perplexity per word, where the tokens are others: all loss of the text, by its words."""
         tokens, words = counts.get("tokens", 0), counts.get("words", 0)
@@ -57,7 +117,7 @@ class CausalLMSettings(ObjectiveSettings):
         return {"perplexity_per_word": math.exp(min(per_word, 700.0))}
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """See `ObjectiveSettings.operations`; every token is predicted."""
+        """Every token is predicted."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         if forward is None:
             return None
@@ -65,4 +125,42 @@ class CausalLMSettings(ObjectiveSettings):
         return forward + count.causal_lm_head(encoder, cutoffs, divisor)
 
     def build(self, hparams, config, special_ids):
-        return _build(hparams, config, special_ids)
+        return CausalLM(hparams, config, special_ids)
+
+
+class CausalLM(Objective):
+    """loss = mean of -log p(token | those before it) over all tokens but the first of a sequence.
+
+    Segments are not read: those of a text to continue would not be known.
+    """
+
+    def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
+        super().__init__(name="causal_lm")
+        self.hparams, self.special_ids = hparams, special_ids
+        self.encoder = build_backbone(config)
+        self.head = CausalLMHead(
+            config,
+            self.encoder.embeddings,
+            pieces=hparams.vocab_size,
+            cutoffs=hparams.objective.adaptive_softmax_cutoffs,
+            divisor=hparams.objective.adaptive_softmax_divisor,
+            name="next_token_predictions",
+        )
+        self.head(tf.zeros([1, 1, config.hidden_size]))
+
+    def prepare(self, features, seed):
+        return {name: features[name] for name in ("input_ids", "input_mask")}
+
+    def normalizers(self, batch):
+        return {"causal_lm": tf.cast(tf.reduce_sum(_predicted(batch)), tf.float32)}
+
+    def loss(self, batch, normalizers, *, training, seed=None):
+        encoded = self.encoder(batch, training=training, seed=seed)
+        nll, right = token_losses(self.head, encoded.sequence, batch, training=training)
+        weights = _predicted(batch)
+        loss = tf.reduce_sum(nll) / (normalizers["causal_lm"] + 1e-6)
+        return loss, {
+            "causal_lm_loss": metrics.mean(nll, weights),
+            "causal_lm_accuracy": metrics.mean(right, weights),
+            "perplexity": metrics.exponential_of_mean(nll, weights),
+        }

@@ -1,28 +1,50 @@
-"""Masked language modelling: its settings. masked_lm_loss.py computes it."""
+"""Masked language modelling: BERT's objective with dynamic masking, without next sentences."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import tensorflow as tf
 
 import model.operations as count
 from errors import warn
+from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
-from plugins import lazily
-from pretrain.objectives.base import ObjectiveSettings
+from pretrain.masking import mask_tokens
+from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
+from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
+from signatures.pretraining import MASKED_TOKENS
+from training import metrics
+from training.objective import Objective
 
-_build = lazily("pretrain.objectives.masked_lm_loss:MaskedLM")
+
+def masked_log_scores(features, encode, head) -> tf.Tensor:
+    """log p(`token`) at the `position` that is masked: float32 [n]; no other one has logits."""
+    logits = head(encode(features).sequence, features["position"][:, None])[:, 0]  # [n, V]
+    return tf.gather(tf.nn.log_softmax(logits), features["token"], batch_dims=1)
+
+
+PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
+    "pseudo_log_likelihood",
+    "the sum of log p(piece | all other pieces), in one pass per piece (Salazar et al. 2020)",
+    ("encoder", "head"),
+    masked_log_scores,
+    masks_each=True,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLMSettings(ObjectiveSettings):
-    """BERT's objective with dynamic masking, without next sentences."""
+    """What is masked, and how it is predicted."""
 
-    name: ClassVar[str] = "masked_lm"
-    network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
-    bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
-    convertible: ClassVar[bool] = True
+    name: ClassVar = "masked_lm"
+    converted: ClassVar = ("encoder", "head")
+    signatures: ClassVar = (MASKED_TOKENS,)
+    scoring_methods: ClassVar = (PSEUDO_LOG_LIKELIHOOD,)
+    network_fields: ClassVar = ("masked_lm_act",)
+    bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar = ("masked_lm_loss", "masked_lm_accuracy")
 
     mask_prob: float = 0.15  # share of the tokens that is predicted
     mask_token_prob: float = 0.85  # of those, share shown as [MASK] (BERT, SCRIPT: 0.8)
@@ -47,23 +69,91 @@ class MaskedLMSettings(ObjectiveSettings):
             )
 
     def max_predictions(self, max_seq_length: int) -> int:
-        """P, masked slots per sequence."""
+        """Returns P, masked slots per sequence."""
         return max(1, int((self.mask_prob + 0.005) * max_seq_length))
 
-    def masked_lm(self):
-        return "encoder", "head"
-
     def carried_networks(self, before, encoder, stored):
-        """See `ObjectiveSettings.carried_networks`; a masked LM and a self-critic have one head."""
-        if before.masked_lm() == self.masked_lm() == ("encoder", "head"):
+        """A masked language model and a self-critic have one head: both list the same method."""
+        if PSEUDO_LOG_LIKELIHOOD in {*before.scoring_methods} & {*self.scoring_methods}:
             return tuple(name for name in self.own_networks() if name in stored)
         return super().carried_networks(before, encoder, stored)
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """See `ObjectiveSettings.operations`; the head sees P of every S tokens."""
+        """The head sees P of every S tokens."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
         return None if forward is None else forward + count.masked_lm_head(encoder) * share
 
     def build(self, hparams, config, special_ids):
-        return _build(hparams, config, special_ids)
+        return MaskedLM(hparams, config, special_ids)
+
+
+def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Returns the features of a prepared batch as an encoder is to see them: masked."""
+    return {
+        "input_ids": batch["masked_input_ids"],
+        "input_mask": batch["input_mask"],
+        "segment_ids": batch["segment_ids"],
+    }
+
+
+def masked_lm_loss(
+    logits: tf.Tensor,
+    softmax: tf.Tensor,
+    batch: dict[str, tf.Tensor],
+    normalizer: tf.Tensor,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Cross entropy of the masked tokens: sum(weight * nll) / (sum(weight) + 1e-6).
+
+    Args:
+        logits: float32 [B, P, V].
+        softmax: `unnormalized_softmax(logits)`.
+        batch: `masked_lm_ids`, `masked_lm_weights` [B, P].
+        normalizer: sum of the weights over the global batch.
+
+    Returns:
+        The loss; the sums of `masked_lm_loss` and `masked_lm_accuracy`.
+    """
+    ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+    nll = cross_entropy(logits, softmax, ids)  # [B, P]
+    loss = tf.reduce_sum(nll * weights) / (normalizer + 1e-6)
+    predictions = most_likely(logits)
+    return loss, {
+        "masked_lm_loss": metrics.mean(nll, weights),
+        "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
+    }
+
+
+def masked_lm_head(hparams: Any, config: BackboneConfig, embeddings: tf.Module) -> MaskedLMHead:
+    """Returns a head on an encoder of this configuration, with its variables."""
+    head = MaskedLMHead(
+        config,
+        embeddings,
+        pieces=hparams.vocab_size,
+        activation=hparams.objective.masked_lm_act,
+        name="generator_predictions",
+    )
+    head(tf.zeros([1, 1, config.hidden_size]), tf.zeros([1, 1], tf.int32))
+    return head
+
+
+class MaskedLM(Objective):
+    """The encoder predicts the masked tokens. loss = masked_lm_loss"""
+
+    def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
+        super().__init__(name=hparams.objective.name)
+        self.hparams, self.special_ids = hparams, special_ids
+        self.encoder = build_backbone(config)
+        self.head = masked_lm_head(hparams, config, self.encoder.embeddings)
+
+    def prepare(self, features, seed):
+        return mask_tokens(features, self.hparams, self.special_ids, seed)
+
+    def normalizers(self, batch):
+        return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
+
+    def loss(self, batch, normalizers, *, training, seed=None):
+        encoded = self.encoder(masked_features(batch), training=training, seed=seed)
+        logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
+        softmax = unnormalized_softmax(logits)
+        return masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])

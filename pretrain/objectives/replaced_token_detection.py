@@ -1,46 +1,72 @@
-"""Replaced-token detection: its settings. replaced_token_detection_loss.py computes it."""
+"""Replaced-token detection: ELECTRA's objective, with which ConvBERT is pre-trained."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import tensorflow as tf
 
 import model.operations as count
-from errors import InputError
-from model.config import BackboneConfig
-from plugins import lazily
-from pretrain.objectives.masked_lm import MaskedLMSettings
+from errors import InputError, located
+from model import BackboneConfig, DiscriminatorHead, build_backbone
+from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
+from pretrain.objectives.base import ScoringMethod
+from pretrain.objectives.masked_lm import (
+    PSEUDO_LOG_LIKELIHOOD,
+    MaskedLMSettings,
+    masked_features,
+    masked_lm_head,
+    masked_lm_loss,
+)
+from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from settings import differences
+from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
+from training import metrics
+from training.objective import Objective
+from training.randomness import split_seed
 
+_GENERATOR = ("generator", "generator_head")
 # Fields of an encoder that its generator has other values of.
 _SCALED = (
     *("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     "intermediate_size",
 )
-_build = lazily("pretrain.objectives.replaced_token_detection_loss:ReplacedTokenDetection")
+DISCRIMINATOR = ScoringMethod(
+    "discriminator_heuristic",
+    "minus the sum of the logits of `was replaced`, in one pass; as in Electric, though a"
+    " discriminator of ELECTRA's or ConvBERT's kind is not trained to give log-probabilities",
+    ("encoder", "head"),
+    lambda features, encode, head: -head(encode(features).sequence),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokenDetectionSettings(MaskedLMSettings):
-    """ELECTRA's objective, with which ConvBERT is pre-trained.
+    """`head` says of every token whether it was replaced.
 
-    `head` says of every token whether it was replaced; the generator, which draws replacements,
-    predicts masked tokens as `MaskedLMSettings` says.
+    The generator, which draws replacements, predicts masked tokens as `MaskedLMSettings` says.
     """
 
-    name: ClassVar[str] = "replaced_token_detection"
-    networks: ClassVar[tuple[str, ...]] = ("encoder", "head", "generator", "generator_head")
-    network_fields: ClassVar[tuple[str, ...]] = (
+    name: ClassVar = "replaced_token_detection"
+    networks: ClassVar = ("encoder", "head", *_GENERATOR)
+    converted: ClassVar = networks
+    signatures: ClassVar = (
+        REPLACED_TOKENS,
+        MASKED_TOKENS._replace(networks=_GENERATOR),
+    )
+    scoring_methods: ClassVar = (
+        DISCRIMINATOR,
+        PSEUDO_LOG_LIKELIHOOD._replace(networks=_GENERATOR),
+    )
+    network_fields: ClassVar = (
         *("generator_layers", "generator_hidden_size", "generator_intermediate_size"),
         *("untied_generator", "untied_generator_embeddings", "uniform_generator"),
         "masked_lm_act",
     )
-    bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = (
-        *("masked_lm_loss", "masked_lm_accuracy"),
-        *("disc_loss", "disc_auc"),
-    )
+    bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
     gen_weight: float = 1.0  # weight of the generator's masked-LM loss
     disc_weight: float = 50.0  # weight of the discriminator's loss
@@ -54,7 +80,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     temperature: float = 1.0  # of the generator's sampling (ALE report: 0.8)
 
     def resolve(self, model_size):
-        """See `ObjectiveSettings.resolve`; the width is that of Table 1 of the supplement."""
+        """The width is that of Table 1 of the supplement."""
         if self.generator_hidden_size is not None:
             return self
         share = 1 / 3 if model_size.endswith("base") else 1 / 4
@@ -80,34 +106,21 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
             f"false, as a generator needs the fields {', '.join(sorted(missing))}, which an encoder"
             f" of architecture {encoder.architecture} lacks",
         )
-        try:
+        share = f"{self.generator_hidden_size:g}"
+        with located(f"`generator_hidden_size` {share} does not fit the encoder"):
             self.generator_config(encoder)
-        except InputError as error:
-            raise InputError(
-                f"`generator_hidden_size` {self.generator_hidden_size:g} does not fit the"
-                f" encoder: {error}"
-            ) from error
 
     def own_networks(self):
         if self.uniform_generator:
             return "encoder", "head"
-        tied = {} if self.untied_generator else {"generator"}
+        tied = () if self.untied_generator else ("generator",)
         return tuple(name for name in self.networks if name not in tied)
 
-    def masked_lm(self):
-        if self.uniform_generator:
-            return None
-        return "generator" if self.untied_generator else "encoder", "generator_head"
-
-    def detector(self):
-        return "encoder", "head"
-
     def generator_config(self, config: BackboneConfig) -> BackboneConfig:
-        """An untied generator: the discriminator scaled by its share of width and layers.
+        """Returns an untied generator: the discriminator scaled by its share of width and layers.
 
         Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when
-        they are shared, and are as wide as its layers when `untied_generator_embeddings`. Its inner
-        width is four times its width unless `generator_intermediate_size` says otherwise.
+        they are shared, and are as wide as its layers when `untied_generator_embeddings`.
 
         Raises:
             InputError: there is no encoder of such a width.
@@ -153,4 +166,83 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return detection + super().operations(generator, max_seq_length, dense_lookup)
 
     def build(self, hparams, config, special_ids):
-        return _build(hparams, config, special_ids)
+        return ReplacedTokenDetection(hparams, config, special_ids)
+
+
+class ReplacedTokenDetection(Objective):
+    """A small generator fills in masked tokens; the encoder says of every token whether it did.
+
+    loss = gen_weight * masked-LM loss + disc_weight * binary cross entropy over all tokens.
+    No gradient passes through the sampled tokens. A sampled token equal to the original is labelled
+    "original" (0).
+    """
+
+    def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
+        super().__init__(name="replaced_token_detection")
+        self.hparams, self.special_ids = hparams, special_ids
+        self.encoder = build_backbone(config)
+        self.head = DiscriminatorHead(config, name="discriminator_predictions")
+        self.head(tf.zeros([1, 1, config.hidden_size]))
+        self.generator = self.generator_head = None
+        settings = hparams.objective
+        if settings.uniform_generator:
+            return
+        self.generator = self.encoder
+        if settings.untied_generator:
+            shared = None if settings.untied_generator_embeddings else self.encoder.embeddings
+            scaled = settings.generator_config(config)
+            self.generator = build_backbone(scaled, shared, name="generator")
+        scaled, embeddings = self.generator.config, self.generator.embeddings
+        self.generator_head = masked_lm_head(hparams, scaled, embeddings)
+
+    def prepare(self, features, seed):
+        return mask_and_draw(features, self.hparams, self.special_ids, seed)
+
+    def normalizers(self, batch):
+        return {
+            "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
+            "disc": tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32),
+        }
+
+    def loss(self, batch, normalizers, *, training, seed=None):
+        gen_seed, disc_seed = split_seed(seed, 2) if training else (None, None)
+        settings = self.hparams.objective
+        logits = self.generator_logits(batch, training=training, seed=gen_seed)
+        softmax = unnormalized_softmax(logits)
+        gen_loss, gen_sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
+        sampled = self.sample(logits, softmax, batch)
+        ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+        accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
+
+        encoded = self.encoder({**batch, "input_ids": ids}, training=training, seed=disc_seed)
+        logits = self.head(encoded.sequence, training=training)  # [B, S]
+        labels, mask = tf.cast(ids != batch["input_ids"], tf.int32), batch["input_mask"]
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
+        disc_loss = tf.reduce_sum(entropy * tf.cast(mask, tf.float32))
+        disc_loss /= normalizers["disc"] + 1e-6
+        loss = settings.gen_weight * gen_loss + settings.disc_weight * disc_loss
+        sums = {**gen_sums, "sampled_masked_lm_accuracy": accuracy}
+        return loss, {**sums, **detection_metrics(logits, labels, mask)}
+
+    def generator_logits(self, batch, *, training=False, seed=None) -> tf.Tensor:
+        """Returns the generator's logits of the masked slots, float32 [B, P, V]."""
+        positions = batch["masked_lm_positions"]
+        if self.generator is None:
+            B, P = tf.unstack(tf.shape(positions))
+            return tf.zeros([B, P, self.hparams.vocab_size])  # padding rows are never drawn
+        encoded = self.generator(masked_features(batch), training=training, seed=seed)
+        return self.generator_head(encoded.sequence, positions, training=training)
+
+    def sample(self, logits, softmax, batch) -> tf.Tensor:
+        """Draws replacement tokens from the generator, int32 [B, P].
+
+        `softmax` is the `unnormalized_softmax` of the logits, which serves as it is unless a
+        temperature or `disallow_correct` changes the distribution.
+        """
+        settings, V = self.hparams.objective, logits.shape[-1]
+        if settings.temperature != 1.0 or settings.disallow_correct:
+            logits = tf.stop_gradient(logits) / settings.temperature
+            if settings.disallow_correct:
+                logits -= 1000.0 * tf.one_hot(batch["masked_lm_ids"], V)
+            softmax = unnormalized_softmax(logits)
+        return sample_tokens(softmax, batch["sampling_noise"], V)

@@ -1,27 +1,60 @@
-"""The self-critic, SCRIPT: its settings. self_critic_loss.py computes it."""
+"""The self-critic, SCRIPT (Nijkamp et al. 2021): an encoder detects what it has filled in."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import ClassVar
 
-import model.operations as count
-from plugins import lazily
-from pretrain.objectives.masked_lm import MaskedLMSettings
+import tensorflow as tf
 
-_build = lazily("pretrain.objectives.self_critic_loss:SelfCritic")
+import model.operations as count
+from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
+from pretrain.objectives.base import ScoringMethod
+from pretrain.objectives.masked_lm import (
+    PSEUDO_LOG_LIKELIHOOD,
+    MaskedLM,
+    MaskedLMSettings,
+    masked_features,
+    masked_lm_loss,
+)
+from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
+from training import metrics
+from training.randomness import split_seed
+
+
+def log_originality(features, encode, head) -> tf.Tensor:
+    """log p(t+ | x): one minus Equation 4 of SCRIPT, so log sigmoid of a log-sum-exp over V.
+
+    The head sees the scored tokens alone.
+
+    Returns:
+        float32 [n, S], 0 elsewhere.
+    """
+    places = tf.where(features["scored"] > 0)  # [T, 2]
+    hidden = tf.gather_nd(encode(features).sequence, places)  # [T, D]
+    replaced = head.replaced_logits(hidden[None])[0]  # [T]
+    shape = tf.shape(features["scored"], tf.int64)
+    return tf.scatter_nd(places, -tf.nn.softplus(replaced), shape)
+
+
+SELF_CRITIC = ScoringMethod(
+    "self_critic",
+    "the sum of log p(piece is original), of all pieces in one pass (SCRIPT, Equation 7)",
+    ("encoder", "head"),
+    log_originality,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class SelfCriticSettings(MaskedLMSettings):
-    """SCRIPT (Nijkamp et al. 2021): one encoder fills in masked tokens, and detects what it did.
+    """Masking is the paper's, 80 % [MASK], 10 % as it was, 10 % random."""
 
-    Masking is the paper's, 80 % [MASK], 10 % as it was, 10 % random.
-    """
-
-    name: ClassVar[str] = "self_critic"
-    bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
+    name: ClassVar = "self_critic"
+    signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS)
+    scoring_methods: ClassVar = (SELF_CRITIC, PSEUDO_LOG_LIKELIHOOD)
+    bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
     mask_token_prob: float = 0.8
     random_token_prob: float = 0.1
@@ -35,18 +68,70 @@ class SelfCriticSettings(MaskedLMSettings):
         self.require(self.temperature > 0, "temperature", "greater than 0")
         self.require(self.disc_weight >= 0, "disc_weight", "at least 0")
 
-    def critic(self):
-        return self.masked_lm()
-
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """See `ObjectiveSettings.operations`; the critic's pass needs scores at every position."""
+        """The critic's pass needs scores at every position."""
         masked = super().operations(encoder, max_seq_length, dense_lookup)
         if masked is None:
             return None
-        critic = count.forward(encoder, max_seq_length, dense_lookup) + count.masked_lm_head(
-            encoder
-        )
-        return masked + critic
+        critic = count.forward(encoder, max_seq_length, dense_lookup)
+        return masked + critic + count.masked_lm_head(encoder)
 
     def build(self, hparams, config, special_ids):
-        return _build(hparams, config, special_ids)
+        return SelfCritic(hparams, config, special_ids)
+
+
+class SelfCritic(MaskedLM):
+    """The networks of a masked language model, which also tell of every token if it was replaced.
+
+    loss = masked-LM loss + disc_weight * critic's loss, Equations 1 to 6 of SCRIPT. The first pass
+    sees masked tokens and predicts them; the second sees tokens drawn from these predictions in
+    their places, and the sum of its scores' exponentials says which are original. A sampled token
+    equal to the original is. Both losses are means, over masked and over all tokens, as the weight
+    of 50 is ELECTRA's. No gradient passes through the sampled tokens.
+    """
+
+    def prepare(self, features, seed):
+        return mask_and_draw(features, self.hparams, self.special_ids, seed)
+
+    def normalizers(self, batch):
+        tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
+        return {**super().normalizers(batch), "disc": tokens}
+
+    def loss(self, batch, normalizers, *, training, seed=None):
+        terms = self.losses(batch, normalizers, training=training, seed=seed)
+        (masked, masked_sums), (critic, critic_sums) = terms
+        return masked + critic, {**masked_sums, **critic_sums}
+
+    def losses(self, batch, normalizers, *, training, seed=None):
+        masked_seed, critic_seed = split_seed(seed, 2) if training else (None, None)
+        encoded = self.encoder(masked_features(batch), training=training, seed=masked_seed)
+        logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
+        softmax = unnormalized_softmax(logits)
+        loss, sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
+        sampled = self.sample(logits, softmax, batch)
+        accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
+        yield loss, {**sums, "sampled_masked_lm_accuracy": accuracy}
+        ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+        yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
+
+    def sample(self, logits, softmax, batch) -> tf.Tensor:
+        """Draws tokens for the masked places from the predictions, int32 [B, P]."""
+        temperature = self.hparams.objective.temperature
+        if temperature != 1.0:
+            softmax = unnormalized_softmax(tf.stop_gradient(logits) / temperature)
+        return sample_tokens(softmax, batch["sampling_noise"], logits.shape[-1])
+
+    def critic_loss(self, ids, batch, normalizer, *, training, seed=None):
+        """disc_weight times the cross entropy of "was replaced", a mean over non-padding tokens.
+
+        `ids` are int32 [B, S], with sampled tokens; `batch` has the originals; `normalizer` is the
+        number of non-padding tokens of the global batch. Returns the loss and the metrics' sums.
+        """
+        features = {**batch, "input_ids": ids}
+        encoded = self.encoder(features, training=training, seed=seed)
+        labels, mask = tf.cast(ids != batch["input_ids"], tf.int32), batch["input_mask"]
+        weights = tf.cast(mask, tf.float32) * self.hparams.objective.disc_weight
+        loss, logits = self.head.replaced_cross_entropy(
+            encoded.sequence, tf.cast(labels, tf.float32), weights / (normalizer + 1e-6), training
+        )
+        return loss, detection_metrics(logits, labels, mask)

@@ -20,7 +20,6 @@ from model.operations import (
     token_mixer,
 )
 from model.xlnet.config import XLNetConfig
-from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, resolve_hparams
 from tests.model_support import TINY
 
@@ -135,7 +134,7 @@ def _tiny_hparams(**changes):
 
 def _loss_function(hparams, gradients: bool = False):
     ids = {"cls": 1, "sep": 2, "mask": 3}
-    objective = build_objective(hparams, encoder_config(hparams, 31), ids)
+    objective = hparams.build_objective(encoder_config(hparams, 31), ids)
 
     def step(ids):
         features = {"input_ids": ids, "input_mask": tf.ones_like(ids)}

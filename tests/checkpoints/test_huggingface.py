@@ -14,8 +14,8 @@ from data.tokenization import Tokenizer
 from errors import InputError
 from model import DiscriminatorHead, MaskedLMHead
 from pretrain.load import load_encoder, load_objective
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.objectives.masked_lm import MaskedLM
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     NAMES,

@@ -9,7 +9,7 @@ import tensorflow as tf
 from checkpoints import model_directory, tf1_convert
 from pretrain.hparams import parse_hparams
 from pretrain.masking import mask_tokens
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
 from serving.load import load as load_served
 from serving.signatures import signatures

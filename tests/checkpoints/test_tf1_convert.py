@@ -18,8 +18,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from model import EncoderConfig, named_size
 from pretrain.hparams import resolve_hparams
-from pretrain.load import load_encoder, load_objective, stored_parts
-from pretrain.saved_settings import load_hparams
+from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
 from tests import command_support
 from tests.golden_support import CHECKPOINT, GOLDEN, MODELS, load_golden
 from tests.tf1_support import (

@@ -16,7 +16,6 @@ from errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import EncoderConfig, architectures, build_backbone, load_config, named_size, sizes
 from model.task_heads import ClassificationHead
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
 from tests import command_support
 from tests.model_support import TINY, random_features
@@ -105,7 +104,7 @@ def test_a_generator_is_a_backbone_with_the_fields_that_are_scaled(plugin, field
             hparams.objective.check(config)
         return
     hparams.objective.check(config)
-    generator = build_objective(hparams, config, {"cls": 1, "sep": 2, "mask": 3}).generator
+    generator = hparams.build_objective(config, {"cls": 1, "sep": 2, "mask": 3}).generator
     assert [layer.units for layer in generator.blocks] == [8, 8]
 
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 import model.operations as count
 from model import DiscriminatorHead, build_backbone
 from pretrain.objectives import ObjectiveSettings, register
+from pretrain.objectives.replaced_token_detection import DISCRIMINATOR, REPLACED_TOKENS
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed, uniform_for_batch
@@ -29,14 +30,13 @@ class ShuffledTokenDetectionSettings(ObjectiveSettings):
     name: ClassVar[str] = "shuffled_token_detection"
     bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC"}
     curves: ClassVar[tuple[str, ...]] = ("disc_loss", "disc_auc")
+    signatures: ClassVar[tuple] = (REPLACED_TOKENS,)
+    scoring_methods: ClassVar[tuple] = (DISCRIMINATOR,)
 
     shuffle_prob: float = 0.15
 
     def check(self, encoder=None):
         self.require(0 < self.shuffle_prob < 1, "shuffle_prob", "in (0, 1)")
-
-    def detector(self):
-        return "encoder", "head"
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         forward = count.forward(encoder, max_seq_length, dense_lookup)

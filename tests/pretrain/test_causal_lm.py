@@ -9,9 +9,8 @@ import tensorflow as tf
 from model import CausalLMHead, build_encoder
 from model import operations as count
 from model.kernels import vocabulary
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams
-from pretrain.objectives.causal_lm_loss import token_losses
+from pretrain.objectives.causal_lm import token_losses
 from tests.model_support import SPECIAL, TINY, normal, random_features, randomize, tensors
 from training.metrics import exponential_of_mean, summarize
 
@@ -99,7 +98,7 @@ def test_perplexity_is_of_all_tokens_together():
 def test_objective():
     """The loss of untrained weights is that of even odds, its perplexity what its mean says."""
     values = {"objective": "causal_lm", "vocab_size": V, "adaptive_softmax_cutoffs": [9]}
-    objective = build_objective(parse_hparams(values), CONFIG, SPECIAL)
+    objective = parse_hparams(values).build_objective(CONFIG, SPECIAL)
     features = tensors(random_features(4, 12, [12, 9, 5, 2]))
     batch = objective.prepare(features, tf.constant([1, 2]))
     normalizers = objective.normalizers(batch)

@@ -8,9 +8,9 @@ from pretrain.hparams import (
     encoder_config,
     resolve_hparams,
     split_hparams,
+    translate,
     with_length_of_data,
 )
-from pretrain.original_names import translate
 from settings import differences, read_json_object, replace_checked
 
 # Objectives that not every architecture can learn.

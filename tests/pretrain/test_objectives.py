@@ -5,12 +5,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from model import DiscriminatorHead, Encoder, MaskedLMHead
+from model import CausalLMHead, DiscriminatorHead, Encoder, MaskedLMHead
 from pretrain import objectives
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
-from pretrain.objectives.masked_lm_loss import MaskedLM
-from pretrain.objectives.replaced_token_detection_loss import ReplacedTokenDetection
+from pretrain.objectives.masked_lm import MaskedLM
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
 from tests.golden_support import MODELS, load_golden
 from tests.model_support import SPECIAL, TINY, TINY_XLNET, framed_texts, normal, tensors
@@ -29,7 +28,7 @@ def make_hparams(**changes):
 
 def build(name, config=None, **changes):
     hparams = make_hparams(objective=name, **changes)
-    return build_objective(hparams, config or CONFIGS.get(name, CONFIG), SPECIAL)
+    return hparams.build_objective(config or CONFIGS.get(name, CONFIG), SPECIAL)
 
 
 def detection(**changes):
@@ -185,13 +184,15 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
     assert set().union(*variables) == {v.ref() for v in objective.trainable_variables}
     for number, some in enumerate(variables):
         assert some - set().union(*variables[:number], *variables[number + 1 :])
-    for pair, head in (
-        (settings.masked_lm(), MaskedLMHead),
-        (settings.detector(), DiscriminatorHead),
-    ):
-        if pair is not None:
-            assert isinstance(getattr(objective, pair[0]), Encoder)
-            assert isinstance(getattr(objective, pair[1]), head)
+    heads = {"masked_tokens": MaskedLMHead, "pseudo_log_likelihood": MaskedLMHead}
+    heads |= {"discriminator_heuristic": DiscriminatorHead, "continue_text": CausalLMHead}
+    for offer in (*settings.signatures, *settings.scoring_methods):
+        encoder, head = (getattr(objective, network) for network in offer.networks)
+        if encoder is None:  # a uniform generator
+            assert (head, settings.uniform_generator) == (None, True)
+            continue
+        assert isinstance(encoder, Encoder)
+        assert isinstance(head, heads.get(offer.name, tf.Module))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from analysis.operations import EXECUTED, pretraining
-from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from pretrain.permutation import permitted
 from tests.analysis.test_flops import products, profiled
@@ -22,7 +21,7 @@ SEED = tf.constant([3, 4])
 
 def build(config=CONFIG, **changes):
     values = {"objective": "permutation_lm", "vocab_size": V, "max_seq_length": S, **changes}
-    return build_objective(parse_hparams(values), config, SPECIAL)
+    return parse_hparams(values).build_objective(config, SPECIAL)
 
 
 def make_features(lengths=(S, S, 20, 13)):
@@ -196,7 +195,7 @@ def test_operations():
     overrides = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
     values = {"objective": "permutation_lm", "model_size": "xlnet-tiny", "max_seq_length": S}
     hparams = resolve_hparams({**values, "model_hparam_overrides": overrides}, V)
-    objective = build_objective(hparams, encoder_config(hparams, V), SPECIAL)
+    objective = hparams.build_objective(encoder_config(hparams, V), SPECIAL)
 
     def step(ids):
         features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}

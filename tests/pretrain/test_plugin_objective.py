@@ -14,11 +14,10 @@ from checkpoints.formats import to_elsewhere
 from errors import InputError
 from model import DiscriminatorHead
 from pretrain import objectives
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
-from pretrain.load import load_encoder, load_objective
-from pretrain.saved_settings import load_hparams
+from pretrain.load import load_encoder, load_hparams, load_objective
 from serving.load import load
+from signatures.pretraining import REPLACED_TOKENS
 from tests import command_support
 from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 from tests.pretraining_support import HPARAMS as SMALL
@@ -83,7 +82,7 @@ def test_what_cannot_be_an_objective_is_rejected():
 def test_tokens_swap_places_within_their_sequence():
     features = tensors(framed_texts(4, 32, [32, 32, 20, 20]))
     hparams = parse_hparams({"objective": NAME, "shuffle_prob": 0.5, "vocab_size": 31})
-    objective = build_objective(hparams, TINY, SPECIAL)
+    objective = hparams.build_objective(TINY, SPECIAL)
     shuffled = objective.prepare(features, tf.constant([1, 2]))["shuffled_ids"].numpy()
     before = features["input_ids"].numpy()
     np.testing.assert_array_equal(np.sort(shuffled), np.sort(before))
@@ -138,15 +137,16 @@ def test_it_is_evaluated_and_loaded(trained, tmp_path):
 
 def test_it_is_served(trained):
     model = load(str(trained / "model"))
-    assert isinstance(model.discriminator_head, DiscriminatorHead)
-    assert model.masked_lm is None
+    assert [offer.name for offer in model.offers] == ["replaced_tokens"]
+    assert isinstance(model.offers[REPLACED_TOKENS][1], DiscriminatorHead)
+    assert model.scoring_method.name == "discriminator_heuristic"
     hparams, _ = load_hparams(str(trained / "model"))
     assert model.hparams == hparams
 
 
 def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
     with open(trained / "model" / "hparams.json") as file:
-        assert not objectives.get(json.load(file)["hparams"]["objective"]).convertible
+        assert objectives.get(json.load(file)["hparams"]["objective"]).converted == ("encoder",)
     notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
     assert any(NAME in note for note in notes)
     assert (tmp_path / "theirs" / "model.safetensors").exists()

@@ -8,7 +8,6 @@ import tf_keras
 from analysis.operations import EXECUTED, pretraining
 from model.operations import forward, masked_lm_head
 from pretrain import objectives
-from pretrain.build import build_objective
 from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from pretrain.masking import replace_tokens
 from pretrain.vocabulary_softmax import unnormalized_softmax
@@ -31,7 +30,7 @@ def make(token_mixer="attention", spread=True, **changes):
     tf_keras.utils.set_random_seed(0)
     values = {"max_seq_length": S, "vocab_size": V, "train_batch_size": B, **changes}
     hparams = parse_hparams({"objective": "self_critic", "mask_prob": 0.3, **values})
-    objective = build_objective(hparams, CONFIG.replace(token_mixer=token_mixer), SPECIAL)
+    objective = hparams.build_objective(CONFIG.replace(token_mixer=token_mixer), SPECIAL)
     if spread:
         spread_out(objective)
     return objective

@@ -11,8 +11,8 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from errors import InputError
 from pretrain import objectives
+from pretrain.objectives import ScoringMethod
 from pretrain.objectives.masked_lm import MaskedLMSettings
-from pretrain.scoring_methods import ScoringMethod
 from scoring.scorer import open_scorer
 from serving.client import Client
 from serving.export import export
@@ -146,9 +146,10 @@ def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
     class OwnSettings(MaskedLMSettings):
         name: ClassVar[str] = "own"
 
-        def scoring_methods(self):
-            own = ScoringMethod("by_ids", "by ids", ("encoder", "head"), of_ids)
-            return (own, *super().scoring_methods())
+        scoring_methods: ClassVar[tuple] = (
+            ScoringMethod("by_ids", "by ids", ("encoder", "head"), of_ids),
+            *MaskedLMSettings.scoring_methods,
+        )
 
     objectives.register(OwnSettings)
     pretrained(tmp_path, objective="own")

@@ -17,8 +17,7 @@ from finetune.task_data import Split
 from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
-from pretrain.build import build_objective
-from pretrain.saved_settings import special_ids
+from pretrain.load import SpecialIds
 from tests.finetune.squad_support import small_file, vocabulary
 from tests.model_support import TINY, random_features, randomize
 from training.distribution import create_strategy
@@ -200,7 +199,7 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hpara
     values |= {"generator_hidden_size": 0.5, "max_seq_length": 24, **hparams}
     hparams = pretraining_hparams.resolve_hparams(values, words.size)
     config = pretraining_hparams.encoder_config(hparams, words.size)
-    objective = build_objective(hparams, config, special_ids(words))
+    objective = hparams.build_objective(config, SpecialIds(words))
     networks = {
         name: getattr(objective, name)
         for name in hparams.objective.networks

@@ -15,6 +15,7 @@ from serving.export import export
 from serving.load import load
 from serving.records import Record
 from serving.signatures import signatures
+from signatures.pretraining import CONTINUE_TEXT
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]
@@ -51,7 +52,7 @@ def ask(graphs, texts, **changes):
 
 def most_probable(model, words, ids, most):
     """Pieces after some ids, each the best after those before it, and their log-probabilities."""
-    encoder, head = model.causal_lm
+    encoder, head = model.offers[CONTINUE_TEXT]
     ids, pieces, log_probs = [*ids], [], []
     while len(pieces) < most:
         scores = head(encoder({"input_ids": tf.constant([ids])}).sequence)[0, -1].numpy()

@@ -20,6 +20,7 @@ from serving.litert import attached
 from serving.litert_model import load_signatures
 from serving.load import load
 from serving.signatures import signatures
+from signatures.pretraining import MASKED_TOKENS
 from tests.command_support import run
 from tests.serving.conftest import TASKS
 from tests.serving.support import fine_tuned, pretrained, task
@@ -189,7 +190,7 @@ def test_candidates_of_masked_tokens_are_checked(tmp_path):
     model, output = load(str(tmp_path / "run")), str(tmp_path / "out")
     litert_export.export(model, output, "run", check_file=str(tmp_path / "rows.txt"))
     shared = {id(variable) for variable in model.encoder.variables}
-    for variable in model.masked_lm[1].variables:
+    for variable in model.offers[MASKED_TOKENS][1].variables:
         if id(variable) not in shared:
             variable.assign(10.0 - variable)
     check = Check(str(tmp_path / "rows.txt"), read_description(output), signatures(model), 0.5)

@@ -6,7 +6,6 @@ import tensorflow as tf
 import tf_keras
 
 from errors import TrainingStopped
-from pretrain.build import build_objective
 from pretrain.hparams import parse_hparams
 from tests.model_support import SPECIAL, TINY, TINY_XLNET
 from training.loop import Evaluator, Trainer
@@ -42,7 +41,7 @@ def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, **cha
     config = XLNET if hparams.objective.name == "permutation_lm" else CONFIG
     config = config.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     with strategy.scope():
-        objective = build_objective(hparams, config, SPECIAL)
+        objective = hparams.build_objective(config, SPECIAL)
         optimizer = create_optimizer(optimizer, lr, 0.01, objective.trainable_variables)
     return Trainer(objective, optimizer, data or corpus(), seed=3, strategy=strategy, **options)
 
