@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+import tf_keras
 
 from errors import InputError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from model.config import BackboneConfig
+from model.config import BackboneConfig
 
 
 class EncoderOutput(NamedTuple):
@@ -22,9 +21,9 @@ class EncoderOutput(NamedTuple):
             their own choice.
         embedding_output: [B, S, D], what enters the first layer; None where a network has none.
         hidden_states: one [B, S, D] per layer.
-        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty. In
+        attention_probs: one [B, N, S, S] per layer that attends, when asked for; else empty. In
             training, after dropout: what the values were weighted with.
-        conv_kernels: one float32 [B, S, N', K] per layer that predicts a kernel for every token,
+        conv_kernels: one float32 [B, S, N, K] per layer that predicts a kernel for every token,
             when asked for; else empty. Each sums to 1.
     """
 
@@ -47,6 +46,25 @@ def rematerialize(module: tf.Module) -> None:
         raise InputError("`rematerialize` is not supported by this architecture")
     for part in able:
         part.rematerialize = True
+
+
+@tf.autograph.experimental.do_not_convert
+def run_layer(
+    layer: tf_keras.layers.Layer, *states: tf.Tensor, rematerialized: bool, **options: Any
+) -> tuple[Any, ...]:
+    """`layer(*states, **options)`: the new states, then what else the layer returns.
+
+    Rematerialized, the states alone; their gradient computes the layer again.
+    """
+    if not rematerialized:
+        return layer(*states, **options)
+    return tf.recompute_grad(lambda *states: layer(*states, **options)[: len(states)])(*states)
+
+
+def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The states of each text's last token that is not padding: [B, S, D], [B, S] -> [B, D]."""
+    last = tf.reduce_max(tf.range(tf.shape(mask)[1]) * mask, 1)
+    return tf.gather(hidden, last, batch_dims=1)
 
 
 class Backbone(Protocol):

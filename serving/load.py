@@ -29,8 +29,8 @@ from model import (
     load_config,
 )
 from model.config import CONFIG_FILE
-from model.crf_head import CrfHead
-from model.linear_chain import ChainScores
+from model.heads.crf import CrfHead
+from model.heads.linear_chain import ChainScores
 from pretrain.build import build_objective
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import restore, stored_parts

@@ -51,7 +51,7 @@ def functions_of(model: ServedModel) -> dict[str, Function]:
     """The functions that a model has the networks for, by name.
 
     - ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
-    - PREDICT: what the task's head predicts; see `model.task_heads`.
+    - PREDICT: what the task's head predicts; see `model.heads.task`.
     - REPLACED: `logits` [n, S] of "was replaced".
     - MASKED: of the masks at `positions`, the most probable `candidates` int32 [n, M, K] and their
       `shares`.

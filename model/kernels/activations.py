@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
+import tf_keras
 
 from backend import built_for_litert
 from model.kernels.fusion import fused
@@ -76,3 +78,12 @@ _GELU_SCALE, _GELU_CUBE = (2.0 / math.pi) ** 0.5, 0.044715
 
 def _tanh_of_gelu(x):
     return tf.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x))
+
+
+# Those that Keras does not know by these names, or that are not fused there.
+_ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
+
+
+def activation_function(name: str | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """An activation by its name in EncoderConfig, or Keras'; "gelu" is the exact one, fused."""
+    return _ACTIVATIONS.get(name) or tf_keras.activations.get(name)

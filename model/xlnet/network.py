@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput
+from model.backbone import EncoderOutput, last_token, run_layer
 from model.kernels import dropout, sizes, split_seeds
 from model.layers import LayerNorm, dense
 from model.xlnet.attention import (
@@ -77,14 +77,16 @@ class XLNetLayer(tf_keras.layers.Layer):
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, query=None, *, given, memory=None, training=False, seeds):
-        """[B, S, D] and, or None, [B, P, D] -> the same, and the attention probabilities."""
-        attended, query_attended, probabilities = self.attention(
+        """[B, S, D] and perhaps [B, P, D] -> the same, and the attention probabilities."""
+        *attended, probabilities = self.attention(
             hidden, query, given=given, memory=memory, training=training, seeds=seeds[:2]
         )
-        hidden = self._after_attention(hidden, attended, training, seeds[2:5])
-        if query is not None:
-            query = self._after_attention(query, query_attended, training, seeds[5:8])
-        return hidden, query, probabilities
+        streams = [hidden] if query is None else [hidden, query]
+        outputs = (
+            self._after_attention(stream, attended[i], training, seeds[2 + 3 * i : 5 + 3 * i])
+            for i, stream in enumerate(streams)
+        )
+        return *outputs, probabilities
 
     def _after_attention(self, hidden, attended, training, seeds):
         attended = self.attention_norm(
@@ -206,32 +208,35 @@ class XLNet(tf_keras.layers.Layer):
 
         embedded = dropout(self.embeddings(ids), rate, of_words)  # [B, S, D]
         given = self._attention_inputs(features, streams, memory, rate, of_encodings)
-        query = None
+        states = [embedded]
         if streams is not None:
-            query = _repeated(tf.cast(streams[2], embedded.dtype), streams[1])  # [B, P, D]
-            query = dropout(query, rate, of_queries)
-        hidden, inputs, hidden_states, attention_probs = embedded, [], [], []
+            B, P = sizes(streams[1])
+            query = tf.tile(tf.cast(streams[2], embedded.dtype)[None], [B, P, 1])  # [B, P, D]
+            states.append(dropout(query, rate, of_queries))
+        inputs, hidden_states, attention_probs = [], [], []
         for i, layer in enumerate(self.encoder_layers):
-            if training and self.rematerialize and not output_attentions:
-                layer = _rematerialized(layer)
-            inputs.append(tf.stop_gradient(hidden))
-            hidden, query, probabilities = layer(
-                hidden,
-                query,
+            inputs.append(tf.stop_gradient(states[0]))
+            outputs = run_layer(
+                layer,
+                *states,
+                rematerialized=training and self.rematerialize and not output_attentions,
                 given=given,
                 memory=None if memory is None else tf.cast(memory[i], embedded.dtype),
                 training=training,
                 seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],
             )
-            hidden_states.append(hidden)
+            states = outputs[: len(states)]
+            hidden_states.append(states[0])
             if output_attentions:
-                attention_probs.append(probabilities)
-        hidden_states[-1] = hidden = dropout(hidden, rate, of_output)
-        about = embedded, tuple(hidden_states), tuple(attention_probs)
-        output = EncoderOutput(hidden, self._pooled(hidden, features), *about)
+                attention_probs.append(outputs[-1])
+        hidden_states[-1] = hidden = dropout(states[0], rate, of_output)
+        pooled = last_token(hidden, features.get("input_mask", tf.ones_like(ids)))
+        output = EncoderOutput(
+            hidden, pooled, embedded, tuple(hidden_states), tuple(attention_probs)
+        )
         if streams is None:
             return output
-        return TwoStreams(dropout(query, rate, of_predictions), output, tuple(inputs))
+        return TwoStreams(dropout(states[1], rate, of_predictions), output, tuple(inputs))
 
     def _attention_inputs(self, features, streams, memory, rate, seed) -> AttentionInputs:
         """What all layers need; the encodings with dropout of the given rate and seed."""
@@ -274,13 +279,6 @@ class XLNet(tf_keras.layers.Layer):
             None if sees is None else tf.cast(sees, dtype),
         )
 
-    def _pooled(self, hidden: tf.Tensor, features) -> tf.Tensor:
-        """The states of the last tokens that are no padding, [B, D]."""
-        ids = features["input_ids"]
-        mask = features.get("input_mask", tf.ones_like(ids))
-        last = tf.reduce_max(tf.range(sizes(ids)[1]) * mask, 1)
-        return tf.gather(hidden, last, batch_dims=1)
-
 
 def next_memory(
     inputs: Sequence[tf.Tensor],
@@ -302,25 +300,6 @@ def next_memory(
         pairs = zip(previous, kept, strict=True)
         kept = [tf.concat([tf.cast(old, new.dtype), new], 1) for old, new in pairs]
     return tuple(tf.stop_gradient(states[:, -memory_length:]) for states in kept)
-
-
-def _repeated(mask_embedding, targets):
-    """[1, D] for every target [B, P] -> [B, P, D]"""
-    B, P = sizes(targets)
-    return tf.tile(mask_embedding[None], [B, P, 1])
-
-
-def _rematerialized(layer: XLNetLayer):
-    """A layer whose gradient computes it again; the probabilities are left out."""
-
-    def call(hidden, query, **others):
-        if query is None:
-            output = tf.recompute_grad(lambda hidden: layer(hidden, **others)[0])
-            return output(hidden), None, None
-        output = tf.recompute_grad(lambda hidden, query: layer(hidden, query, **others)[:2])
-        return *output(hidden, query), None
-
-    return call
 
 
 def build_xlnet(

@@ -16,7 +16,7 @@ from finetune import declaration
 from finetune.kinds.texts import TextExample
 from finetune.task_files import read_split, resolve_labels
 from model.backbone import EncoderOutput
-from model.task_heads import MultiLabelHead
+from model.heads.task import MultiLabelHead
 from serving import export, litert_export
 from serving.load import load
 from tests.finetune.kinds_support import model_directory, predicted, task_of

@@ -17,8 +17,8 @@ from finetune.predictor import predict
 from finetune.task_data import Split
 from model import build_encoder
 from model.backbone import rematerialize
+from model.heads.task import ClassificationHead, RegressionHead, TaggingHead
 from model.kernels import fusion
-from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
 from tests.finetune.kinds_support import task_of
 from tests.model_support import TINY, randomize
 from training.distribution import create_strategy

@@ -13,7 +13,7 @@ from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from finetune import metrics
 from model.backbone import EncoderOutput
-from model.task_heads import ClassificationHead
+from model.heads.task import ClassificationHead
 from tests.finetune.kinds_support import model_directory
 from tests.finetune.test_frames import BAD, GOOD, HPARAMS, OTHER, reviews
 from tests.model_support import normal
@@ -43,7 +43,7 @@ def losses(training=False, **options):
 
 
 def test_smoothing_gives_all_labels_a_share_in_training(monkeypatch):
-    monkeypatch.setattr("model.task_heads.HEAD_DROPOUT", 0.0)
+    monkeypatch.setattr("model.heads.task.HEAD_DROPOUT", 0.0)
     found, _, log_shares = losses(training=True, label_smoothing=0.3)
     target = np.eye(3)[LABELS] * 0.7 + 0.1
     np.testing.assert_allclose(found, -np.sum(target * log_shares, 1), rtol=1e-5)

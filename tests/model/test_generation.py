@@ -8,8 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from model import CausalLMHead, build_encoder
-from model.generation import Generator, Sampling, draw
-from model.incremental import advance, empty_state
+from model.generation import Generator, Sampling, advance, draw, empty_state
 from tests.model.test_causality import MIXERS
 from tests.model_support import TINY, randomize
 

@@ -6,7 +6,7 @@ losses of sequences [B], of groups of G of them [B / G] or of tokens [B, S],
 `head.loss_weights(batch)` their weights, of the same shape, and `head.predict(output, batch)` what
 is predicted. A head whose loss of a sequence depends on the rest of its batch, as with in-batch
 negatives, has a true attribute `reads_whole_batch`: then the batch is not cut. Spans have a file of
-their own, `model/span_head.py`.
+their own, `model/heads/span.py`.
 """
 
 from __future__ import annotations
