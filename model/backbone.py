@@ -9,6 +9,7 @@ import tf_keras
 
 from errors import InputError
 from model.config import BackboneConfig
+from model.kernels import sizes
 
 
 class EncoderOutput(NamedTuple):
@@ -36,7 +37,9 @@ class EncoderOutput(NamedTuple):
 
 
 def rematerialize(module: tf.Module) -> None:
-    """Lets the backbones in `module` compute their layers again for the gradient in training.
+    """Lets the backbones in `module` keep only what goes into each layer in training.
+
+    They compute the rest again for its gradient: less memory for a forward pass more.
 
     Raises:
         InputError: none of them has an attribute `rematerialize`.
@@ -63,7 +66,7 @@ def run_layer(
 
 def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """The states of each text's last token that is not padding: [B, S, D], [B, S] -> [B, D]."""
-    last = tf.reduce_max(tf.range(tf.shape(mask)[1]) * mask, 1)
+    last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
     return tf.gather(hidden, last, batch_dims=1)
 
 
@@ -74,10 +77,12 @@ class Backbone(Protocol):
 
     Attributes:
         config: its architecture.
+        hidden_size: D.
         embeddings: has `word_embeddings` [V, E], to which a masked-LM head ties its output.
     """
 
     config: BackboneConfig
+    hidden_size: int
     embeddings: tf.Module
 
     def __call__(
@@ -90,15 +95,11 @@ class Backbone(Protocol):
 
         Args:
             features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
-                [B, S]. B and S may be dynamic.
+                [B, S]. B and S may be dynamic; S is at most `max_position_embeddings`.
             training: whether dropout is on.
             seed: int32 [2], which decides all dropout in training; [3] where the batch is one of
                 several equal parts, whose number, from 0, stands last.
         """
-
-    @property
-    def hidden_size(self) -> int:
-        """D."""
 
     def layer_groups(self) -> list[list[tf.Variable]]:
         """The trainable variables, grouped from the bottom to the top.

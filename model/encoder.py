@@ -58,12 +58,7 @@ class Encoder(tf_keras.layers.Layer):
         output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
         output.sequence  # [B, S, 256]
 
-    Args:
-        embeddings: an `Embeddings` layer to share (a generator shares the discriminator's).
-
-    Attributes:
-        rematerialize: whether training keeps only what goes into each layer, and computes the rest
-            again for its gradient: less memory for a forward pass more.
+    `embeddings` is an `Embeddings` layer to share (a generator shares the discriminator's).
     """
 
     def __init__(
@@ -97,38 +92,29 @@ class Encoder(tf_keras.layers.Layer):
 
     def embed(self, input_ids, segment_ids, training=False, seed=None, position=0):
         """What enters the first layer, [B, S, D]; `position` is the first token's."""
-        embedded = self.embeddings(
-            input_ids, segment_ids, training=training, seed=seed, position=position
-        )
+        embedded = self.embeddings(input_ids, segment_ids, training, seed, position)
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)
         return embedded
 
     def call(
         self,
-        features,
+        features: dict[str, tf.Tensor],
         training: bool = False,
-        seed=None,
+        seed: tf.Tensor | None = None,
         output_attentions: bool = False,
         output_kernels: bool = False,
     ) -> EncoderOutput:
-        """Encodes a batch.
+        """Encodes a batch, see `Backbone`; `input_mask` is by default 1, `segment_ids` 0.
 
-        Args:
-            features: `input_ids` int32 [B, S]; optionally `input_mask` (1 for tokens, 0 for
-                padding; default all 1) and `segment_ids` (default all 0) of the same shape. B and S
-                may be dynamic; S is at most `max_position_embeddings`.
-            training: whether dropout is on, a function of `seed` (see `Backbone`). Without one, it
-                is drawn from TensorFlow's global generator.
-            output_attentions, output_kernels: whether to return the attention probabilities, and
-                the kernels that convolutions predict.
+        Without a seed, dropout in training is drawn from TensorFlow's global generator. The
+        attention probabilities and the predicted kernels of all layers are returned on request.
         """
         config, ids = self.config, features["input_ids"]
         mask = features.get("input_mask", tf.ones_like(ids))
         segments = features.get("segment_ids", tf.zeros_like(ids))
         count = 3 * config.num_hidden_layers + 1  # three dropouts a layer, one of the embeddings
         seeds = split_seeds(seed, count) if training else [None] * count
-
         embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
         bias = attention_bias(mask, embedded.dtype, config.causal)
         padding_mask = tf.cast(mask, embedded.dtype)[..., None] if config.mask_padding else None

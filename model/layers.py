@@ -43,8 +43,7 @@ def dense(config: BackboneConfig, units: int, name: str, activation=None, **kwar
 class LayerNorm(tf_keras.layers.LayerNormalization):
     """Layer normalisation over the last axis, computed in float32 whatever the policy.
 
-    Called with a residual, it normalises residual + dropout(inputs): the end of a block. `rate` is
-    of the dropout, in training; `seed`, int32 [2], decides it.
+    With a residual, of residual + dropout(inputs): the end of a block.
     """
 
     def __init__(self, name: str = "LayerNorm", epsilon: float = LAYER_NORM_EPSILON):
@@ -71,10 +70,8 @@ class GroupedDense(tf_keras.layers.Layer):
         self._initializer = initializer(config)
 
     def build(self, input_shape):
-        width = input_shape[-1] // self.groups
-        self.kernel = self.add_weight(
-            "kernel", [self.groups, width, self.units // self.groups], initializer=self._initializer
-        )
+        shape = [self.groups, input_shape[-1] // self.groups, self.units // self.groups]
+        self.kernel = self.add_weight("kernel", shape, initializer=self._initializer)
         self.bias = self.add_weight("bias", [self.units], initializer="zeros")
 
     def call(self, inputs, training=False):

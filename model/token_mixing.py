@@ -81,9 +81,7 @@ class Convolution(tf_keras.layers.Layer):
 
     - static: LConv(V, w, i) with learned w for every channel, the same at every token.
     - dynamic: LConv(V, softmax(W_f V_i), i), from the token alone (Wu et al. 2019).
-    - span: SDConv, from the tokens around (ConvBERT).
-
-    Variable names are the original's: `conv_attn_key` makes K_s, `conv_attn_kernel` is W_f.
+    - span: SDConv, from the tokens around (ConvBERT). `span_key` makes K_s, `kernel_logits` is W_f.
     """
 
     def __init__(self, config: EncoderConfig, **kwargs):
@@ -98,17 +96,15 @@ class Convolution(tf_keras.layers.Layer):
     def build(self, input_shape):
         if self.config.convolution == "static":
             K, A = self.config.conv_kernel_size, self.config.mixer_size
-            self.static_kernel = self.add_weight(
-                "depthwise_kernel", [K, A], initializer=_tap_initializer(K)
-            )
+            taps = _tap_initializer(K)
+            self.static_kernel = self.add_weight("depthwise_kernel", [K, A], initializer=taps)
 
     def call(self, hidden, q, v, padding_mask, cache=None):
         """SDConv(Q, K_s, V; W_f)_i = LConv(V, softmax(W_f (Q ⊙ K_s)_i), i).
 
         Args:
             hidden: X, [B, S, D]; only the span kernel reads it and q.
-            q: [B, S, A].
-            v: [B, S, A].
+            q, v: [B, S, A].
             padding_mask: [B, S, 1], 0 at padding; None lets padding in, as the original does.
             cache: `model.generation.Cache` of the tokens before these, or None.
 
@@ -138,10 +134,7 @@ def _tap_initializer(K: int) -> tf_keras.initializers.Initializer:
 
 
 class TokenMixer(tf_keras.layers.Layer):
-    """`token_mixer`: "attention", "convolution", or "mixed", which concatenates the two.
-
-    Both halves have A channels and share the query.
-    """
+    """`token_mixer`: "attention", "convolution", or "mixed", both of one query."""
 
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
@@ -171,8 +164,7 @@ class TokenMixer(tf_keras.layers.Layer):
             hidden: X, [B, S, D].
             bias: `attention_bias`, added to the attention scores.
             padding_mask: [B, S, 1] for the convolution, or None.
-            training: whether dropout of the attention probabilities is on.
-            seed: int32 [2] for dropout in training.
+            training: whether dropout of the attention probabilities is on; `seed`, int32 [2].
             cache: `model.generation.Cache` of the tokens before these, or None.
 
         Returns:

@@ -109,19 +109,13 @@ class XLNet(tf_keras.layers.Layer):
     Outputs do not depend on the amount of padding, nor on its side. The encodings of distances are
     projected once for a batch, not once for a text, as the original does; therefore all texts of a
     batch share the dropout mask of the encodings.
-
-    Args:
-        embeddings: `WordEmbeddings` to share.
-
-    Attributes:
-        rematerialize: as of `model.encoder.Encoder`.
     """
 
     def __init__(
         self, config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
     ):
         super().__init__(name=name)
-        self.config, self.rematerialize = config, False
+        self.config, self.rematerialize, self.hidden_size = config, False, config.hidden_size
         self.embeddings = embeddings or WordEmbeddings(config)
         self.tied_biases = None if config.untie_biases else AttentionBiases(config, "tied_biases")
         if self.tied_biases is not None:
@@ -130,11 +124,6 @@ class XLNet(tf_keras.layers.Layer):
             XLNetLayer(config, self.tied_biases, name=f"layer_{i}")
             for i in range(config.num_hidden_layers)
         ]
-
-    @property
-    def hidden_size(self) -> int:
-        """D."""
-        return self.config.hidden_size
 
     def layer_groups(self) -> list[list[tf.Variable]]:
         """See Backbone.layer_groups. Tied biases count as the top layer's."""
@@ -156,16 +145,13 @@ class XLNet(tf_keras.layers.Layer):
         seed: tf.Tensor | None = None,
         memory: Sequence[tf.Tensor] | None = None,
     ) -> TwoStreams:
-        """Encodes a batch for permutation language modelling.
+        """Encodes a batch for permutation language modelling; otherwise as `__call__`.
 
         Args:
-            features: as of `__call__`.
             permitted: bool or float [B, S, S], 1 where the query stream at row i may see column j.
                 The content stream sees its own token besides. Padding is not seen, by `input_mask`.
             targets: int32 [B, P], places of the predicted tokens.
             mask_embedding: what every query begins as, [1, D]; `XLNetLMHead` has it.
-            training: whether dropout is on.
-            seed: as of `__call__`.
             memory: None, or one [B, M, D] for each layer, of the text before the batch's: every
                 token sees all of it. It has segment 0.
 
@@ -184,21 +170,11 @@ class XLNet(tf_keras.layers.Layer):
         streams=None,
         memory=None,
     ) -> EncoderOutput | TwoStreams:
-        """Encodes a batch.
+        """Encodes a batch, see `Backbone`; for `streams` and `memory` see `two_streams`.
 
-        Args:
-            features: `input_ids` int32 [B, S]; optionally `input_mask` (1 for tokens, 0 for
-                padding; default all 1) and `segment_ids` (default all 0) of the same shape, and
-                `backwards` int32 [B], 1 for texts that are reversed, whose distances then have the
-                other sign (default all 0; the original's `bi_data`). B and S may be dynamic.
-            training: whether dropout is on.
-            seed: int32 [2], or [3] for a part of a batch (see `kernels.dropout`); in training,
-                dropout is a function of it.
-            output_attentions: whether to return the attention probabilities, [B, N, S, M + S] each.
-            streams, memory: see `two_streams`.
-
-        Returns:
-            An EncoderOutput, with `streams` `TwoStreams`.
+        `input_mask` is by default 1, `segment_ids` 0. Features may have `backwards` int32 [B], 1
+        for texts that are reversed, whose distances then have the other sign (default 0; the
+        original's `bi_data`). Attention probabilities are [B, N, S, M + S].
         """
         config, ids = self.config, features["input_ids"]
         rate = config.hidden_dropout_prob if training else 0.0

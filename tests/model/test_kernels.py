@@ -229,6 +229,8 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
 def test_project_is_its_reference(training):
     """Values, and gradients of inputs, weights and biases; a layer that is not there stays None."""
     layers = [dense(TINY, units, f"dense_{units}") for units in (3, 5)]
+    for layer in layers:
+        layer.build([None, None, D])
     layers.insert(1, None)
     (inputs,) = tensors([B, S, D])
     fast, found = functools.partial(projection.project, training=training), []
