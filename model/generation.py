@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.encoder import Encoder
-from model.heads.causal_lm import CausalLMHead
+from model.heads.pretraining import CausalLMHead
 from model.kernels import hashed_uniform, sizes
 from model.token_mixing import attention_bias
 
@@ -118,8 +118,6 @@ class Generator:
         head: predicts the next token.
         end_id: the token after which a text has ended; it is not added.
         never: ids that are not drawn.
-        cached: whether what later tokens need of earlier ones is kept. Otherwise every token takes
-            a whole pass over the text before it: the same, slower.
     """
 
     def __init__(
@@ -128,9 +126,8 @@ class Generator:
         head: CausalLMHead,
         end_id: int,
         never: tuple[int, ...] = (),
-        cached: bool = True,
     ):
-        self.encoder, self.head, self.end_id, self.cached = encoder, head, end_id, cached
+        self.encoder, self.head, self.end_id = encoder, head, end_id
         self._forbidden = tf.reduce_any(tf.one_hot(never or (-1,), head.pieces) > 0, 0)  # [V]
 
     def __call__(self, ids: tf.Tensor, lengths: tf.Tensor, sampling: Sampling) -> Continuation:
@@ -148,7 +145,7 @@ class Generator:
         S = tf.maximum(S, tf.shape(ids)[1])
         ids = tf.pad(ids, [[0, 0], [0, S - tf.shape(ids)[1]]])
         start = tf.reduce_min(lengths)
-        state = empty_state(self.encoder, tf.shape(ids)[0]) if self.cached else ()
+        state = empty_state(self.encoder, tf.shape(ids)[0])
         hidden, state = self._read(ids, tf.constant(0), start, state)
         ended = tf.zeros_like(lengths, tf.bool)
 
@@ -184,8 +181,6 @@ class Generator:
 
     def _read(self, ids, start, end, state: State):
         """The hidden states [B, D] of the token before `end`, and the state after it."""
-        if not self.cached:
-            return self.encoder({"input_ids": ids[:, :end]}).sequence[:, -1], state
         hidden, state = advance(self.encoder, ids[:, start:end], start, state)
         return hidden[:, -1], state
 
