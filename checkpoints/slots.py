@@ -13,7 +13,7 @@ from errors import InputError
 from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.encoder import EncoderLayer
 from model.layers import Dense, Embeddings, GroupedDense, LayerNorm
-from model.token_mixing import Convolution, SelfAttention, SpanKey, TokenMixer
+from model.token_mixing import Convolution, SpanKey, TokenMixer
 from model.xlnet.attention import AttentionBiases, RelativeAttention
 from model.xlnet.head import XLNetLMHead
 from model.xlnet.network import WordEmbeddings, XLNet, XLNetLayer
@@ -21,7 +21,7 @@ from plugins import source
 
 # Layers whose computation other formats have. Subclasses may compute something else.
 _LAYERS = {
-    *(Encoder, EncoderLayer, TokenMixer, SelfAttention, Convolution, SpanKey),
+    *(Encoder, EncoderLayer, TokenMixer, Convolution, SpanKey),
     *(Embeddings, Dense, GroupedDense, LayerNorm, DiscriminatorHead, MaskedLMHead),
     *(XLNet, XLNetLayer, WordEmbeddings, RelativeAttention, AttentionBiases, XLNetLMHead),
 }

@@ -46,8 +46,8 @@ def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
         feed_forward = "g_dense" if isinstance(layer.intermediate, GroupedDense) else "dense"
         layers |= {
             f"{attention}/self/query": mixer.query,
-            f"{attention}/self/key": mixer.attention.key,
-            f"{attention}/self/value": mixer.attention.value,
+            f"{attention}/self/key": mixer.key,
+            f"{attention}/self/value": mixer.value,
             f"{attention}/output/dense": layer.mixer_output,
             f"{attention}/output/LayerNorm": layer.mixer_norm,
             f"{scope}/intermediate/{feed_forward}": layer.intermediate,
@@ -57,8 +57,8 @@ def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
         if mixer.convolution is not None:
             layers |= {
                 f"{attention}/self/conv_attn_key": mixer.convolution.span_key,
-                f"{attention}/self/conv_attn_kernel": mixer.convolution.kernel,
-                f"{attention}/self/conv_attn_point": mixer.convolution.value,
+                f"{attention}/self/conv_attn_kernel": mixer.convolution.kernel_logits,
+                f"{attention}/self/conv_attn_point": mixer.conv_value,
             }
     tables = [getattr(encoder.embeddings, name) for name in TABLES]
     named = (v for layer in layers.values() for v in _named("", layer).values())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from model.linear_chain import ChainScores, viterbi
+from model.heads.linear_chain import ChainScores, viterbi
 from training.tracing import plain_function
 
 _BATCH = 128  # sentences

@@ -20,7 +20,7 @@ from finetune.objective import FineTuning, learning_rate_scales
 from finetune.predictor import Predictor
 from model import Backbone
 from model.backbone import rematerialize
-from model.task_heads import exclude_outputs
+from model.heads.task import exclude_outputs
 from training.distribution import micro_batches
 from training.loop import Trainer
 from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer

@@ -18,7 +18,7 @@ class FineTuning(Objective):
 
     Args:
         encoder: pre-trained or not.
-        head: see `model.task_heads`.
+        head: see `model.heads.task`.
         reduction: "sum" over the global batch, as the original: its gradients are then clipped at
             almost every step. "mean": divided by the number of sequences or words. What is reported
             is the mean in both cases.

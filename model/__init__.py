@@ -10,11 +10,10 @@ from typing import Any
 
 _MODULES = {
     "architectures": ("build_backbone", "load_config", "register_architecture"),
-    "causal_head": ("CausalLMHead",),
     "backbone": ("Backbone", "EncoderOutput"),
     "config": ("BackboneConfig", "EncoderConfig"),
     "encoder": ("Encoder", "build_encoder"),
-    "heads": ("DiscriminatorHead", "MaskedLMHead"),
+    "heads.pretraining": ("CausalLMHead", "DiscriminatorHead", "MaskedLMHead"),
     "sizes": ("SIZES", "named_size"),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+import tf_keras
 
 from errors import InputError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from model.config import BackboneConfig
+from model.config import BackboneConfig
+from model.kernels import sizes
 
 
 class EncoderOutput(NamedTuple):
@@ -22,9 +22,9 @@ class EncoderOutput(NamedTuple):
             their own choice.
         embedding_output: [B, S, D], what enters the first layer; None where a network has none.
         hidden_states: one [B, S, D] per layer.
-        attention_probs: one [B, N', S, S] per layer that attends, when asked for; else empty. In
+        attention_probs: one [B, N, S, S] per layer that attends, when asked for; else empty. In
             training, after dropout: what the values were weighted with.
-        conv_kernels: one float32 [B, S, N', K] per layer that predicts a kernel for every token,
+        conv_kernels: one float32 [B, S, N, K] per layer that predicts a kernel for every token,
             when asked for; else empty. Each sums to 1.
     """
 
@@ -37,7 +37,9 @@ class EncoderOutput(NamedTuple):
 
 
 def rematerialize(module: tf.Module) -> None:
-    """Lets the backbones in `module` compute their layers again for the gradient in training.
+    """Lets the backbones in `module` keep only what goes into each layer in training.
+
+    They compute the rest again for its gradient: less memory for a forward pass more.
 
     Raises:
         InputError: none of them has an attribute `rematerialize`.
@@ -49,6 +51,25 @@ def rematerialize(module: tf.Module) -> None:
         part.rematerialize = True
 
 
+@tf.autograph.experimental.do_not_convert
+def run_layer(
+    layer: tf_keras.layers.Layer, *states: tf.Tensor, rematerialized: bool, **options: Any
+) -> tuple[Any, ...]:
+    """`layer(*states, **options)`: the new states, then what else the layer returns.
+
+    Rematerialized, the states alone; their gradient computes the layer again.
+    """
+    if not rematerialized:
+        return layer(*states, **options)
+    return tf.recompute_grad(lambda *states: layer(*states, **options)[: len(states)])(*states)
+
+
+def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The states of each text's last token that is not padding: [B, S, D], [B, S] -> [B, D]."""
+    last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
+    return tf.gather(hidden, last, batch_dims=1)
+
+
 class Backbone(Protocol):
     """A network from word pieces to vectors, such as `model.encoder.Encoder`. A tf.Module.
 
@@ -56,10 +77,12 @@ class Backbone(Protocol):
 
     Attributes:
         config: its architecture.
+        hidden_size: D.
         embeddings: has `word_embeddings` [V, E], to which a masked-LM head ties its output.
     """
 
     config: BackboneConfig
+    hidden_size: int
     embeddings: tf.Module
 
     def __call__(
@@ -72,15 +95,11 @@ class Backbone(Protocol):
 
         Args:
             features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
-                [B, S]. B and S may be dynamic.
+                [B, S]. B and S may be dynamic; S is at most `max_position_embeddings`.
             training: whether dropout is on.
             seed: int32 [2], which decides all dropout in training; [3] where the batch is one of
                 several equal parts, whose number, from 0, stands last.
         """
-
-    @property
-    def hidden_size(self) -> int:
-        """D."""
 
     def layer_groups(self) -> list[list[tf.Variable]]:
         """The trainable variables, grouped from the bottom to the top.

@@ -9,7 +9,15 @@ from typing import Any, ClassVar
 import files
 import storage
 from errors import InputError, located
-from settings import check_fields, check_setting, field_names, one_of, reject_unknown
+from settings import (
+    at_least,
+    check_fields,
+    check_setting,
+    field_names,
+    one_of,
+    reject_unknown,
+    within,
+)
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
 CONVOLUTIONS = ("static", "dynamic", "span")
@@ -96,8 +104,8 @@ class EncoderConfig(BackboneConfig):
         embedding_size: E, width of the embeddings; projected to D when it differs.
         hidden_size: D, width of the hidden states.
         num_hidden_layers: number of layers.
-        num_attention_heads: N, heads before the bottleneck divides them by `head_ratio`. Table 1 of
-            the ConvBERT supplement lists the number after it.
+        num_attention_heads: heads before the bottleneck, N γ of width H = D / (N γ). Table 1 of the
+            ConvBERT supplement lists N, the number after it.
         intermediate_size: inner width of the feed-forward block.
         hidden_act: activation of the feed-forward block; "gelu" is the exact (erf) one, "gelu_new"
             its approximation by tanh, "silu" x times its logistic function.
@@ -111,8 +119,7 @@ class EncoderConfig(BackboneConfig):
         convolution: kernel of the mixing convolution: "span" (ConvBERT: from a span of tokens),
             "dynamic" (from the token alone) or "static" (one learned depthwise kernel).
         conv_kernel_size: K, odd.
-        head_ratio: γ of the ConvBERT paper; attention and convolution get N/γ heads each, of width
-            D/N.
+        head_ratio: γ of the ConvBERT paper; attention and convolution get N heads each.
         linear_groups: G, groups of the feed-forward block (equation 1 of the authors' response).
         share_layers: one set of layer weights used by every layer (ALBERT, ALE).
         mask_padding: zero the convolution's inputs at padding, so that outputs do not depend on how
@@ -126,23 +133,23 @@ class EncoderConfig(BackboneConfig):
 
     architecture: ClassVar[str] = DEFAULT_ARCHITECTURE
 
-    vocab_size: int = 30522
-    embedding_size: int = 128
-    hidden_size: int = 256
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 4
-    intermediate_size: int = 1024
+    vocab_size: int = dataclasses.field(default=30522, metadata=at_least(1))
+    embedding_size: int = dataclasses.field(default=128, metadata=at_least(1))
+    hidden_size: int = dataclasses.field(default=256, metadata=at_least(1))
+    num_hidden_layers: int = dataclasses.field(default=12, metadata=at_least(1))
+    num_attention_heads: int = dataclasses.field(default=4, metadata=at_least(1))
+    intermediate_size: int = dataclasses.field(default=1024, metadata=at_least(1))
     hidden_act: str = dataclasses.field(default="gelu", metadata=one_of(*ACTIVATIONS))
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
+    hidden_dropout_prob: float = dataclasses.field(default=0.1, metadata=within(0, 1))
+    attention_probs_dropout_prob: float = dataclasses.field(default=0.1, metadata=within(0, 1))
+    max_position_embeddings: int = dataclasses.field(default=512, metadata=at_least(1))
+    type_vocab_size: int = dataclasses.field(default=2, metadata=at_least(1))
     initializer_range: float = 0.02
     token_mixer: str = dataclasses.field(default="mixed", metadata=one_of(*TOKEN_MIXERS))
     convolution: str = dataclasses.field(default="span", metadata=one_of(*CONVOLUTIONS))
-    conv_kernel_size: int = 9
-    head_ratio: int = 2
-    linear_groups: int = 1
+    conv_kernel_size: int = dataclasses.field(default=9, metadata=at_least(1))
+    head_ratio: int = dataclasses.field(default=2, metadata=at_least(1))
+    linear_groups: int = dataclasses.field(default=1, metadata=at_least(1))
     share_layers: bool = False
     mask_padding: bool = True
     layer_norm_eps: float = 1e-12
@@ -151,45 +158,29 @@ class EncoderConfig(BackboneConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in dataclasses.fields(self):
-            if field.type == "int":
-                check_setting(self, getattr(self, field.name) >= 1, field.name, "at least 1")
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            check_setting(self, 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
         check_setting(self, 0.0 < self.layer_norm_eps < 1.0, "layer_norm_eps", "in (0, 1)")
         check_setting(self, self.conv_kernel_size % 2 == 1, "conv_kernel_size", "odd")
         n, ratio, groups = self.num_attention_heads, self.head_ratio, self.linear_groups
         check_setting(self, self.hidden_size % n == 0, "hidden_size", f"divisible by {n} heads")
-        check_setting(
-            self,
-            n % ratio == 0 or ratio > n,
-            "head_ratio",
-            f"a divisor of num_attention_heads ({n}), or greater (then one head is left)",
-        )
+        expected = f"a divisor of num_attention_heads ({n}), or greater (then one head is left)"
+        check_setting(self, n % ratio == 0 or ratio > n, "head_ratio", expected)
         for name in ("hidden_size", "intermediate_size"):
             whole = getattr(self, name) % groups == 0
             check_setting(self, whole, name, f"divisible by {groups} groups")
 
-    def to_json(self) -> dict[str, Any]:
-        """See BackboneConfig. Most configurations stay readable by versions without the field."""
-        fields = super().to_json()
-        if not self.summary_last:
-            del fields["summary_last"]
-        return fields
-
     @property
     def num_heads(self) -> int:
-        """N' = N / γ: heads of the attention, and as many of the convolution; at least one."""
+        """N, heads of the attention, and as many of the convolution; at least one."""
         return max(1, self.num_attention_heads // self.head_ratio)
 
     @property
     def head_size(self) -> int:
-        """H = D / N: width of one head, untouched by the bottleneck."""
+        """H, width of one head, untouched by the bottleneck."""
         return self.hidden_size // self.num_attention_heads
 
     @property
     def mixer_size(self) -> int:
-        """A = N' · H: width that queries, keys and values are projected to."""
+        """A = N · H, width that queries, keys and values are projected to."""
         return self.num_heads * self.head_size
 
     @property

@@ -1,7 +1,6 @@
 """The encoder: embeddings, then layers of token mixing (token_mixing.py) and feed-forward.
 
-Axis letters: B batch, S tokens, D hidden, N heads after the bottleneck, H head width, A = N · H, K
-taps of a kernel, which means a convolution's here.
+Axis letters: see token_mixing.py.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput
+from model.backbone import EncoderOutput, last_token, run_layer
 from model.config import EncoderConfig
-from model.kernels import sizes, split_seeds
+from model.kernels import split_seeds
 from model.layers import Embeddings, GroupedDense, LayerNorm, dense
 from model.token_mixing import TokenMixer, attention_bias
 
@@ -31,20 +30,18 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
-    def call(self, hidden, bias, padding_mask, training=False, seeds=(None, None, None)):
-        """[B, S, D] -> [B, S, D], attention probabilities, kernel logits; `seeds` for dropout."""
-        mixed, *about_mixing = self.mixer(
-            hidden, bias, padding_mask, training=training, seed=seeds[0]
-        )
-        return self.after_mixing(hidden, mixed, training, seeds), *about_mixing
+    def call(self, hidden, bias, padding_mask, training=False, seeds=(None,) * 3, cache=None):
+        """[B, S, D] -> [B, S, D], attention probabilities, kernels; see `TokenMixer`.
 
-    def after_mixing(self, hidden, mixed, training=False, seeds=(None, None, None)):
-        """The rest of a layer, token by token: mixed tokens [B, S, A or 2A] -> [B, S, D]."""
+        `seeds` are for three dropouts.
+        """
+        mixed, *about_mixing = self.mixer(hidden, bias, padding_mask, training, seeds[0], cache)
         mixed = self.mixer_output(mixed, training=training)
         mixed = self.mixer_norm(mixed, hidden, self.rate, training=training, seed=seeds[1])
         inner = self.intermediate(mixed, training=training)
         output = self.output_dense(inner, training=training)
-        return self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
+        output = self.output_norm(output, mixed, self.rate, training=training, seed=seeds[2])
+        return output, *about_mixing
 
 
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
@@ -61,12 +58,7 @@ class Encoder(tf_keras.layers.Layer):
         output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
         output.sequence  # [B, S, 256]
 
-    Args:
-        embeddings: an `Embeddings` layer to share (a generator shares the discriminator's).
-
-    Attributes:
-        rematerialize: whether training keeps only what goes into each layer, and computes the rest
-            again for its gradient: less memory for a forward pass more.
+    `embeddings` is an `Embeddings` layer to share (a generator shares the discriminator's).
     """
 
     def __init__(
@@ -75,26 +67,18 @@ class Encoder(tf_keras.layers.Layer):
         super().__init__(name=name)
         self.config, self.rematerialize = config, False
         self.embeddings = embeddings or Embeddings(config, name="embeddings")
-        width = self.embeddings.config.embedding_size
+        self.hidden_size = D = config.hidden_size
         self.embeddings_project = None
-        if width != config.hidden_size:
+        if self.embeddings.config.embedding_size != D:
             # Glorot, as in the original, which sets no initializer here.
             self.embeddings_project = dense(
-                config,
-                config.hidden_size,
-                "embeddings_project",
-                kernel_initializer="glorot_uniform",
+                config, D, "embeddings_project", kernel_initializer="glorot_uniform"
             )
         distinct = 1 if config.share_layers else config.num_hidden_layers
         self.encoder_layers = [EncoderLayer(config, name=f"layer_{i}") for i in range(distinct)]
 
-    @property
-    def hidden_size(self) -> int:
-        """D."""
-        return self.config.hidden_size
-
-    def _layers(self) -> list[EncoderLayer]:
-        """In the order of their use, in which a shared one occurs several times."""
+    def layers_in_order(self) -> list[EncoderLayer]:
+        """The layers in the order of their use, in which a shared one occurs several times."""
         return self.encoder_layers * (self.config.num_hidden_layers // len(self.encoder_layers))
 
     def layer_groups(self) -> list[list[tf.Variable]]:
@@ -106,84 +90,49 @@ class Encoder(tf_keras.layers.Layer):
         uses_below = [[]] * (self.config.num_hidden_layers - len(layers))
         return [bottom, *uses_below, *layers]
 
+    def embed(self, input_ids, segment_ids, training=False, seed=None, position=0):
+        """What enters the first layer, [B, S, D]; `position` is the first token's."""
+        embedded = self.embeddings(input_ids, segment_ids, training, seed, position)
+        if self.embeddings_project is not None:
+            embedded = self.embeddings_project(embedded, training=training)
+        return embedded
+
     def call(
         self,
-        features,
+        features: dict[str, tf.Tensor],
         training: bool = False,
-        seed=None,
+        seed: tf.Tensor | None = None,
         output_attentions: bool = False,
         output_kernels: bool = False,
     ) -> EncoderOutput:
-        """Encodes a batch.
+        """Encodes a batch, see `Backbone`; `input_mask` is by default 1, `segment_ids` 0.
 
-        Args:
-            features: `input_ids` int32 [B, S]; optionally `input_mask` (1 for tokens, 0 for
-                padding; default all 1) and `segment_ids` (default all 0) of the same shape. B and S
-                may be dynamic; S is at most `max_position_embeddings`.
-            training: whether dropout is on.
-            seed: int32 [2], or [3] for a part of a batch (see `kernels.dropout`); in training,
-                dropout is a function of it. Without one, it is drawn from TensorFlow's global
-                generator.
-            output_attentions: whether to return the attention probabilities.
-            output_kernels: whether to return the kernels of the dynamic convolutions.
-
-        Returns:
-            An EncoderOutput.
+        Without a seed, dropout in training is drawn from TensorFlow's global generator. The
+        attention probabilities and the predicted kernels of all layers are returned on request.
         """
-        config = self.config
-        ids = features["input_ids"]
+        config, ids = self.config, features["input_ids"]
         mask = features.get("input_mask", tf.ones_like(ids))
+        segments = features.get("segment_ids", tf.zeros_like(ids))
         count = 3 * config.num_hidden_layers + 1  # three dropouts a layer, one of the embeddings
         seeds = split_seeds(seed, count) if training else [None] * count
-
-        segments = features.get("segment_ids", tf.zeros_like(ids))
-        embedded = self.embeddings(ids, segments, training=training, seed=seeds[-1])  # [B, S, E]
-        if self.embeddings_project is not None:
-            embedded = self.embeddings_project(embedded, training=training)  # [B, S, D]
-        bias = attention_bias(mask, embedded.dtype, config.causal)  # [B, 1, 1 or S, S]
-        padding_mask = None
-        if config.mask_padding:
-            padding_mask = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # [B, S, 1]
-
-        wants_mixing = output_attentions or output_kernels
-        rematerialize = training and self.rematerialize and not wants_mixing
-        hidden, hidden_states, attention_probs, conv_kernels = embedded, [], [], []
-        for i, layer in enumerate(self._layers()):
-            run = _rematerialized(layer) if rematerialize else layer
-            hidden, probabilities, kernel_logits = run(
-                hidden, bias, padding_mask, training=training, seeds=seeds[3 * i : 3 * i + 3]
-            )
+        embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
+        bias = attention_bias(mask, embedded.dtype, config.causal)
+        padding_mask = tf.cast(mask, embedded.dtype)[..., None] if config.mask_padding else None
+        recompute = training and self.rematerialize and not (output_attentions or output_kernels)
+        options = {"bias": bias, "padding_mask": padding_mask, "training": training}
+        hidden, hidden_states, mixing = embedded, [], []
+        for i, layer in enumerate(self.layers_in_order()):
+            options["seeds"] = seeds[3 * i : 3 * i + 3]
+            hidden, *about = run_layer(layer, hidden, rematerialized=recompute, **options)
             hidden_states.append(hidden)
-            if output_attentions and probabilities is not None:
-                attention_probs.append(probabilities)
-            if output_kernels and kernel_logits is not None:
-                conv_kernels.append(tf.nn.softmax(tf.cast(kernel_logits, tf.float32)))
-        return EncoderOutput(
-            hidden,
-            self._pooled(hidden, mask),
-            embedded,
-            tuple(hidden_states),
-            tuple(attention_probs),
-            tuple(conv_kernels),
-        )
+            mixing.append(about)
 
-    def _pooled(self, hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """The hidden states that stand for a text, [B, D]: the first, [CLS], or the last that is no
-        padding; of a causal encoder's that alone saw all."""
-        if self.config.summary_token == 0:
-            return hidden[:, 0]
-        last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
-        return tf.gather(hidden, last, batch_dims=1)
+        def of_mixing(i, wanted):
+            return tuple(about[i] for about in mixing if about[i] is not None) if wanted else ()
 
-
-def _rematerialized(layer):
-    """A layer whose gradient computes it again, without attention probabilities and kernels."""
-
-    def call(hidden, *others, **options):
-        output = tf.recompute_grad(lambda hidden: layer(hidden, *others, **options)[0])
-        return output(hidden), None, None
-
-    return call
+        pooled = hidden[:, 0] if config.summary_token == 0 else last_token(hidden, mask)
+        probabilities, kernels = of_mixing(0, output_attentions), of_mixing(1, output_kernels)
+        return EncoderOutput(hidden, pooled, embedded, tuple(hidden_states), probabilities, kernels)
 
 
 def build_encoder(

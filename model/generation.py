@@ -7,10 +7,72 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from model.causal_head import CausalLMHead
 from model.encoder import Encoder
-from model.incremental import State, advance, empty_state, state_shapes
-from model.kernels import hashed_uniform
+from model.heads.pretraining import CausalLMHead
+from model.kernels import hashed_uniform, sizes
+from model.token_mixing import attention_bias
+
+State = tuple[dict[str, tf.Tensor], ...]  # of every layer, see `Cache`
+
+
+class Cache:
+    """What a layer's `TokenMixer` needs of the t earlier tokens, which it does not compute again.
+
+    Attributes:
+        tensors: of the attention `keys` and `values`, [B, t, A]; of the convolution the last K - 1
+            `conv_values`, [B, K - 1, A], and for a span kernel `conv_inputs`, [B, K - 1, D], which
+            are 0 before the first token.
+    """
+
+    def __init__(self, tensors: dict[str, tf.Tensor]):
+        self.tensors = dict(tensors)
+
+    def extended(self, name: str, new: tf.Tensor, keep: int | None = None) -> tf.Tensor:
+        """The earlier tokens and the new ones [B, T, C]; keeps all of them or the last `keep`."""
+        tokens = tf.concat([self.tensors[name], new], 1)
+        first = 0 if keep is None else sizes(tokens)[1] - keep
+        self.tensors[name] = tokens[:, first:]
+        return tokens
+
+
+def empty_state(encoder: Encoder, batch_size: tf.Tensor) -> State:
+    """The state before the first token."""
+    config, before = encoder.config, encoder.config.conv_kernel_size - 1
+    shapes = {}
+    if config.token_mixer != "convolution":
+        shapes |= dict.fromkeys(("keys", "values"), (0, config.mixer_size))
+    if config.token_mixer != "attention":
+        shapes["conv_values"] = before, config.mixer_size
+        if config.convolution == "span":
+            shapes["conv_inputs"] = before, config.hidden_size
+    dtype = encoder.compute_dtype
+    state = {name: tf.zeros([batch_size, *shape], dtype) for name, shape in shapes.items()}
+    return (state,) * config.num_hidden_layers
+
+
+def advance(
+    encoder: Encoder, ids: tf.Tensor, position: tf.Tensor, state: State
+) -> tuple[tf.Tensor, State]:
+    """Encodes the next tokens of texts whose first tokens a state has seen.
+
+    Args:
+        encoder: causal, and built.
+        ids: int32 [B, T], none of them padding; of segment 0.
+        position: int32, t, how many tokens the state has seen. t + T is at most
+            `max_position_embeddings`.
+        state: of those.
+
+    Returns:
+        The last layer's hidden states [B, T, D], which are the encoder's for the whole texts, and
+        the state with these tokens.
+    """
+    T = sizes(ids)[1]
+    hidden = encoder.embed(ids, tf.zeros_like(ids), position=position)
+    bias = attention_bias(tf.ones([1, position + T]), hidden.dtype, causal=True, queries=T)
+    caches = [Cache(tensors) for tensors in state]
+    for layer, cache in zip(encoder.layers_in_order(), caches, strict=True):
+        hidden, *_ = layer(hidden, bias, None, cache=cache)
+    return hidden, tuple(cache.tensors for cache in caches)
 
 
 class Sampling(NamedTuple):
@@ -56,8 +118,6 @@ class Generator:
         head: predicts the next token.
         end_id: the token after which a text has ended; it is not added.
         never: ids that are not drawn.
-        cached: whether what later tokens need of earlier ones is kept. Otherwise every token takes
-            a whole pass over the text before it: the same, slower.
     """
 
     def __init__(
@@ -66,9 +126,8 @@ class Generator:
         head: CausalLMHead,
         end_id: int,
         never: tuple[int, ...] = (),
-        cached: bool = True,
     ):
-        self.encoder, self.head, self.end_id, self.cached = encoder, head, end_id, cached
+        self.encoder, self.head, self.end_id = encoder, head, end_id
         self._forbidden = tf.reduce_any(tf.one_hot(never or (-1,), head.pieces) > 0, 0)  # [V]
 
     def __call__(self, ids: tf.Tensor, lengths: tf.Tensor, sampling: Sampling) -> Continuation:
@@ -86,7 +145,7 @@ class Generator:
         S = tf.maximum(S, tf.shape(ids)[1])
         ids = tf.pad(ids, [[0, 0], [0, S - tf.shape(ids)[1]]])
         start = tf.reduce_min(lengths)
-        state = empty_state(self.encoder, tf.shape(ids)[0]) if self.cached else ()
+        state = empty_state(self.encoder, tf.shape(ids)[0])
         hidden, state = self._read(ids, tf.constant(0), start, state)
         ended = tf.zeros_like(lengths, tf.bool)
 
@@ -113,7 +172,8 @@ class Generator:
         variables = (start, ids, tf.zeros(tf.shape(ids)), lengths, ended, hidden, state)
         shapes = [tf.TensorShape([None, *x.shape[1:]]) for x in variables[1:-1]]
         shapes[0] = shapes[1] = tf.TensorShape([None, None])
-        invariants = (start.shape, *shapes, state_shapes(state))
+        grows = tf.nest.map_structure(lambda x: tf.TensorShape([None, None, x.shape[2]]), state)
+        invariants = (start.shape, *shapes, grows)
         _, ids, log_probs, lengths, *_ = tf.while_loop(
             goes_on, step, variables, shape_invariants=invariants, parallel_iterations=1
         )
@@ -121,8 +181,6 @@ class Generator:
 
     def _read(self, ids, start, end, state: State):
         """The hidden states [B, D] of the token before `end`, and the state after it."""
-        if not self.cached:
-            return self.encoder({"input_ids": ids[:, :end]}).sequence[:, -1], state
         hidden, state = advance(self.encoder, ids[:, start:end], start, state)
         return hidden[:, -1], state
 

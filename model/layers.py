@@ -8,20 +8,15 @@ import tf_keras
 from errors import InputError
 from model.config import BackboneConfig, EncoderConfig
 from model.kernels import (
+    activation_function,
     add_and_norm,
     dense_product,
     dropout,
-    gelu,
-    gelu_new,
     grouped_product,
     sizes,
 )
 
-# Epsilon of TensorFlow 1's contrib layer norm, which the original uses; Keras' default is 1e-3.
-LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps
-
-# Those that Keras does not know by these names, or that are not fused there.
-_ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
+LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps  # TensorFlow 1's; Keras' default is 1e-3
 
 
 def initializer(config: BackboneConfig) -> tf_keras.initializers.Initializer:
@@ -30,9 +25,7 @@ def initializer(config: BackboneConfig) -> tf_keras.initializers.Initializer:
 
 
 class Dense(tf_keras.layers.Dense):
-    """Keras' dense layer as one matrix product over all tokens, so that the bias is fused into it.
-
-    In inference GELU is part of the product as well.
+    """Keras' dense layer as one product over all tokens, with the bias; in inference with GELU.
 
     Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units].
     """
@@ -47,16 +40,10 @@ def dense(config: BackboneConfig, units: int, name: str, activation=None, **kwar
     return Dense(units, activation=activation_function(activation), name=name, **kwargs)
 
 
-def activation_function(name: str | None):
-    """An activation by its name in EncoderConfig, or Keras'; "gelu" is the exact one, fused."""
-    return _ACTIVATIONS.get(name) or tf_keras.activations.get(name)
-
-
 class LayerNorm(tf_keras.layers.LayerNormalization):
     """Layer normalisation over the last axis, computed in float32 whatever the policy.
 
-    Called with a residual, it normalises residual + dropout(inputs): the end of a block. `rate` is
-    of the dropout, in training; `seed`, int32 [2], decides it.
+    With a residual, of residual + dropout(inputs): the end of a block.
     """
 
     def __init__(self, name: str = "LayerNorm", epsilon: float = LAYER_NORM_EPSILON):
@@ -83,10 +70,8 @@ class GroupedDense(tf_keras.layers.Layer):
         self._initializer = initializer(config)
 
     def build(self, input_shape):
-        width = input_shape[-1] // self.groups
-        self.kernel = self.add_weight(
-            "kernel", [self.groups, width, self.units // self.groups], initializer=self._initializer
-        )
+        shape = [self.groups, input_shape[-1] // self.groups, self.units // self.groups]
+        self.kernel = self.add_weight("kernel", shape, initializer=self._initializer)
         self.bias = self.add_weight("bias", [self.units], initializer="zeros")
 
     def call(self, inputs, training=False):
@@ -105,29 +90,30 @@ class Embeddings(tf_keras.layers.Layer):
         self.norm = LayerNorm(epsilon=config.layer_norm_eps)
 
     def build(self, input_shape):
-        config, E = self.config, self.config.embedding_size
+        config = self.config
 
         def table(name: str, rows: int) -> tf.Variable:
-            return self.add_weight(name, [rows, E], initializer=initializer(config))
+            shape = [rows, config.embedding_size]
+            return self.add_weight(name, shape, initializer=initializer(config))
 
         self.word_embeddings = table("word_embeddings", config.vocab_size)
         self.token_type_embeddings = table("token_type_embeddings", config.type_vocab_size)
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
 
-    def call(self, input_ids, segment_ids, training=False, seed=None):
-        longest, length = self.config.max_position_embeddings, input_ids.shape[1]
+    def call(self, input_ids, segment_ids, training=False, seed=None, position=0):
+        """`position` is the first token's, int or int32."""
+        longest, end = self.config.max_position_embeddings, position + sizes(input_ids)[1]
         expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
-        S = sizes(input_ids)[1]
-        if length is None:  # XLA drops the assertion, and fails on the shapes below
-            checked = tf.debugging.assert_less_equal(S, longest, expected)
+        if tf.is_tensor(end):  # XLA drops the assertion, and fails on the shapes below
+            checked = tf.debugging.assert_less_equal(end, longest, expected)
             with tf.control_dependencies([checked]):  # or the sum below may be the first to fail
-                S = tf.identity(S)
-        elif length > longest:
-            raise InputError(f"{expected} Received: {length}")
+                end = tf.identity(end)
+        elif end > longest:
+            raise InputError(f"{expected} Received: {end}")
         embedded = (
             tf.gather(self.word_embeddings, input_ids)
             + tf.gather(self.token_type_embeddings, segment_ids)
-            + self.position_embeddings[:S]
+            + self.position_embeddings[position:end]
         )  # [B, S, E]
         rate = self.config.hidden_dropout_prob if training else 0.0
         return dropout(self.norm(embedded), rate, seed)

@@ -158,7 +158,7 @@ def tied_head(config: BackboneConfig) -> Flops:
 
 
 def causal_lm_head(config: BackboneConfig, cutoffs: Sequence[int] = (), divisor: int = 1) -> Flops:
-    """The prediction of one token after each token; see `model.causal_head`.
+    """The prediction of one token after each token; see `model.heads.pretraining`.
 
     A group of rarer tokens is computed for the tokens that are in it: the share that Zipf's law
     gives it, 1 / rank.

@@ -16,7 +16,8 @@ means a convolution's here.
 
 In a causal encoder a token is mixed with those before it alone: attention is triangular, and
 windows end at their token instead of having it in their middle: LConv sums V_{i + j - k} over j.
-The paper does not have this; see docs/deviations.md.
+The paper does not have this; see docs/deviations.md. When a text is generated token by token, what
+is needed of earlier tokens comes from a `model.generation.Cache`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.config import EncoderConfig
-from model.kernels import (
-    affine,
-    attend,
-    depthwise_conv,
-    lightweight_conv,
-    project,
-    sizes,
-)
+from model.kernels import affine, attend, depthwise_conv, lightweight_conv, project, sizes
 from model.layers import dense, initializer
 
 # Added to the scores of padding keys; the original's value, finite in bfloat16 too. Twice as much
@@ -40,49 +34,26 @@ from model.layers import dense, initializer
 PADDING_SCORE = -10000.0
 
 
-def attention_bias(input_mask: tf.Tensor, dtype: tf.DType, causal: bool = False) -> tf.Tensor:
+def attention_bias(
+    input_mask: tf.Tensor, dtype: tf.DType, causal: bool = False, queries: tf.Tensor | None = None
+) -> tf.Tensor:
     """What is added to attention scores: [B, S] mask of 1 and 0 -> [B, 1, 1, S].
 
-    With `causal`, [B, 1, S, S]: what token i attends to is up to i.
+    With `causal`, [B, 1, S, S]: token i attends to those up to i; [B, 1, queries, S] of the last.
     """
     bias = (1.0 - tf.expand_dims(tf.expand_dims(tf.cast(input_mask, dtype), 1), 1)) * PADDING_SCORE
     if not causal:
         return bias
     position = tf.range(sizes(input_mask)[1])
-    later = tf.cast(position[None, :] > position[:, None], dtype)  # [S, S]
+    of_queries = position if queries is None else position[-queries:]
+    later = tf.cast(position[None, :] > of_queries[:, None], dtype)  # [S, S]
     return bias + later * (2.0 * PADDING_SCORE)
-
-
-class SelfAttention(tf_keras.layers.Layer):
-    """Multi-head scaled dot-product attention over N heads of width H."""
-
-    def __init__(self, config: EncoderConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-        self.key = dense(config, config.mixer_size, "key")
-        self.value = dense(config, config.mixer_size, "value")
-
-    def call(self, q, k, v, bias, training=False, seed=None):
-        """Self-Attn(Q, K, V) = softmax(Q Kᵀ / √H) V.
-
-        Args:
-            q, k, v: [B, S, A].
-            bias: `attention_bias`, added to the scores.
-            training: whether dropout of the probabilities is on.
-            seed: int32 [2] for dropout in training.
-
-        Returns:
-            The context [B, S, A] and the attention probabilities [B, N, S, S].
-        """
-        rate = self.config.attention_probs_dropout_prob if training else 0.0
-        return attend(q, k, v, self.config.num_heads, bias, rate, seed)
 
 
 class SpanKey(tf_keras.layers.Layer):
     """The span-aware key K_s: a depthwise-separable convolution over K tokens.
 
-    Original: `conv_attn_key`. Keras' SeparableConv1D computes the same, with a slower pointwise
-    step.
+    Keras' SeparableConv1D computes the same, with a slower pointwise step.
 
     Shape: [B, S, D] -> [B, S, A]. Weights: depthwise_kernel [K, D, 1], pointwise_kernel [1, D, A],
     bias [A].
@@ -93,27 +64,16 @@ class SpanKey(tf_keras.layers.Layer):
         self.config = config
 
     def build(self, input_shape):
-        K, D, A = self.config.conv_kernel_size, input_shape[-1], self.config.mixer_size
-        self.depthwise_kernel = self.add_weight(
-            "depthwise_kernel", [K, D, 1], initializer=_tap_initializer(K)
-        )
-        self.pointwise_kernel = self.add_weight(
-            "pointwise_kernel", [1, D, A], initializer=initializer(self.config)
-        )
+        config = self.config
+        K, D, A = config.conv_kernel_size, input_shape[-1], config.mixer_size
+        taps, points = _tap_initializer(K), initializer(config)
+        self.depthwise_kernel = self.add_weight("depthwise_kernel", [K, D, 1], initializer=taps)
+        self.pointwise_kernel = self.add_weight("pointwise_kernel", [1, D, A], initializer=points)
         self.bias = self.add_weight("bias", [A], initializer="zeros")
 
-    def call(self, hidden):
-        spans = depthwise_conv(
-            hidden, tf.squeeze(self.depthwise_kernel, 2), self.config.causal
-        )  # [B, S, D]
+    def call(self, hidden, padding):
+        spans = depthwise_conv(hidden, tf.squeeze(self.depthwise_kernel, 2), padding)  # [B, S, D]
         return affine(spans, tf.squeeze(self.pointwise_kernel, 0), self.bias)
-
-    def of_spans(self, spans):
-        """K_s of tokens whose K taps are at hand: [B, S, K, D] -> [B, S, A]."""
-        taps = tf.cast(tf.squeeze(self.depthwise_kernel, 2), tf.float32)  # [K, D]
-        summed = tf.reduce_sum(tf.cast(spans, tf.float32) * taps, 2)
-        pointwise, bias = tf.squeeze(self.pointwise_kernel, 0), self.bias
-        return affine(*(tf.cast(x, spans.dtype) for x in (summed, pointwise, bias)))
 
 
 class Convolution(tf_keras.layers.Layer):
@@ -121,64 +81,52 @@ class Convolution(tf_keras.layers.Layer):
 
     - static: LConv(V, w, i) with learned w for every channel, the same at every token.
     - dynamic: LConv(V, softmax(W_f V_i), i), from the token alone (Wu et al. 2019).
-    - span: SDConv, from the tokens around (ConvBERT).
-
-    Variable names are the original's: `conv_attn_key` makes K_s, `conv_attn_kernel` is W_f and
-    `conv_attn_point` makes V.
+    - span: SDConv, from the tokens around (ConvBERT). `span_key` makes K_s, `kernel_logits` is W_f.
     """
 
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        K, A = config.conv_kernel_size, config.mixer_size
-        self.value = dense(config, A, "conv_attn_point")
-        if config.convolution == "static":
-            self.depthwise = tf_keras.layers.DepthwiseConv1D(
-                K,
-                padding="valid" if config.causal else "same",
-                use_bias=False,
-                depthwise_initializer=_tap_initializer(K),
-                name="depthwise",
-            )
-        else:
-            self.kernel = dense(config, config.num_heads * K, "conv_attn_kernel")
+        if config.convolution != "static":
+            taps = config.num_heads * config.conv_kernel_size
+            self.kernel_logits = dense(config, taps, "conv_attn_kernel")
         if config.convolution == "span":
             self.span_key = SpanKey(config, name="conv_attn_key")
 
-    def call(self, hidden, q, v, padding_mask):
+    def build(self, input_shape):
+        if self.config.convolution == "static":
+            K, A = self.config.conv_kernel_size, self.config.mixer_size
+            taps = _tap_initializer(K)
+            self.static_kernel = self.add_weight("depthwise_kernel", [K, A], initializer=taps)
+
+    def call(self, hidden, q, v, padding_mask, cache=None):
         """SDConv(Q, K_s, V; W_f)_i = LConv(V, softmax(W_f (Q ⊙ K_s)_i), i).
 
         Args:
-            hidden: X, [B, S, D].
-            q: [B, S, A]; only the span kernel reads it.
-            v: [B, S, A].
+            hidden: X, [B, S, D]; only the span kernel reads it and q.
+            q, v: [B, S, A].
             padding_mask: [B, S, 1], 0 at padding; None lets padding in, as the original does.
+            cache: `model.generation.Cache` of the tokens before these, or None.
 
         Returns:
-            The mixed tokens [B, S, A] and the logits of their kernels [B, S, N, K], None for the
-            static kernel.
+            The mixed tokens [B, S, A], and their kernels float32 [B, S, N, K], None for "static".
         """
+        N, K = self.config.num_heads, self.config.conv_kernel_size
+        padding = "causal" if self.config.causal else "same"
         if padding_mask is not None:
             v, hidden = v * padding_mask, hidden * padding_mask
+        source = v
+        if cache is not None:
+            padding, v = "valid", cache.extended("conv_values", v, K - 1)
         if self.config.convolution == "static":
-            if self.config.causal:
-                v = tf.pad(v, [[0, 0], [self.config.conv_kernel_size - 1, 0], [0, 0]])
-            return self.depthwise(v), None
-        if self.config.convolution == "dynamic":
-            logits = self.kernel(v)
-        else:
-            k_s = self.span_key(hidden)
-            logits = self.kernel(q * k_s)
-        mixed = lightweight_conv(v, logits, self.config.num_heads, self.config.causal)
-        return mixed, self._by_head(logits)
-
-    def kernel_logits(self, source):
-        """W_f of [B, S, A], by head: [B, S, N, K]."""
-        return self._by_head(self.kernel(source))
-
-    def _by_head(self, logits):
-        B, S, _ = sizes(logits)
-        return tf.reshape(logits, [B, S, self.config.num_heads, self.config.conv_kernel_size])
+            return depthwise_conv(v, self.static_kernel, padding), None
+        if self.config.convolution == "span":
+            if cache is not None:
+                hidden = cache.extended("conv_inputs", hidden, K - 1)
+            source = q * self.span_key(hidden, padding)
+        logits = self.kernel_logits(source)
+        by_head = tf.reshape(tf.cast(logits, tf.float32), [*sizes(logits)[:2], N, K])
+        return lightweight_conv(v, logits, N, padding), tf.nn.softmax(by_head)
 
 
 def _tap_initializer(K: int) -> tf_keras.initializers.Initializer:
@@ -186,51 +134,54 @@ def _tap_initializer(K: int) -> tf_keras.initializers.Initializer:
 
 
 class TokenMixer(tf_keras.layers.Layer):
-    """`token_mixer`: "attention", "convolution", or "mixed", which concatenates the two.
-
-    Both halves have A channels and share the query.
-    """
+    """`token_mixer`: "attention", "convolution", or "mixed", both of one query."""
 
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
+        self.config = config
         attends = config.token_mixer != "convolution"
         convolves = config.token_mixer != "attention"
-        uses_query = attends or config.convolution == "span"
-        self.query = dense(config, config.mixer_size, "query") if uses_query else None
-        self.attention = SelfAttention(config, name="self_attention") if attends else None
+
+        def projection(name: str, used: bool):
+            return dense(config, config.mixer_size, name) if used else None
+
+        self.query = projection("query", attends or config.convolution == "span")
+        self.key = projection("key", attends)
+        self.value = projection("value", attends)
+        self.conv_value = projection("conv_attn_point", convolves)
         self.convolution = Convolution(config, name="convolution") if convolves else None
 
-    def call(self, hidden, bias, padding_mask, training=False, seed=None):
+    def build(self, input_shape):
+        for layer in (self.query, self.key, self.value, self.conv_value):
+            if layer is not None:
+                with tf.name_scope(layer.name):
+                    layer.build(input_shape)
+
+    def call(self, hidden, bias, padding_mask, training=False, seed=None, cache=None):
         """Mixed-Attn = Cat(Self-Attn(Q, K, V), SDConv(Q, K_s, V; W_f)).
 
         Args:
             hidden: X, [B, S, D].
             bias: `attention_bias`, added to the attention scores.
             padding_mask: [B, S, 1] for the convolution, or None.
-            training: whether dropout is on.
-            seed: int32 [2] for dropout in training.
+            training: whether dropout of the attention probabilities is on; `seed`, int32 [2].
+            cache: `model.generation.Cache` of the tokens before these, or None.
 
         Returns:
             The mixed tokens, [B, S, A] or for "mixed" [B, S, 2A]; the attention probabilities
-            [B, N, S, S], None without attention; and the logits of the convolution's kernels
-            [B, S, N, K], None where none are predicted.
+            [B, N, S, S] and the kernels float32 [B, S, N, K] that the convolution predicts, each
+            None where there are none.
         """
-        q, k, v, v_conv = self.project(hidden, training)
-        outputs, probabilities, logits = [], None, None
-        if self.attention is not None:
-            context, probabilities = self.attention(q, k, v, bias, training=training, seed=seed)
+        layers = (self.query, self.key, self.value, self.conv_value)
+        q, k, v, v_conv = project(hidden, layers, training)  # [B, S, A]
+        outputs, probabilities, kernels = [], None, None
+        if self.key is not None:
+            if cache is not None:
+                k, v = cache.extended("keys", k), cache.extended("values", v)
+            rate = self.config.attention_probs_dropout_prob if training else 0.0
+            context, probabilities = attend(q, k, v, self.config.num_heads, bias, rate, seed)
             outputs.append(context)
         if self.convolution is not None:
-            local, logits = self.convolution(hidden, q, v_conv, padding_mask)
+            local, kernels = self.convolution(hidden, q, v_conv, padding_mask, cache)
             outputs.append(local)
-        return tf.concat(outputs, axis=-1), probabilities, logits
-
-    def project(self, hidden, training=False):
-        """Q, K and V of the attention and V of the convolution, [B, S, A]; None where not used."""
-        layers = [
-            self.query,
-            getattr(self.attention, "key", None),
-            getattr(self.attention, "value", None),
-            getattr(self.convolution, "value", None),
-        ]
-        return project(hidden, layers, training)
+        return tf.concat(outputs, axis=-1), probabilities, kernels

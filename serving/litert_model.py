@@ -25,7 +25,7 @@ from finetune.task import Task
 from machine import num_cores
 from model import BackboneConfig, load_config
 from model.config import CONFIG_FILE
-from model.linear_chain import ChainScores
+from model.heads.linear_chain import ChainScores
 from pretrain.objectives import ScoringMethod
 from serving.description import check_belongs, read_description
 from serving.litert import attached, graph_digest

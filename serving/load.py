@@ -22,8 +22,8 @@ from finetune.results import read_results
 from finetune.task import Task
 from model import Backbone, BackboneConfig, load_config
 from model.config import CONFIG_FILE
-from model.crf_head import CrfHead
-from model.linear_chain import ChainScores
+from model.heads.crf import CrfHead
+from model.heads.linear_chain import ChainScores
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import (
     SpecialIds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.task_heads import NO_OPTION
+from model.heads.task import NO_OPTION
 from signatures.network import Network, token_ids
 from signatures.signature import TEXT, Signature
 from signatures.tensors import Tensor

@@ -71,7 +71,7 @@ def functions_of(model: ServedModel) -> dict[str, Function]:
     """The functions that a model has the networks for, by name.
 
     - ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
-    - PREDICT: what the task's head predicts; see `model.task_heads`.
+    - PREDICT: what the task's head predicts; see `model.heads.task`.
     - those of the signatures that the model's objective lists, see `Offer`.
     - SCORE: `log_scores` of the model's scoring method, [n, S] or, where each token has a pass of
       its own, [n].

@@ -71,7 +71,7 @@ class Network:
 
     @functools.cached_property
     def predict(self) -> InParts:
-        """What the task's head predicts for sequences; see `model.task_heads`."""
+        """What the task's head predicts for sequences; see `model.heads.task`."""
         return InParts(lambda part: self.compute(PREDICT, part))
 
 

@@ -10,7 +10,7 @@ from signatures.tensors import Tensor
 from text.spans import best_answers, ranked_spans
 from text.windows import context_windows
 
-_PREDICTIONS = {  # of model/span_head.py
+_PREDICTIONS = {  # of model/heads/span.py
     "start_log_probs": Tensor("float32", ("B", "K"), "of the best first tokens, best first"),
     "start_index": Tensor("int32", ("B", "K"), "those tokens"),
     "end_log_probs": Tensor(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.linear_chain import viterbi
+from model.heads.linear_chain import viterbi
 from signatures.network import Network, token_ids
 from signatures.signature import TEXT, Signature, Tensors
 from signatures.tensors import Tensor

@@ -217,7 +217,7 @@ class Kind:
         return False
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
-        """A new head for an encoder of this `config`, see `model.task_heads`."""
+        """A new head for an encoder of this `config`, see `model.heads.task`."""
         raise NotImplementedError
 
     def answers(

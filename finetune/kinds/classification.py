@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_head = lazily("model.task_heads:ClassificationHead")
+_head = lazily("model.heads.task:ClassificationHead")
 _SHARE = {"check": (lambda value: 0 <= value < 1, "at least 0 and below 1")}
 _WEIGHTS = {"check": (lambda value: all(w >= 0 for w in value.values()), "of numbers at least 0")}
 

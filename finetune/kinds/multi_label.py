@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_head = lazily("model.task_heads:MultiLabelHead")
+_head = lazily("model.heads.task:MultiLabelHead")
 SEPARATOR = "|"  # of labels in one cell of a table
 _CELLS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 

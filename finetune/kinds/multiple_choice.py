@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _encode_choices = lazily("finetune.encoding:encode_choices")
 _tokenizer = lazily("data.tokenizers:create_tokenizer")
-_head = lazily("model.task_heads:MultipleChoiceHead")
+_head = lazily("model.heads.task:MultipleChoiceHead")
 
 
 @dataclasses.dataclass(frozen=True)

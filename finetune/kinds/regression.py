@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Scores closer together than this share of the task's range are constant.
 _CONSTANT = 1e-6
 _MOST = (0.01, 0.99)  # quantiles; what lies outside does not make a run vary
-_head = lazily("model.task_heads:RegressionHead")
+_head = lazily("model.heads.task:RegressionHead")
 
 
 class Regression(TextKind):

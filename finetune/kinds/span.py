@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _encode_questions = lazily("finetune.squad.features:encode_questions")
 _decode_answers = lazily("finetune.squad.decode:decode_answers")
 _span_answer = lazily("finetune.squad.decode:SpanAnswer")
-_head = lazily("model.span_head:SpanHead")
+_head = lazily("model.heads.span:SpanHead")
 
 
 @dataclasses.dataclass(frozen=True)

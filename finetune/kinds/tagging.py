@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _encode_tags = lazily("finetune.encoding:encode_tags")
 _tokenizer = lazily("data.tokenizers:create_tokenizer")
-_head = lazily("model.task_heads:TaggingHead")
-_crf_head = lazily("model.crf_head:CrfHead")
+_head = lazily("model.heads.task:TaggingHead")
+_crf_head = lazily("model.heads.crf:CrfHead")
 _best_paths = lazily("finetune.best_paths:best_paths")
 
 _TREEBANKS = {"treebank": treebank.read_treebank, "brown": treebank.read_brown}

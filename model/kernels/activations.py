@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
+import tf_keras
 
 from backend import built_for_litert
 from model.kernels.fusion import fused
+
+
+def _in_float32(function: Callable) -> Callable:
+    """`function` of tensors in float32, fused; the result has the dtype of the first."""
+
+    @fused
+    def rounded_once(*inputs):
+        return tf.cast(function(*(tf.cast(x, tf.float32) for x in inputs)), inputs[0].dtype)
+
+    return rounded_once
 
 
 def gelu(inputs: tf.Tensor) -> tf.Tensor:
@@ -25,23 +37,18 @@ def gelu_reference(inputs: tf.Tensor) -> tf.Tensor:
     return inputs * 0.5 * (1.0 + tf.math.erf(inputs / 2.0**0.5))
 
 
-@fused
-def fused_gelu(inputs):
-    """`gelu` without a gradient of its own; `fused_gelu.plain` is for use in fused functions."""
-    x = tf.cast(inputs, tf.float32)
-    return tf.cast(x * _normal_cdf(x), inputs.dtype)
-
-
-@fused
-def _gelu_gradient(inputs, upstream):
-    x = tf.cast(inputs, tf.float32)
-    density = tf.exp(-0.5 * x * x) * (2.0 * math.pi) ** -0.5
-    slope = _normal_cdf(x) + x * density
-    return tf.cast(tf.cast(upstream, tf.float32) * slope, inputs.dtype)
-
-
 def _normal_cdf(x):
     return 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
+
+
+# Without a gradient of its own; `fused_gelu.plain` is for use in fused functions.
+fused_gelu = _in_float32(lambda x: x * _normal_cdf(x))
+
+
+@_in_float32
+def _gelu_gradient(x, upstream):
+    density = tf.exp(-0.5 * x * x) * (2.0 * math.pi) ** -0.5
+    return upstream * (_normal_cdf(x) + x * density)
 
 
 @tf.custom_gradient
@@ -55,24 +62,28 @@ def gelu_new_reference(inputs: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(inputs, approximate=True)
 
 
-@fused
-def fused_gelu_new(inputs):
-    """`gelu_new` without a gradient of its own, as `fused_gelu`."""
-    x = tf.cast(inputs, tf.float32)
-    return tf.cast(0.5 * x * (1.0 + _tanh_of_gelu(x)), inputs.dtype)
-
-
-@fused
-def _gelu_new_gradient(inputs, upstream):
-    x = tf.cast(inputs, tf.float32)
-    tanh = _tanh_of_gelu(x)
-    inner = _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBE * x * x)
-    slope = 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner
-    return tf.cast(tf.cast(upstream, tf.float32) * slope, inputs.dtype)
-
-
 _GELU_SCALE, _GELU_CUBE = (2.0 / math.pi) ** 0.5, 0.044715
 
 
 def _tanh_of_gelu(x):
     return tf.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x))
+
+
+fused_gelu_new = _in_float32(lambda x: 0.5 * x * (1.0 + _tanh_of_gelu(x)))
+
+
+@_in_float32
+def _gelu_new_gradient(x, upstream):
+    tanh = _tanh_of_gelu(x)
+    inner = _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBE * x * x)
+    slope = 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner
+    return upstream * slope
+
+
+# Those that Keras does not know by these names, or that are not fused there.
+_ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
+
+
+def activation_function(name: str | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """An activation by its name in EncoderConfig, or Keras'; "gelu" is the exact one, fused."""
+    return _ACTIVATIONS.get(name) or tf_keras.activations.get(name)

@@ -9,7 +9,7 @@ from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, siz
 
 
 def lightweight_conv(
-    values: tf.Tensor, logits: tf.Tensor, num_heads: int, causal: bool = False
+    values: tf.Tensor, logits: tf.Tensor, num_heads: int, padding: str = "same"
 ) -> tf.Tensor:
     """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
 
@@ -18,44 +18,48 @@ def lightweight_conv(
     the original unfolds the values into a K-fold copy first.
 
     Args:
-        values: [B, S, A].
+        values: [B, S, A]; with "valid" padding [B, K - 1 + S, A].
         logits: [B, S, N * K]; the K of the first head first.
         num_heads: N, a divisor of A.
-        causal: whether windows end at their token, i + k - (K - 1), rather than around it.
+        padding: as in Keras: "same"; "causal", where windows end at their token, i + k - (K - 1);
+            or "valid", which is causal, but the K - 1 values before the first window are given.
 
     Returns:
         [B, S, A].
     """
     if built_for_litert():
-        return _head_by_head(values, logits, num_heads, causal)
-    B, S, A = sizes(values)
-    values = tf.reshape(values, [B, S, num_heads, A // num_heads])
-    logits = tf.reshape(logits, [B, S, num_heads, logits.shape[2] // num_heads])
-    output = _lightweight_conv(values, logits, causal)  # [B, S, N, H]
+        return _head_by_head(values, logits, num_heads, padding)
+    if padding == "valid":  # one token at a time: unfolded, as these are fewer operations
+        given = (tf.cast(x, tf.float32) for x in (values, logits))
+        return tf.cast(lightweight_conv_reference(*given, num_heads, padding), values.dtype)
+    (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
+    values = tf.reshape(values, [B, T, num_heads, A // num_heads])
+    logits = tf.reshape(logits, [B, S, num_heads, taps // num_heads])
+    output = _lightweight_conv(values, logits, padding)  # [B, S, N, H]
     return tf.reshape(output, [B, S, A])
 
 
 def lightweight_conv_reference(
-    values: tf.Tensor, logits: tf.Tensor, num_heads: int, causal: bool = False
+    values: tf.Tensor, logits: tf.Tensor, num_heads: int, padding: str = "same"
 ) -> tf.Tensor:
     """`lightweight_conv`, readable: the values unfolded to all K neighbours of every token."""
-    B, S, _ = sizes(values)
-    K = logits.shape[2] // num_heads
-    values, logits = (tf.reshape(x, [B, S, num_heads, -1]) for x in (values, logits))
-    before = K - 1 if causal else (K - 1) // 2
-    padded = tf.pad(values, [[0, 0], [before, K - 1 - before], [0, 0], [0, 0]])
+    (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
+    K = taps // num_heads
+    values = tf.reshape(values, [B, T, num_heads, A // num_heads])
+    logits = tf.reshape(logits, [B, S, num_heads, K])
+    padded = tf.pad(values, [[0, 0], _margins(K, padding), [0, 0], [0, 0]])
     unfolded = tf.stack([padded[:, k : k + S] for k in range(K)], axis=-1)  # [B, S, N, H, K]
     output = tf.einsum("bsnhk,bsnk->bsnh", unfolded, tf.nn.softmax(logits))
     return tf.reshape(output, [B, S, -1])
 
 
-def _head_by_head(values, logits, num_heads, causal):
+def _head_by_head(values, logits, num_heads, padding):
     """`lightweight_conv` in operations that XNNPACK computes of any B and S: without a reshape to
     a shape known only at run time. The heads are a part of the batch."""
     values, logits = (tf.concat(tf.split(x, num_heads, -1), 0) for x in (values, logits))
     K = logits.shape[-1]
     weights = tf.nn.softmax(logits)  # [N * B, S, K]
-    padded = tf.pad(values, [[0, 0], _margins(K, causal), [0, 0]])
+    padded = tf.pad(values, [[0, 0], _margins(K, padding), [0, 0]])
     first, *others = (weights[..., k : k + 1] * _window(padded, k, K) for k in range(K))
     return tf.concat(tf.split(sum(others, first), num_heads), -1)
 
@@ -65,36 +69,36 @@ def _window(padded, k, K):
     return padded[:, k : k - (K - 1) or None]
 
 
-def _lightweight_conv(values, logits, causal):
+def _lightweight_conv(values, logits, padding):
     @tf.custom_gradient
     def convolve(values, logits):
         def gradient(upstream):
-            return _lightweight_conv_gradient(values, logits, upstream, causal)
+            return _lightweight_conv_gradient(values, logits, upstream, padding)
 
-        return _lightweight_conv_forward(values, logits, causal), gradient
+        return _lightweight_conv_forward(values, logits, padding), gradient
 
     return convolve(values, logits)
 
 
-def _margins(K, causal):
+def _margins(K, padding):
     """How many zeros the windows of the first and of the last token reach into."""
-    return (K - 1, 0) if causal else ((K - 1) // 2, K // 2)
+    return {"same": ((K - 1) // 2, K // 2), "causal": (K - 1, 0), "valid": (0, 0)}[padding]
 
 
 # Forty operations that become one: that pays for a single text of 128 tokens at base size already.
 @fused(sooner=8)
-def _lightweight_conv_forward(values, logits, causal):
+def _lightweight_conv_forward(values, logits, padding):
     K = logits.shape[-1]
     weights = tf.split(_softmax(logits), K, axis=-1)  # K of [B, S, N, 1]
-    padded = _pad_tokens(tf.cast(values, tf.float32), *_margins(K, causal))
+    padded = _pad_tokens(tf.cast(values, tf.float32), *_margins(K, padding))
     output = _sum_one_by_one(K, lambda k: weights[k] * _window(padded, k, K))
     return tf.cast(output, values.dtype)
 
 
 @fused(sooner=8)
-def _lightweight_conv_gradient(values, logits, upstream, causal):
+def _lightweight_conv_gradient(values, logits, upstream, padding):
     K = logits.shape[-1]
-    before, after = _margins(K, causal)
+    before, after = _margins(K, padding)
     upstream = tf.cast(upstream, tf.float32)
     weights = _softmax(logits)  # [B, S, N, K]
     padded = _pad_tokens(tf.cast(values, tf.float32), before, after)
@@ -105,8 +109,8 @@ def _lightweight_conv_gradient(values, logits, upstream, causal):
     to_weights = tf.concat(means, -1) * values.shape[-1]
     slope = tf.reduce_sum(to_weights * weights, -1, keepdims=True)
     to_logits = weights * (to_weights - slope)
-    # values[j] meets weight k at position i = j - k + before, so the margins change places.
-    upstream, weights = (_pad_tokens(x, after, before) for x in (upstream, weights))
+    # values[j] meets weight k at position i = j - k + before.
+    upstream, weights = (_pad_tokens(x, K - 1 - before, K - 1 - after) for x in (upstream, weights))
 
     def back(start):
         k = K - 1 - start
@@ -138,7 +142,7 @@ def _pad_tokens(tensor, before, after):
     return tf.pad(tensor, [[0, 0], [before, after], [0, 0], [0, 0]])
 
 
-def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, causal: bool = False) -> tf.Tensor:
+def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same") -> tf.Tensor:
     """Convolves every channel with a kernel of its own, the same everywhere.
 
     On a CPU in float32: with bfloat16 its gradient takes longer there.
@@ -146,34 +150,34 @@ def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, causal: bool = False) 
     Args:
         inputs: [B, S, D]; 0 beyond both ends.
         weights: [K, D].
-        causal: whether windows end at their token, rather than having it in their middle.
+        padding: as of `lightweight_conv`.
 
     Returns:
-        [B, S, D] in the dtype of `inputs`.
+        [B, S, D], or [B, S - K + 1, D] with "valid" padding, in the dtype of `inputs`.
     """
     dtype = tf.float32 if running_on_cpu_only() else inputs.dtype
-    output = _depthwise_conv(tf.cast(inputs, dtype), tf.cast(weights, dtype), causal)
+    output = _depthwise_conv(tf.cast(inputs, dtype), tf.cast(weights, dtype), padding)
     return tf.cast(output, inputs.dtype)
 
 
 def depthwise_conv_reference(
-    inputs: tf.Tensor, weights: tf.Tensor, causal: bool = False
+    inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same"
 ) -> tf.Tensor:
     """`depthwise_conv`, readable."""
-    S, K = sizes(inputs)[1], weights.shape[0]
-    before = K - 1 if causal else (K - 1) // 2
-    padded = tf.pad(inputs, [[0, 0], [before, K - 1 - before], [0, 0]])
-    return tf.add_n([weights[k] * padded[:, k : k + S] for k in range(K)])
+    K = weights.shape[0]
+    padded = tf.pad(inputs, [[0, 0], _margins(K, padding), [0, 0]])
+    return tf.add_n([_window(padded, k, K) * weights[k] for k in range(K)])
 
 
-def _depthwise_conv(inputs, weights, causal):
+def _depthwise_conv(inputs, weights, padding):
     K, D = weights.shape
-    none, tokens = [0, 0], list(_margins(K, causal))
+    none, tokens = [0, 0], list(_margins(K, padding))
 
     def options(axis):
         """Of an operation whose tokens are on this axis of [B, 1, S, D] or [B, S, 1, D]."""
-        padding = [none, tokens if axis == 1 else none, tokens if axis == 2 else none, none]
-        return {"strides": [1, 1, 1, 1], "padding": padding if causal else "SAME"}
+        explicit = [none, tokens if axis == 1 else none, tokens if axis == 2 else none, none]
+        named = explicit if padding == "causal" else padding.upper()
+        return {"strides": [1, 1, 1, 1], "padding": named}
 
     @tf.custom_gradient
     def convolve(inputs, weights):

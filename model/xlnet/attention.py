@@ -143,8 +143,8 @@ class RelativeAttention(tf_keras.layers.Layer):
             seeds: int32 [2] for dropout in training, one for either stream.
 
         Returns:
-            Of the content stream [B, S, D]; of the query stream [B, P, D], or None; the content
-            stream's probabilities [B, N, S, T].
+            Of the content stream [B, S, D]; of the query stream, if there is one, [B, P, D]; and
+            the content stream's probabilities [B, N, S, T].
         """
         q, k, v = self._projected(hidden, memory, training)
         segments = _for_heads(given.key_segments, self.config)
@@ -157,7 +157,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         context, probabilities = self._attend(scores, v, given.bias, training, seeds[0])
         output = _product(context, self.output_kernel)
         if query is None:
-            return output, None, probabilities
+            return output, probabilities
 
         q = affine(query, self.query_kernel, self._flat(self.biases.content))
         scores, by_distance = self._scores(q, k, r, given.target_segments)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput
+from model.backbone import EncoderOutput, last_token, run_layer
 from model.kernels import dropout, sizes, split_seeds
 from model.layers import LayerNorm, dense
 from model.xlnet.attention import (
@@ -77,14 +77,16 @@ class XLNetLayer(tf_keras.layers.Layer):
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, query=None, *, given, memory=None, training=False, seeds):
-        """[B, S, D] and, or None, [B, P, D] -> the same, and the attention probabilities."""
-        attended, query_attended, probabilities = self.attention(
+        """[B, S, D] and perhaps [B, P, D] -> the same, and the attention probabilities."""
+        *attended, probabilities = self.attention(
             hidden, query, given=given, memory=memory, training=training, seeds=seeds[:2]
         )
-        hidden = self._after_attention(hidden, attended, training, seeds[2:5])
-        if query is not None:
-            query = self._after_attention(query, query_attended, training, seeds[5:8])
-        return hidden, query, probabilities
+        streams = [hidden] if query is None else [hidden, query]
+        outputs = (
+            self._after_attention(stream, attended[i], training, seeds[2 + 3 * i : 5 + 3 * i])
+            for i, stream in enumerate(streams)
+        )
+        return *outputs, probabilities
 
     def _after_attention(self, hidden, attended, training, seeds):
         attended = self.attention_norm(
@@ -107,19 +109,13 @@ class XLNet(tf_keras.layers.Layer):
     Outputs do not depend on the amount of padding, nor on its side. The encodings of distances are
     projected once for a batch, not once for a text, as the original does; therefore all texts of a
     batch share the dropout mask of the encodings.
-
-    Args:
-        embeddings: `WordEmbeddings` to share.
-
-    Attributes:
-        rematerialize: as of `model.encoder.Encoder`.
     """
 
     def __init__(
         self, config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
     ):
         super().__init__(name=name)
-        self.config, self.rematerialize = config, False
+        self.config, self.rematerialize, self.hidden_size = config, False, config.hidden_size
         self.embeddings = embeddings or WordEmbeddings(config)
         self.tied_biases = None if config.untie_biases else AttentionBiases(config, "tied_biases")
         if self.tied_biases is not None:
@@ -128,11 +124,6 @@ class XLNet(tf_keras.layers.Layer):
             XLNetLayer(config, self.tied_biases, name=f"layer_{i}")
             for i in range(config.num_hidden_layers)
         ]
-
-    @property
-    def hidden_size(self) -> int:
-        """D."""
-        return self.config.hidden_size
 
     def layer_groups(self) -> list[list[tf.Variable]]:
         """See Backbone.layer_groups. Tied biases count as the top layer's."""
@@ -154,16 +145,13 @@ class XLNet(tf_keras.layers.Layer):
         seed: tf.Tensor | None = None,
         memory: Sequence[tf.Tensor] | None = None,
     ) -> TwoStreams:
-        """Encodes a batch for permutation language modelling.
+        """Encodes a batch for permutation language modelling; otherwise as `__call__`.
 
         Args:
-            features: as of `__call__`.
             permitted: bool or float [B, S, S], 1 where the query stream at row i may see column j.
                 The content stream sees its own token besides. Padding is not seen, by `input_mask`.
             targets: int32 [B, P], places of the predicted tokens.
             mask_embedding: what every query begins as, [1, D]; `XLNetLMHead` has it.
-            training: whether dropout is on.
-            seed: as of `__call__`.
             memory: None, or one [B, M, D] for each layer, of the text before the batch's: every
                 token sees all of it. It has segment 0.
 
@@ -182,21 +170,11 @@ class XLNet(tf_keras.layers.Layer):
         streams=None,
         memory=None,
     ) -> EncoderOutput | TwoStreams:
-        """Encodes a batch.
+        """Encodes a batch, see `Backbone`; for `streams` and `memory` see `two_streams`.
 
-        Args:
-            features: `input_ids` int32 [B, S]; optionally `input_mask` (1 for tokens, 0 for
-                padding; default all 1) and `segment_ids` (default all 0) of the same shape, and
-                `backwards` int32 [B], 1 for texts that are reversed, whose distances then have the
-                other sign (default all 0; the original's `bi_data`). B and S may be dynamic.
-            training: whether dropout is on.
-            seed: int32 [2], or [3] for a part of a batch (see `kernels.dropout`); in training,
-                dropout is a function of it.
-            output_attentions: whether to return the attention probabilities, [B, N, S, M + S] each.
-            streams, memory: see `two_streams`.
-
-        Returns:
-            An EncoderOutput, with `streams` `TwoStreams`.
+        `input_mask` is by default 1, `segment_ids` 0. Features may have `backwards` int32 [B], 1
+        for texts that are reversed, whose distances then have the other sign (default 0; the
+        original's `bi_data`). Attention probabilities are [B, N, S, M + S].
         """
         config, ids = self.config, features["input_ids"]
         rate = config.hidden_dropout_prob if training else 0.0
@@ -206,32 +184,35 @@ class XLNet(tf_keras.layers.Layer):
 
         embedded = dropout(self.embeddings(ids), rate, of_words)  # [B, S, D]
         given = self._attention_inputs(features, streams, memory, rate, of_encodings)
-        query = None
+        states = [embedded]
         if streams is not None:
-            query = _repeated(tf.cast(streams[2], embedded.dtype), streams[1])  # [B, P, D]
-            query = dropout(query, rate, of_queries)
-        hidden, inputs, hidden_states, attention_probs = embedded, [], [], []
+            B, P = sizes(streams[1])
+            query = tf.tile(tf.cast(streams[2], embedded.dtype)[None], [B, P, 1])  # [B, P, D]
+            states.append(dropout(query, rate, of_queries))
+        inputs, hidden_states, attention_probs = [], [], []
         for i, layer in enumerate(self.encoder_layers):
-            if training and self.rematerialize and not output_attentions:
-                layer = _rematerialized(layer)
-            inputs.append(tf.stop_gradient(hidden))
-            hidden, query, probabilities = layer(
-                hidden,
-                query,
+            inputs.append(tf.stop_gradient(states[0]))
+            outputs = run_layer(
+                layer,
+                *states,
+                rematerialized=training and self.rematerialize and not output_attentions,
                 given=given,
                 memory=None if memory is None else tf.cast(memory[i], embedded.dtype),
                 training=training,
                 seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],
             )
-            hidden_states.append(hidden)
+            states = outputs[: len(states)]
+            hidden_states.append(states[0])
             if output_attentions:
-                attention_probs.append(probabilities)
-        hidden_states[-1] = hidden = dropout(hidden, rate, of_output)
-        about = embedded, tuple(hidden_states), tuple(attention_probs)
-        output = EncoderOutput(hidden, self._pooled(hidden, features), *about)
+                attention_probs.append(outputs[-1])
+        hidden_states[-1] = hidden = dropout(states[0], rate, of_output)
+        pooled = last_token(hidden, features.get("input_mask", tf.ones_like(ids)))
+        output = EncoderOutput(
+            hidden, pooled, embedded, tuple(hidden_states), tuple(attention_probs)
+        )
         if streams is None:
             return output
-        return TwoStreams(dropout(query, rate, of_predictions), output, tuple(inputs))
+        return TwoStreams(dropout(states[1], rate, of_predictions), output, tuple(inputs))
 
     def _attention_inputs(self, features, streams, memory, rate, seed) -> AttentionInputs:
         """What all layers need; the encodings with dropout of the given rate and seed."""
@@ -274,13 +255,6 @@ class XLNet(tf_keras.layers.Layer):
             None if sees is None else tf.cast(sees, dtype),
         )
 
-    def _pooled(self, hidden: tf.Tensor, features) -> tf.Tensor:
-        """The states of the last tokens that are no padding, [B, D]."""
-        ids = features["input_ids"]
-        mask = features.get("input_mask", tf.ones_like(ids))
-        last = tf.reduce_max(tf.range(sizes(ids)[1]) * mask, 1)
-        return tf.gather(hidden, last, batch_dims=1)
-
 
 def next_memory(
     inputs: Sequence[tf.Tensor],
@@ -302,25 +276,6 @@ def next_memory(
         pairs = zip(previous, kept, strict=True)
         kept = [tf.concat([tf.cast(old, new.dtype), new], 1) for old, new in pairs]
     return tuple(tf.stop_gradient(states[:, -memory_length:]) for states in kept)
-
-
-def _repeated(mask_embedding, targets):
-    """[1, D] for every target [B, P] -> [B, P, D]"""
-    B, P = sizes(targets)
-    return tf.tile(mask_embedding[None], [B, P, 1])
-
-
-def _rematerialized(layer: XLNetLayer):
-    """A layer whose gradient computes it again; the probabilities are left out."""
-
-    def call(hidden, query, **others):
-        if query is None:
-            output = tf.recompute_grad(lambda hidden: layer(hidden, **others)[0])
-            return output(hidden), None, None
-        output = tf.recompute_grad(lambda hidden, query: layer(hidden, query, **others)[:2])
-        return *output(hidden, query), None
-
-    return call
 
 
 def build_xlnet(

@@ -123,7 +123,7 @@ def create_head(group_size, label_smoothing):
     """A score of each sequence, and a softmax over the sequences of a group."""
     import tensorflow as tf
 
-    from model.task_heads import RegressionHead
+    from model.heads.task import RegressionHead
 
     class ChoiceHead(RegressionHead):
         def loss_weights(self, batch):

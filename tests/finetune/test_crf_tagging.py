@@ -15,8 +15,8 @@ from finetune.kinds.tagging import TaggedExample, TaggingHParams
 from finetune.objective import FineTuning
 from finetune.tag_schemes import check_scheme, forbidden
 from model import build_encoder
-from model.linear_chain import ChainScores, viterbi
-from model.task_heads import TaggingHead
+from model.heads.linear_chain import ChainScores, viterbi
+from model.heads.task import TaggingHead
 from tests.finetune.kinds_support import random_sequences, rejects, task_of
 from tests.model_support import TINY
 from tests.serving.support import WORDS, evaluated

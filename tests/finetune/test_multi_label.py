@@ -15,7 +15,7 @@ from finetune.catalogue import load_task
 from finetune.kinds.texts import TextExample
 from finetune.task_files import read_split, resolve_labels
 from model.backbone import EncoderOutput
-from model.task_heads import MultiLabelHead
+from model.heads.task import MultiLabelHead
 from serving import export, litert_export
 from serving.load import load
 from tests.finetune.kinds_support import declared, model_directory, predicted, rejects, task_of

@@ -25,7 +25,7 @@ from finetune.task_data import Split, TaskData
 from finetune.task_files import has_split, read_split, resolve_labels
 from finetune.trial import Trial
 from model import EncoderOutput, build_encoder
-from model.task_heads import MultipleChoiceHead
+from model.heads.task import MultipleChoiceHead
 from tests.finetune.kinds_support import declared, predicted, rejects, task_of
 from tests.model_support import TINY, randomize
 from training import workers

@@ -13,7 +13,7 @@ from finetune.predictor import predict
 from finetune.task_data import Split
 from model import build_encoder
 from model.backbone import EncoderOutput, rematerialize
-from model.task_heads import ClassificationHead, RegressionHead, TaggingHead
+from model.heads.task import ClassificationHead, RegressionHead, TaggingHead
 from tests.finetune.kinds_support import random_sequences, task_of
 from tests.model_support import TINY, normal, randomize
 from training.distribution import create_strategy
@@ -205,7 +205,7 @@ def losses(training=False, **options):
 
 
 def test_smoothing_gives_all_labels_a_share_in_training(monkeypatch):
-    monkeypatch.setattr("model.task_heads.HEAD_DROPOUT", 0.0)
+    monkeypatch.setattr("model.heads.task.HEAD_DROPOUT", 0.0)
     found, _, log_shares = losses(training=True, label_smoothing=0.3)
     target = np.eye(3)[LABELS] * 0.7 + 0.1
     np.testing.assert_allclose(found, -np.sum(target * log_shares, 1), rtol=1e-5)

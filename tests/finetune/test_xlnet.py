@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from finetune.hparams import resolve_hparams
+from model.heads.task import HEAD_DROPOUT
 from model.kernels import dropout
-from model.task_heads import HEAD_DROPOUT
 from model.xlnet.config import XLNetConfig
 from tests import command_support
 from tests.finetune.kinds_support import declared

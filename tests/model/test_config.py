@@ -81,18 +81,6 @@ def test_bad_file_is_named(tmp_path, text, complaint):
     assert complaint in str(error.value)
 
 
-def test_the_field_of_sentencepiece_is_written_where_it_is_needed(tmp_path):
-    """Else earlier versions, which reject fields that they do not know, read the file.
-
-    And files of versions before there was an epsilon are read.
-    """
-    TINY.save(str(tmp_path))
-    fields = json.loads((tmp_path / "config.json").read_text())
-    assert "summary_last" not in fields
-    assert fields.pop("layer_norm_eps") == 1e-12
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert EncoderConfig.load(str(tmp_path)) == TINY
+def test_the_token_that_stands_for_a_text():
     last = TINY.replace(summary_last=True)
     assert (TINY.summary_token, last.summary_token) == (0, -1)
-    last.save(str(tmp_path))
-    assert EncoderConfig.load(str(tmp_path)) == last

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from model.crf_head import CrfHead
 from model.encoder import EncoderOutput
-from model.linear_chain import ChainScores, negative_log_likelihood, viterbi
+from model.heads.crf import CrfHead
+from model.heads.linear_chain import ChainScores, negative_log_likelihood, viterbi
 from tests.model_support import randomize
 
 L, D = 5, 8

@@ -42,7 +42,7 @@ def arguments(name, dtype=tf.float32):
     hidden = [B, S, D]
     if name.startswith("_lightweight_conv"):
         given = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
-        return *(given if name.endswith("gradient") else given[:2]), False  # not causal
+        return *(given if name.endswith("gradient") else given[:2]), "same"
     if name.startswith("_add_and_norm"):
         inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
         gamma, beta = tensors([D], [D])
@@ -161,11 +161,15 @@ PATHS = {
     "depthwise convolution": (*of_both("depthwise_conv", convolution), [HIDDEN, [K, D]]),
     "depthwise convolution, even": (*of_both("depthwise_conv", convolution), [HIDDEN, [4, D]]),
     "causal convolution": (
-        *of_both("lightweight_conv", convolution, N, True),
+        *of_both("lightweight_conv", convolution, N, "causal"),
         [[B, S, N * D], [B, S, N * K]],
     ),
     "depthwise causal convolution": (
-        *of_both("depthwise_conv", convolution, True),
+        *of_both("depthwise_conv", convolution, "causal"),
+        [HIDDEN, [K, D]],
+    ),
+    "depthwise valid convolution": (
+        *of_both("depthwise_conv", convolution, "valid"),
         [HIDDEN, [K, D]],
     ),
     "logits": (*of_both("vocabulary_logits", projection), [HIDDEN, [50, D], [50]]),
@@ -225,6 +229,8 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
 def test_project_is_its_reference(training):
     """Values, and gradients of inputs, weights and biases; a layer that is not there stays None."""
     layers = [dense(TINY, units, f"dense_{units}") for units in (3, 5)]
+    for layer in layers:
+        layer.build([None, None, D])
     layers.insert(1, None)
     (inputs,) = tensors([B, S, D])
     fast, found = functools.partial(projection.project, training=training), []

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import linear_chain
-from model.linear_chain import ChainScores
+from model.heads import linear_chain
+from model.heads.linear_chain import ChainScores
 
 
 def random_chain(K, rng, scale=2.0):

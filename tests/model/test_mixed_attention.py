@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from model.kernels import lightweight_conv
-from model.token_mixing import Convolution
+from model.token_mixing import TokenMixer
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16
@@ -17,16 +17,16 @@ CONVOLUTIONS = ("static", "dynamic", "span")
 NO_PADDING = np.ones([1, 1, 1], np.float32)
 
 
-def build(config) -> Convolution:
-    layer = Convolution(config)
-    convolve(layer, np.zeros([1, 1, D], np.float32), tf.zeros([1, 1, config.mixer_size]))
-    randomize(layer)
-    return layer
+def build(config) -> TokenMixer:
+    mixer = TokenMixer(config)
+    mixer(np.zeros([1, 1, D], np.float32), tf.zeros([1, 1, 1, 1]), NO_PADDING)
+    randomize(mixer)
+    return mixer
 
 
-def convolve(layer: Convolution, hidden, query, padding_mask=NO_PADDING):
-    """The convolution with the values that the mixer projects for it."""
-    return layer(hidden, query, layer.value(hidden), padding_mask)[0]
+def convolve(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING):
+    """The convolution of the values that the mixer projects for it."""
+    return mixer.convolution(hidden, query, mixer.conv_value(hidden), padding_mask)[0]
 
 
 def lightweight_convolution(values: np.ndarray, kernel_at) -> np.ndarray:
@@ -52,16 +52,16 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return exponentials / exponentials.sum()
 
 
-def oracle(layer: Convolution, hidden, query, padding_mask=NO_PADDING) -> np.ndarray:
-    """What the layer should compute, in float64."""
-    config = layer.config
+def oracle(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING) -> np.ndarray:
+    """What the convolution should compute, in float64."""
+    config, layer = mixer.config, mixer.convolution
     N, H, K = config.num_heads, config.head_size, config.conv_kernel_size
     hidden, query = hidden.astype(np.float64), query.astype(np.float64)
-    weights, bias = (w.astype(np.float64) for w in layer.value.get_weights())
+    weights, bias = (w.astype(np.float64) for w in mixer.conv_value.get_weights())
     values = hidden @ weights + bias  # [B, S, A]
     values, hidden = values * padding_mask, hidden * padding_mask
     if config.convolution == "static":
-        taps = layer.depthwise.get_weights()[0][..., 0]  # [K, A]
+        taps = layer.static_kernel.numpy()  # [K, A]
         return lightweight_convolution(values, lambda b, i, c: taps[:, c])
     source = values
     if config.convolution == "span":
@@ -69,7 +69,7 @@ def oracle(layer: Convolution, hidden, query, padding_mask=NO_PADDING) -> np.nda
         depthwise = depthwise[..., 0].astype(np.float64)  # [K, D]
         around = lightweight_convolution(hidden, lambda b, i, c: depthwise[:, c])  # [B, S, D]
         source = (around @ pointwise[0] + key_bias) * query  # K_s * Q
-    weights, bias = layer.kernel.get_weights()
+    weights, bias = layer.kernel_logits.get_weights()
 
     def kernel_at(b, i, channel):
         head = channel // H
@@ -85,13 +85,13 @@ def oracle(layer: Convolution, hidden, query, padding_mask=NO_PADDING) -> np.nda
 def test_layer_follows_the_equations(convolution, K, head_ratio):
     """Without padding and with it."""
     config = TINY.replace(convolution=convolution, conv_kernel_size=K, head_ratio=head_ratio)
-    layer = build(config)
+    mixer = build(config)
     hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)
     padded = (np.arange(S) < np.array([[S], [6]])).astype(np.float32)[..., None]  # [B, S, 1]
     for mask in (NO_PADDING, padded):
-        expected = oracle(layer, hidden, query, mask) * mask
+        expected = oracle(mixer, hidden, query, mask) * mask
         assert expected.shape == (B, S, D // head_ratio)
-        output = convolve(layer, hidden, query, mask) * mask
+        output = convolve(mixer, hidden, query, mask) * mask
         np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 

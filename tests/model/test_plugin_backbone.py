@@ -15,7 +15,7 @@ import tensorflow as tf
 from errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import EncoderConfig, architectures, build_backbone, load_config, named_size, sizes
-from model.task_heads import ClassificationHead
+from model.heads.task import ClassificationHead
 from pretrain.hparams import parse_hparams
 from tests import command_support
 from tests.model_support import TINY, random_features

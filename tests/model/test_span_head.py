@@ -10,7 +10,7 @@ import tf_keras
 from scipy.special import erf, log_softmax, softmax
 
 from model import EncoderConfig, EncoderOutput
-from model.span_head import SpanHead
+from model.heads.span import SpanHead
 from tests.model_support import TINY, normal
 
 B, S, D, K = 3, 11, TINY.hidden_size, 4

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from finetune.kinds.tagging import TaggedExample
-from model.linear_chain import viterbi
+from model.heads.linear_chain import viterbi
 from serving.load import load
 from serving.signatures import signatures
 from tests.serving.support import evaluated, fine_tuned, padded, task

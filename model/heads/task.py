@@ -6,7 +6,7 @@ losses of sequences [B], of groups of G of them [B / G] or of tokens [B, S],
 `head.loss_weights(batch)` their weights, of the same shape, and `head.predict(output, batch)` what
 is predicted. A head whose loss of a sequence depends on the rest of its batch, as with in-batch
 negatives, has a true attribute `reads_whole_batch`: then the batch is not cut. Spans have a file of
-their own, `model/span_head.py`.
+their own, `model/heads/span.py`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,10 @@ class _PooledHead(tf_keras.layers.Layer):
         """1 for sequences, 0 for those that only fill the batch: float32 [B]."""
         return batch["weight"]
 
+    def predict(self, output, batch):
+        """`logits` float32 [B, units]."""
+        return {"logits": self(output.pooled)}
+
 
 def _dense_act(config: BackboneConfig) -> str:
     """ELECTRA's is always GELU, ConvBERT's that of its layers."""
@@ -127,10 +131,6 @@ class ClassificationHead(_PooledHead):
         shares += self._smoothing / self._num_labels
         return tf.nn.softmax_cross_entropy_with_logits(shares, logits)
 
-    def predict(self, output, batch):
-        """`logits` float32 [B, L]."""
-        return {"logits": self(output.pooled)}
-
 
 class MultiLabelHead(_PooledHead):
     """Any number of L labels for the whole text, by a sigmoid each."""
@@ -143,10 +143,6 @@ class MultiLabelHead(_PooledHead):
         logits = self(output.pooled, training=training, seed=seed)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label"], logits)
         return tf.reduce_mean(losses, axis=-1)
-
-    def predict(self, output, batch):
-        """`logits` float32 [B, L]."""
-        return {"logits": self(output.pooled)}
 
 
 class RegressionHead(_PooledHead):

@@ -1,0 +1,209 @@
+"""Heads that pre-train an encoder: masked and replaced tokens, the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from model.config import BackboneConfig
+from model.kernels import log_sum_exp_cross_entropy, vocabulary_log_sum_exp, vocabulary_logits
+from model.layers import LayerNorm, dense, initializer
+
+
+class _TiedHead(tf_keras.layers.Layer):
+    """Dense D -> E, activation, layer norm, then the transposed word embeddings plus a bias.
+
+    Args:
+        config: of the encoder below.
+        embeddings: whose `word_embeddings` it shares, built.
+        pieces: V, how many rows of the word embeddings are pieces of the vocabulary. Those after
+            them have a bias but no logit, so that nothing can predict or draw them. By default all.
+        activation: of the dense layer; by default `hidden_act`.
+    """
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        embeddings: tf_keras.layers.Layer,
+        *,
+        pieces: int | None = None,
+        activation: str | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.config, self.embeddings = config, embeddings
+        rows, E = embeddings.word_embeddings.shape
+        self.pieces = pieces or rows
+        self.transform = dense(config, E, "dense", activation=activation or config.hidden_act)
+        self.norm = LayerNorm(epsilon=config.layer_norm_eps)
+
+    def build(self, input_shape):
+        rows = self.embeddings.word_embeddings.shape[0]
+        self.output_bias = self.add_weight("output_bias", [rows], initializer="zeros")
+
+    def transformed(self, hidden, training=False):
+        """What is multiplied with word embeddings: [..., D] -> [..., E]."""
+        return self.norm(self.transform(hidden, training=training))
+
+
+class MaskedLMHead(_TiedHead):
+    """Predicts word pieces at given positions. Original: `generator_predictions`.
+
+    Shape: hidden [B, S, D], positions int32 [B, P] -> logits float32 [B, P, V].
+    """
+
+    def call(self, hidden, positions, training=False):
+        masked = tf.gather(hidden, positions, batch_dims=1)  # [B, P, D]
+        return vocabulary_logits(*self._factors(masked, training))
+
+    def replaced_logits(self, hidden):
+        """Logits of "was replaced", float32 [B, S], from hidden states [B, S, D].
+
+        A class "replaced" with a score of 0 stands beside the V tokens: Equation 4 of SCRIPT is
+        p = 1 / (1 + sum of exp(scores)), the sigmoid of minus the log of that sum.
+        """
+        return -vocabulary_log_sum_exp(*self._factors(hidden))
+
+    def replaced_cross_entropy(self, hidden, replaced, weights, training=False):
+        """Cross entropy of `replaced_logits`: Equation 6 of SCRIPT.
+
+        Args:
+            hidden: [B, S, D].
+            replaced: float32 [B, S], 1 where a token was replaced.
+            weights: float32 [B, S].
+
+        Returns:
+            The sum of weight * cross entropy; `replaced_logits`, in training without a gradient.
+        """
+        factors = self._factors(hidden, training)
+        if training:
+            loss, logits = log_sum_exp_cross_entropy(*factors, 1.0 - replaced, weights)
+            return loss, -logits
+        logits = -vocabulary_log_sum_exp(*factors)
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits(replaced, logits)
+        return tf.reduce_sum(weights * entropy), logits
+
+    def _factors(self, hidden, training=False):
+        """What scores are made of: states [B, S, E], word embeddings [V, E] and bias [V]."""
+        states = self.transformed(hidden, training)
+        table = tf.cast(self.embeddings.word_embeddings, states.dtype)
+        bias = tf.cast(self.output_bias, tf.float32)
+        if self.pieces < table.shape[0]:
+            table, bias = table[: self.pieces], bias[: self.pieces]
+        return states, table, bias
+
+
+class DiscriminatorHead(tf_keras.layers.Layer):
+    """Predicts which tokens were replaced. Original: `discriminator_predictions`.
+
+    Shape: hidden [B, S, D] -> logits float32 [B, S].
+    """
+
+    def __init__(self, config: BackboneConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.transform = dense(config, config.hidden_size, "dense", activation=config.hidden_act)
+        self.logit = dense(config, 1, "dense_1", kernel_initializer="glorot_uniform")
+
+    def call(self, hidden, training=False):
+        transformed = self.transform(hidden, training=training)
+        return tf.cast(tf.squeeze(self.logit(transformed), -1), tf.float32)
+
+
+class TokenGroup(NamedTuple):
+    """Tokens whose logits are computed together.
+
+    Attributes:
+        start: the first of their ids.
+        end: the id after the last.
+        table: [n, E_i], of which rows after end - start stand for other groups.
+        bias: float32 [n].
+        inputs: of the table: [..., E_i] of the head's transformed hidden states [..., E].
+    """
+
+    start: int
+    end: int
+    table: tf.Tensor
+    bias: tf.Tensor
+    inputs: tf.Tensor
+
+
+class CausalLMHead(_TiedHead):
+    """Predicts the token after each token, with the transposed word embeddings.
+
+    Dense D -> E, activation, layer norm, as `MaskedLMHead`, then a softmax over the vocabulary.
+    With cutoffs the softmax is adaptive (Grave et al. 2017): ids below the first cutoff are in the
+    head, beside one entry for each group of rarer tokens, and log p(token) = log p(group) +
+    log p(token | group). So ids should be in the order of frequency. The i-th group, from 1,
+    predicts from E / divisor^i channels, and is tied to as many channels of its embeddings.
+
+    Shape: hidden [..., D] -> log-probabilities float32 [..., V].
+
+    Args:
+        cutoffs: ascending ids, at which groups end; none: one softmax over all tokens.
+        divisor: of the width from each group to the next.
+    """
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        embeddings: tf_keras.layers.Layer,
+        *,
+        cutoffs: Sequence[int] = (),
+        divisor: int = 4,
+        **kwargs,
+    ):
+        super().__init__(config, embeddings, **kwargs)
+        E = embeddings.word_embeddings.shape[1]
+        self.ends = [cutoff for cutoff in cutoffs if cutoff < self.pieces] + [self.pieces]
+        self.widths = [max(1, E // divisor**i) for i in range(len(self.ends))]
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        E, tails, start = self.widths[0], len(self.ends) - 1, initializer(self.config)
+        self.projections = []
+        if not tails:
+            return
+        self.group_embeddings = self.add_weight("group_embeddings", [tails, E], initializer=start)
+        self.group_bias = self.add_weight("group_bias", [tails], initializer="zeros")
+        self.projections = [
+            self.add_weight(f"projection_{i + 1}", [E, width], initializer=initializer(self.config))
+            for i, width in enumerate(self.widths[1:])
+        ]
+
+    def groups(self, transformed) -> list[TokenGroup]:
+        """The groups of tokens, the head first; of [..., E] from `transformed`."""
+        table = tf.cast(self.embeddings.word_embeddings, transformed.dtype)
+        bias = tf.cast(self.output_bias, tf.float32)
+        end = self.ends[0]
+        first_table, first_bias = table[:end], bias[:end]
+        if self.projections:
+            others = tf.cast(self.group_embeddings, transformed.dtype)
+            first_table = tf.concat([first_table, others], 0)
+            first_bias = tf.concat([first_bias, tf.cast(self.group_bias, tf.float32)], 0)
+        found = [TokenGroup(0, end, first_table, first_bias, transformed)]
+        for projection, width, start, end in zip(
+            self.projections, self.widths[1:], self.ends, self.ends[1:]
+        ):
+            inputs = tf.tensordot(transformed, tf.cast(projection, transformed.dtype), 1)
+            found.append(TokenGroup(start, end, table[start:end, :width], bias[start:end], inputs))
+        return found
+
+    def call(self, hidden, training=False):
+        first, *others = self.groups(self.transformed(hidden, training))
+        of_first = _log_softmax(first)
+        parts = [of_first[..., : first.end]]
+        for i, group in enumerate(others):
+            parts.append(of_first[..., first.end + i, None] + _log_softmax(group))
+        return tf.concat(parts, -1)
+
+
+def _log_softmax(group: TokenGroup) -> tf.Tensor:
+    """[..., n] of one group."""
+    shape = tf.shape(group.inputs)
+    flat = tf.reshape(group.inputs, [1, -1, group.table.shape[1]])
+    logits = vocabulary_logits(flat, group.table, group.bias)
+    logits = tf.reshape(logits, tf.concat([shape[:-1], [group.table.shape[0]]], 0))
+    return tf.nn.log_softmax(logits)
