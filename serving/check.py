@@ -11,8 +11,8 @@ import numpy as np
 from errors import InputError
 from serving.client import Client
 from serving.description import inputs_of, mask_of, signature_for
-from serving.lines import Lines
 from serving.records import Record, read_records, source
+from serving.streams import Lines
 from signatures.signature import Signature
 
 _BATCH = 32
@@ -87,7 +87,7 @@ def _masked(record: Record, mask: str) -> Record:
 def _lines(path: str) -> list[bytes]:
     try:
         with Lines(path) as file:
-            return list(file.read(before_waiting=lambda: None))
+            return list(file.read())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 

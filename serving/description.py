@@ -11,7 +11,7 @@ import storage
 from errors import InputError
 from files import parse_json, read_json
 from serving.litert import DESCRIPTION_FILE, attached, litert_file
-from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source, json_keys
+from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source
 from settings import typed
 from signatures.tensors import tensors_of
 
@@ -121,7 +121,6 @@ def signature_for(description: dict[str, Any], rows: Source) -> str:
     if WORD_LIST in description["signatures"]:
         if rows.format in WORD_FORMATS:
             return WORD_LIST
-        keys = json_keys(rows.first)
-        if inputs_of(description, WORD_LIST).columns(keys)[WORD_LIST] in keys:
+        if inputs_of(description, WORD_LIST).are_in(rows.keys()):
             return WORD_LIST
     return "serving_default"
