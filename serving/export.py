@@ -18,8 +18,7 @@ from errors import InputError, reason, warn
 from files import new_folder, write_json
 from serving.client import graph_digest
 from serving.description import DESCRIPTION, sealed
-from serving.load import ServedModel
-from serving.signatures import signatures
+from serving.load import ServedModel, signatures
 from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 

@@ -18,12 +18,9 @@ from serving.check import Check
 from serving.description import sealed
 from serving.export import describe
 from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
-from serving.load import ServedModel
-from serving.signatures import signatures
+from serving.load import ServedModel, signatures
 from signatures.functions import ENCODE, PREDICT, SCORE, Function, functions_of
 from training.tracing import plain_function
-
-WEIGHTS = ("float32", "float16", "int8")
 
 
 def export(

@@ -29,7 +29,7 @@ from model.linear_chain import ChainScores
 from pretrain.scoring_methods import ScoringMethod
 from serving.description import check_belongs, read_description
 from serving.litert import attached, graph_digest
-from serving.signatures import signatures
+from serving.load import signatures
 from settings import field_names
 from signatures.functions import Function
 from signatures.signature import Signature, Tensors

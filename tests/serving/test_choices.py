@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from finetune.kinds.multiple_choice import ChoiceExample
 from serving.client import Client
-from serving.load import load
+from serving.load import load, signatures
 from serving.records import Inputs, Record, read_records, source
-from serving.signatures import signatures
 from tests.serving.support import evaluated, fine_tuned, task
 
 WORDS = ["the", "city", "born", "ab", "1995", "北京", "\x07", "_"]

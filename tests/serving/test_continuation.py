@@ -13,9 +13,8 @@ from model.generation import Generator
 from serving.client import Client
 from serving.description import options_of
 from serving.export import export
-from serving.load import load
+from serving.load import load, signatures
 from serving.records import Record
-from serving.signatures import signatures
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]
