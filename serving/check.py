@@ -27,9 +27,6 @@ class Check:
         description: of the model.
         original: its signatures.
         max_difference: of the answers' `agreement` from 100 percent, in points.
-
-    Raises:
-        InputError: the file cannot be read, or has no rows.
     """
 
     def __init__(
@@ -58,9 +55,6 @@ class Check:
 
         Args:
             exported: the folder of the exported model.
-
-        Raises:
-            InputError: they agree less than they should; names how much they do.
         """
         found = {}
         for name, records in self._asked.items():

@@ -32,9 +32,6 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
 
     Returns:
         The description, which is stored in `assets.extra/model.json` and names the `source`.
-
-    Raises:
-        InputError: the folder holds something or cannot be written.
     """
     if model.precision != "float32" and _cpu_lacks_bfloat16():
         warn(

@@ -37,10 +37,6 @@ def export(
         weights: see `convert`.
         check_file: rows about which both models are asked first; see `serving.check`.
         max_difference: of their answers, in points of percent.
-
-    Raises:
-        InputError: the folder holds something or cannot be written; LiteRT lacks an operation that
-            all signatures need; or the answers differ more.
     """
     if model.causal_lm is not None:
         warn("continue_text is left out, which LiteRT cannot compute token by token")
@@ -152,9 +148,6 @@ def convert(
             float32; or "int8", in which matrices are stored and products computed, with a scale
             for each row of the matrix and one for the inputs of a product, found at run time.
         folder: for files in between, which are gone afterwards.
-
-    Raises:
-        InputError: a function has an operation that LiteRT lacks, or the folder is full.
     """
     root = tf.Module()
     root.model_variables = variables

@@ -57,9 +57,6 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
     Args:
         path: of the file.
         num_threads: of LiteRT; by default one for each core that this process may use.
-
-    Raises:
-        InputError: no such file, or not of export_savedmodel.py.
     """
     model, about = _read(path)
     return signatures(model, _functions(path, about, num_threads))
