@@ -18,7 +18,7 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 from errors import InputError
 from finetune.frames import FineTuned, fine_tune
 from serving.answers import Answers
-from serving.evaluation import Evaluation
+from serving.metrics import Evaluation
 from serving.model import Model, load
 
 if not os.environ["TF_USE_LEGACY_KERAS"]:  # for commands that the program starts

@@ -21,11 +21,9 @@ import sys
 from absl import app, flags, logging
 
 import plugins
-from data.encodings import reject_other_encodings
 from errors import main_with_clear_errors
 from finetune.readers.lines import read_lines
-from serving.lines import Lines
-from serving.output import check_output, opened_output
+from serving.streams import Lines, check_output, opened_output
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Model directory of pre-training, or SavedModel.")
@@ -77,10 +75,9 @@ def main(_: list[str]) -> None:
                 row = {"id": str(number - 1), "text": sentence, **values._asdict()}
                 row["method"] = scorer.method
                 write(json.dumps(row) + "\n")
-            source.show()
 
         number = 0
-        for number, sentence in read_lines(source.name, source=_checked(source, flush)):
+        for number, sentence in read_lines(source.name, source=source.read(flush)):
             waiting.append((number, sentence))
             if len(waiting) == _WINDOW:
                 flush()
@@ -90,16 +87,6 @@ def main(_: list[str]) -> None:
         f" {scorer.method}",
         file=sys.stderr,
     )
-
-
-def _checked(source: Lines, before_waiting):
-    """The lines, of which the first does not begin as UTF-16 or UTF-32 does."""
-    lines = source.read(before_waiting)
-    for line in lines:
-        reject_other_encodings(line, source.name)
-        yield line
-        break
-    yield from lines
 
 
 if __name__ == "__main__":

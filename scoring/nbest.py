@@ -98,11 +98,7 @@ def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
 
 
 def read_lists(path: str) -> NBest:
-    """Reads n-best lists.
-
-    Raises:
-        InputError: the file or an utterance is not of the format; names both.
-    """
+    """Reads n-best lists."""
     references, hypotheses, scores = [], [], []
     for name, item in read_json(path).items():
         item = dict(item) if isinstance(item, dict) else {}

@@ -50,11 +50,7 @@ class Text(NamedTuple):
 
 
 def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
-    """A corpus as one stream, in the vocabulary of a model.
-
-    Raises:
-        InputError: see `open_corpus`.
-    """
+    """A corpus as one stream, in the vocabulary of a model."""
     vocabulary = Vocabulary.load(model_dir)
     tokenizer, corpus = create_tokenizer(vocabulary), open_corpus(path, corpus_format)
     by_line = separates_lines(vocabulary.tokenizer, corpus_format)
@@ -76,11 +72,7 @@ def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
 
 
 def heldout_text(data_dir: str, model_dir: str) -> Text:
-    """The held-out records of a data folder of contiguous examples; each file is a stream.
-
-    Raises:
-        InputError: there are none, or they are of another vocabulary.
-    """
+    """The held-out records of a data folder of contiguous examples; each file is a stream."""
     vocabulary = check_vocabulary(data_dir, model_dir)
     settings = read_manifest(data_dir)
     S = settings["settings"]["max_seq_length"]

@@ -58,10 +58,6 @@ class Scorer:
             sentences: texts.
             where: what errors call the sentence of a number, from 0.
             allow_no_pieces: score 0 instead of an error for a sentence without word pieces.
-
-        Raises:
-            InputError: a sentence has no word pieces, so that there is nothing to score.
-            TypeError: `sentences` is a single text.
         """
         if isinstance(sentences, str):  # whose characters would be scored
             raise TypeError("`sentences` should be a list of texts. Received: a text")
@@ -96,9 +92,6 @@ def open_scorer(path: str, method: str | None = None, **options: Any) -> Scorer:
         method: the name of a method, see docs/scoring.md; by default the first that the model's
             objective offers and its checkpoint has the networks for, or the one that was exported.
         **options: of a model directory, `precision` and `max_seq_length` of `serving.load.load`.
-
-    Raises:
-        InputError: there is no model, or it does not score sentences by this method.
     """
     name = method_of(path, method)
     if is_exported(path):

@@ -36,11 +36,7 @@ class Answer(types.SimpleNamespace):
     """The answer to one text; its attributes are what the signature says."""
 
     def entities(self) -> list[Entity]:
-        """The entities that a tagger's `tags` mark, as seqeval's metrics count them.
-
-        Raises:
-            InputError: there are no tags, or one is neither O nor begins with B-, I-, E- or S-.
-        """
+        """The entities that a tagger's `tags` mark, as seqeval's metrics count them."""
         words, tags = getattr(self, "words", None), getattr(self, "tags", None)
         if words is None or tags is None:
             raise InputError(

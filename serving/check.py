@@ -11,8 +11,8 @@ import numpy as np
 from errors import InputError
 from serving.client import Client
 from serving.description import inputs_of, mask_of, signature_for
-from serving.lines import Lines
 from serving.records import Record, read_records, source
+from serving.streams import Lines
 from signatures.signature import Signature
 
 _BATCH = 32
@@ -27,9 +27,6 @@ class Check:
         description: of the model.
         original: its signatures.
         max_difference: of the answers' `agreement` from 100 percent, in points.
-
-    Raises:
-        InputError: the file cannot be read, or has no rows.
     """
 
     def __init__(
@@ -58,9 +55,6 @@ class Check:
 
         Args:
             exported: the folder of the exported model.
-
-        Raises:
-            InputError: they agree less than they should; names how much they do.
         """
         found = {}
         for name, records in self._asked.items():
@@ -87,7 +81,7 @@ def _masked(record: Record, mask: str) -> Record:
 def _lines(path: str) -> list[bytes]:
     try:
         with Lines(path) as file:
-            return list(file.read(before_waiting=lambda: None))
+            return list(file.read())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 

@@ -27,11 +27,7 @@ COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_optio
 
 
 def load_saved_model(folder: str) -> tf.Module:
-    """The SavedModel in a folder; its `signatures` are graphs by name.
-
-    Raises:
-        InputError: there is none, or not the one that the description beside it describes.
-    """
+    """The SavedModel in a folder; its `signatures` are graphs by name."""
     described = read_description(folder)["digests"]["graph"]
     try:
         check_belongs(folder, GRAPH_FILE, graph_digest(folder), described)
@@ -57,9 +53,6 @@ class Client:
         signature: its name.
         ask: its graph, from inputs by name to outputs by name.
         options: values of its inputs that have defaults, the same for all texts.
-
-    Raises:
-        InputError: the model has no such signature, or it no such options.
     """
 
     def __init__(
@@ -91,11 +84,7 @@ class Client:
         signature: str = "serving_default",
         options: dict[str, Any] | None = None,
     ) -> Client:
-        """A client of the exported model in a folder; see the class.
-
-        Raises:
-            InputError: no model of export_savedmodel.py, no such signature, or no such options.
-        """
+        """A client of the exported model in a folder; see the class."""
         description = read_description(folder)
         inputs_of(description, signature)  # before what takes time
         options_of(description, signature, options or {})
@@ -110,11 +99,7 @@ class Client:
         return client
 
     def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
-        """What the model says of records, in their order; texts of similar length share a batch.
-
-        Raises:
-            InputError: the model cannot answer a batch; names where it stands.
-        """
+        """What the model says of records, in their order; texts of similar length share a batch."""
         order = np.argsort([length(record) for record in records], kind="stable")
         found: dict[int, dict[str, Any]] = {}
         for start in range(0, len(order), batch_size):
@@ -124,11 +109,7 @@ class Client:
         return (found[number] for number in range(len(records)))
 
     def ask(self, batch: Sequence[Record]) -> dict[str, np.ndarray]:
-        """The outputs for a batch, padded as the signature has them.
-
-        Raises:
-            InputError: the model cannot answer; names where the batch stands.
-        """
+        """The outputs for a batch, padded as the signature has them."""
         inputs = {}
         for name in self.inputs.names:
             values = [record.values[name] for record in batch]

@@ -11,7 +11,7 @@ import storage
 from errors import InputError
 from files import parse_json, read_json
 from serving.litert import DESCRIPTION_FILE, attached, litert_file
-from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source, json_keys
+from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source
 from settings import typed
 from signatures.tensors import tensors_of
 
@@ -24,9 +24,6 @@ def read_description(folder: str) -> dict[str, Any]:
 
     Args:
         folder: of a SavedModel or of a LiteRT file, or the latter's own path.
-
-    Raises:
-        InputError: there is none, or it was changed.
     """
     if path := litert_file(folder):
         text = attached(path).get(DESCRIPTION_FILE)
@@ -73,11 +70,7 @@ def _digest(description: dict[str, Any]) -> str:
 
 
 def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
-    """What a signature of a described model takes.
-
-    Raises:
-        InputError: there is no such signature, or it takes no text.
-    """
+    """What a signature of a described model takes."""
     signatures = description["signatures"]
     asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
     if signature not in asked:
@@ -98,11 +91,7 @@ def mask_of(description: dict[str, Any]) -> str:
 def options_of(
     description: dict[str, Any], signature: str, given: dict[str, Any]
 ) -> dict[str, tuple[Any, str]]:
-    """What a signature takes besides texts, as {input: (a value for all texts, its dtype)}.
-
-    Raises:
-        InputError: there is no such input, or the value is no number of its type.
-    """
+    """What a signature takes besides texts, as {input: (a value for all texts, its dtype)}."""
     inputs = tensors_of(description["signatures"][signature], "inputs")
     known = {name: tensor for name, tensor in inputs.items() if tensor.default is not None}
     for name, value in given.items():
@@ -121,7 +110,6 @@ def signature_for(description: dict[str, Any], rows: Source) -> str:
     if WORD_LIST in description["signatures"]:
         if rows.format in WORD_FORMATS:
             return WORD_LIST
-        keys = json_keys(rows.first)
-        if inputs_of(description, WORD_LIST).columns(keys)[WORD_LIST] in keys:
+        if inputs_of(description, WORD_LIST).are_in(rows.keys()):
             return WORD_LIST
     return "serving_default"

@@ -18,8 +18,7 @@ from errors import InputError, reason, warn
 from files import new_folder, write_json
 from serving.client import graph_digest
 from serving.description import DESCRIPTION, sealed
-from serving.load import ServedModel
-from serving.signatures import signatures
+from serving.load import ServedModel, signatures
 from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 
@@ -33,9 +32,6 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
 
     Returns:
         The description, which is stored in `assets.extra/model.json` and names the `source`.
-
-    Raises:
-        InputError: the folder holds something or cannot be written.
     """
     if model.precision != "float32" and _cpu_lacks_bfloat16():
         warn(

@@ -47,11 +47,7 @@ def attach(model: bytes, folder: str) -> bytes:
 
 
 def attached(path: str) -> dict[str, bytes]:
-    """The files behind a LiteRT model, by name.
-
-    Raises:
-        InputError: there is no such file, or the files behind it are not those of `attach`.
-    """
+    """The files behind a LiteRT model, by name."""
     check_regular(path)
     try:
         with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:

@@ -18,13 +18,10 @@ from serving.check import Check
 from serving.description import sealed
 from serving.export import describe
 from serving.litert import DESCRIPTION_FILE, MODEL_FILE, attach
-from serving.load import ServedModel
-from serving.signatures import signatures
+from serving.load import ServedModel, signatures
 from signatures.functions import ENCODE, PREDICT, SCORE, Function, functions_of
 from signatures.pretraining import IN_LITERT
 from training.tracing import plain_function
-
-WEIGHTS = ("float32", "float16", "int8")
 
 
 def export(
@@ -41,10 +38,6 @@ def export(
         weights: see `convert`.
         check_file: rows about which both models are asked first; see `serving.check`.
         max_difference: of their answers, in points of percent.
-
-    Raises:
-        InputError: the folder holds something or cannot be written; LiteRT lacks an operation that
-            all signatures need; or the answers differ more.
     """
     functions = [offer.function for offer in IN_LITERT]
     for offer in model.offers:
@@ -159,9 +152,6 @@ def convert(
             float32; or "int8", in which matrices are stored and products computed, with a scale
             for each row of the matrix and one for the inputs of a product, found at run time.
         folder: for files in between, which are gone afterwards.
-
-    Raises:
-        InputError: a function has an operation that LiteRT lacks, or the folder is full.
     """
     root = tf.Module()
     root.model_variables = variables

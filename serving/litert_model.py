@@ -29,7 +29,7 @@ from model.heads.linear_chain import ChainScores
 from pretrain.objectives import ScoringMethod
 from serving.description import check_belongs, read_description
 from serving.litert import attached, graph_digest
-from serving.signatures import signatures
+from serving.load import signatures
 from settings import field_names
 from signatures.functions import Function, Offer
 from signatures.pretraining import IN_LITERT
@@ -58,9 +58,6 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
     Args:
         path: of the file.
         num_threads: of LiteRT; by default one for each core that this process may use.
-
-    Raises:
-        InputError: no such file, or not of export_savedmodel.py.
     """
     model, about = _read(path)
     return signatures(model, _functions(path, about, num_threads))

@@ -34,7 +34,11 @@ from pretrain.load import (
 )
 from pretrain.objectives import ScoringMethod, choose
 from settings import check_setting
-from signatures.functions import Offer
+from signatures.embeddings import embeddings
+from signatures.functions import Function, Offer
+from signatures.network import Network
+from signatures.pretraining import signatures as pretraining
+from signatures.signature import Signature
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored
@@ -260,3 +264,16 @@ def _store_as_computed(model: ServedModel) -> None:
             if type(value).__name__ == "AutoCastVariable":
                 stored = tf.cast(value.read_value(), tf.bfloat16)
                 setattr(layer, name, tf.Variable(stored, trainable=False, name=name))
+
+
+def signatures(
+    model: ServedModel, functions: dict[str, Function] | None = None
+) -> dict[str, Signature]:
+    """Every signature of a model by name, `serving_default` first.
+
+    All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
+    `functions` are by default those of the model's networks.
+    """
+    network = Network(model, functions)
+    of_kind = model.task.plugin.signatures if model.task else pretraining
+    return {**of_kind(network), "embeddings": embeddings(network)}

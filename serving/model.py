@@ -18,16 +18,14 @@ from files import as_path
 from serving.answers import Answers
 from serving.client import COUNTS, Client, length, load_saved_model, without_padding
 from serving.description import DESCRIPTION, inputs_of, read_description
-from serving.evaluation import Evaluation, evaluate
 from serving.export import describe
 from serving.litert import litert_file
 from serving.litert_model import load_signatures
-from serving.load import PRETRAINING
+from serving.load import PRETRAINING, signatures
 from serving.load import load as load_model_directory
-from serving.progress import shown
+from serving.metrics import Evaluation, evaluate, progress_bar
 from serving.records import WORD_LIST, Record
 from serving.rows import are_words, is_one_row, records
-from serving.signatures import signatures
 from signatures.signature import Signature
 
 # Of one request: the model's graph divides it by tokens; see `signatures.parts`.
@@ -150,9 +148,8 @@ class Model:
         bootstrap: int = 0,
         progress: bool | None = None,
     ) -> Evaluation:
-        """Scores on a labelled file or table; see `serving.evaluation.evaluate`."""
-        given = {"metrics": metrics, "bootstrap": bootstrap, "progress": progress}
-        return evaluate(self, data, **given)
+        """Scores on a labelled file or table; see `serving.metrics.evaluate`."""
+        return evaluate(self, data, metrics=metrics, bootstrap=bootstrap, progress=progress)
 
     def ask(
         self,
@@ -190,7 +187,7 @@ class Model:
         asked = records([texts] if one else texts, client.inputs)
         found: dict[str, list] = {name: [] for name in names}
         requests = list(_requests(asked))
-        with shown(None, progress, " texts", total=len(asked)) as bar:
+        with progress_bar(None, progress, " texts", total=len(asked)) as bar:
             for numbers in requests:
                 outputs = client.ask([asked[number] for number in numbers])
                 for name in names:

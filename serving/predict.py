@@ -23,11 +23,9 @@ from absl import app, flags
 
 import plugins
 from errors import InputError, main_with_clear_errors
-from serving import records
 from serving.description import inputs_of, options_of, read_description, signature_for
-from serving.lines import Lines
-from serving.output import check_output, opened_output
-from serving.records import FORMATS, Record
+from serving.records import FORMATS, Record, read_records, source
+from serving.streams import Lines, check_output, opened_output
 from settings import read_json_object
 
 if TYPE_CHECKING:
@@ -58,22 +56,15 @@ flags.DEFINE_bool(
     "An error as the answer to a row that cannot be read, instead of the end of the command.",
 )
 
-# Rows of a file that are sorted by length, in batches.
-_WINDOW = 16
+_BATCHES = 16  # of rows of a file that are sorted by length
 
 
-class Answers:
-    """Rows on their way to their answers; holds no more than a window of them.
+class Window:
+    """Rows that are answered together, in their order; no more of them than `size` are held."""
 
-    Args:
-        window: the maximum number of rows that are answered together.
-        write: takes the answers, a line each.
-        show: called when some are written.
-    """
-
-    def __init__(self, window: int, write: Callable[[str], Any], show: Callable[[], None]):
+    def __init__(self, size: int, write: Callable[[str], Any]):
         self.client: Client | None = None
-        self._window, self._write, self._show = window, write, show
+        self._size, self._write = size, write
         self._rows: list[Record | tuple[str, InputError]] = []
         self._count, self._rejected = 0, 0
         self._first_error: InputError | None = None
@@ -81,7 +72,7 @@ class Answers:
     def add(self, row: Record | tuple[str, InputError]) -> None:
         """Takes a row, or the id and the error of one that could not be read."""
         self._rows.append(row)
-        if len(self._rows) == self._window:
+        if len(self._rows) == self._size:
             self.flush()
 
     def reject(self, identity: str, error: InputError) -> None:
@@ -91,7 +82,7 @@ class Answers:
         self.add((identity, error))
 
     def flush(self) -> None:
-        """Answers the rows that were taken, in their order."""
+        """Answers the rows that were taken."""
         rows, self._rows = self._rows, []
         self._count += len(rows)
         asked = [row for row in rows if isinstance(row, Record)]
@@ -102,7 +93,6 @@ class Answers:
             else:
                 answer = {"id": row[0], "error": str(row[1])}
             self._write(json.dumps(answer, ensure_ascii=False) + "\n")
-        self._show()
 
     def check(self) -> None:
         """Raises InputError where rows were rejected."""
@@ -122,24 +112,21 @@ def main(_: list[str]) -> None:
     if FLAGS.signature:
         inputs_of(description, FLAGS.signature)  # before rows are waited for
         options_of(description, FLAGS.signature, options)
-    with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
+    with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
         # Of a file, rows of similar length share a batch.
-        window = FLAGS.batch_size * (_WINDOW if source.regular else 1)
-        answers = Answers(window, write, source.show)
-        lines = source.read(before_waiting=answers.flush)
-        rows = records.source(source.name, lines, FLAGS.format)
+        window = Window(FLAGS.batch_size * (_BATCHES if lines.regular else 1), write)
+        rows = source(lines.name, lines.read(before_waiting=window.flush), FLAGS.format)
         signature = FLAGS.signature or signature_for(description, rows)
-        rejected = answers.reject if FLAGS.skip_errors else None
-        inputs = inputs_of(description, signature)
-        found = records.read_records(rows, inputs, FLAGS.header, rejected)
-        first = list(itertools.islice(found, 1))  # what is wrong with the columns is said early
+        rejected = window.reject if FLAGS.skip_errors else None
+        records = read_records(rows, inputs_of(description, signature), FLAGS.header, rejected)
+        first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
         from serving.client import Client  # TensorFlow: it takes seconds
 
-        answers.client = Client.of(FLAGS.model, signature, options)
-        for record in itertools.chain(first, found):
-            answers.add(record)
-        answers.flush()
-    answers.check()
+        window.client = Client.of(FLAGS.model, signature, options)
+        for record in itertools.chain(first, records):
+            window.add(record)
+        window.flush()
+    window.check()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Texts and pairs of texts to labels."""
+"""Texts and pairs of texts to a label, to any number of labels, or to a score."""
 
 from __future__ import annotations
 
@@ -66,3 +66,33 @@ def text_signatures(
     )
     raw = token_ids(network, f"a sequence of token ids {what}", of_ids, outputs)
     return {"serving_default": default, "token_ids": raw}
+
+
+def multi_label_signatures(network: Network) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a task of several labels."""
+    labels = ", ".join(network.model.task.labels)
+    outputs = {
+        "chosen": Tensor("bool", ("B", "L"), f"whether each label applies: {labels}"),
+        "scores": Tensor("float32", ("B", "L"), "logits of the labels"),
+        "probabilities": Tensor("float32", ("B", "L"), "their sigmoids"),
+    }
+
+    def answer(predictions: Tensors) -> Tensors:
+        logits = predictions["logits"]
+        shares = tf.sigmoid(logits)
+        return {"chosen": logits >= 0.0, "scores": logits, "probabilities": shares}
+
+    return text_signatures(network, "to its labels", answer, outputs)
+
+
+def regression_signatures(network: Network) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a regression task."""
+    low, high = network.model.task.label_range
+    unit = f"in the unit of the labels, which lie from {low:g} to {high:g}; it may lie outside"
+
+    def answer(predictions: Tensors) -> Tensors:
+        share = tf.cast(predictions["score"], tf.float64)
+        return {"score": tf.cast(low + (high - low) * share, tf.float32)}
+
+    outputs = {"score": Tensor("float32", ("B",), unit)}
+    return text_signatures(network, "to its score", answer, outputs)

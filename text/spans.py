@@ -31,7 +31,7 @@ class Spans(NamedTuple):
     end_log_prob: tf.Tensor
 
 
-class Answers(NamedTuple):
+class BestSpans(NamedTuple):
     """The best spans of B questions; each field [B], all 0 where no span is possible.
 
     Attributes:
@@ -93,7 +93,7 @@ def best_answers(
     B: tf.Tensor,
     *,
     answerable_classifier: bool,
-) -> Answers:
+) -> BestSpans:
     """The best span of each question, and what speaks for no answer.
 
     Args:
@@ -113,7 +113,7 @@ def best_answers(
     null_score = tf.math.unsorted_segment_min(logit, places.example, B)
     if not answerable_classifier:
         null_score -= score
-    return Answers(found, best.char_start, best.char_end, score, null_score)
+    return BestSpans(found, best.char_start, best.char_end, score, null_score)
 
 
 def _of_tokens(column: tf.RaggedTensor, window: tf.Tensor, position: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ from pretrain.masking import mask_tokens
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
 from serving.load import load as load_served
-from serving.signatures import signatures
+from serving.load import signatures
 from tests.huggingface_support import ROWS, V, features, load, read, rejected
 from training.loop import evaluation_seed
 

@@ -12,9 +12,8 @@ from errors import InputError
 from serving.client import Client
 from serving.description import options_of
 from serving.export import export
-from serving.load import load
+from serving.load import load, signatures
 from serving.records import Record
-from serving.signatures import signatures
 from signatures.pretraining import CONTINUE_TEXT
 from tests.serving.support import WORDS, pretrained
 

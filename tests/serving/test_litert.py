@@ -18,8 +18,7 @@ from serving.check import Check, agreement
 from serving.description import read_description
 from serving.litert import attached
 from serving.litert_model import load_signatures
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from signatures.pretraining import MASKED_TOKENS
 from tests.command_support import run
 from tests.serving.conftest import TASKS

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "[MASK] born in [MASK]", "a [MASK][MASK]b", "[MASK"]

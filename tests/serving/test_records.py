@@ -152,13 +152,6 @@ def test_the_format_is_of_the_extension_or_the_first_line(path, line, expected):
     assert source(path, [line], "csv").format == "csv"
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-32-be"])
-def test_other_encodings_are_named(encoding):
-    content = "\ufefftext,id\na,b\n".encode(encoding)
-    with pytest.raises(InputError):
-        read(SINGLE, content, path="my.csv")
-
-
 @pytest.mark.parametrize(
     ("inputs", "file_format", "content", "place", "named"),
     [

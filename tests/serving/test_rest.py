@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from tests.serving.support import fine_tuned, pretrained, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

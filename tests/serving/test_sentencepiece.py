@@ -16,8 +16,7 @@ from finetune.kinds.texts import TextExample
 from finetune.squad.examples import QuestionExample
 from model import build_encoder
 from serving.export import export
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from tests.model_support import TINY, randomize
 from tests.sentencepiece_support import comma_model, sentences
 from tests.serving.support import evaluated, fine_tuned, padded, pretrained, task

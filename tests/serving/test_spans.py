@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from finetune.squad.examples import QuestionExample, read_squad
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from tests.finetune.squad_support import CONTEXT, LONG, small_file
 from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 

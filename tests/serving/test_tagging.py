@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from finetune.kinds.tagging import TaggedExample
 from model.heads.linear_chain import viterbi
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from tests.serving.support import evaluated, fine_tuned, padded, task
 
 

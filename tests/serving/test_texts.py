@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from finetune.kinds.classification import probabilities as softmax
 from finetune.kinds.texts import TextExample
-from serving.load import load
-from serving.signatures import signatures
+from serving.load import load, signatures
 from tests.serving.conftest import TASKS
 from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from tqdm.auto import tqdm
 
 import storage
 from errors import InputError
@@ -21,7 +23,6 @@ from finetune.readers.tables import Table
 from finetune.task import Task
 from finetune.task_files import read_split
 from serving.load import PRETRAINING
-from serving.progress import shown
 from serving.records import WORD_LIST
 from settings import field_names
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from serving.model import Model
 
 _SPLIT = "evaluated"
+_BAR_AFTER = 2.0  # seconds
 _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
 
 
@@ -179,7 +181,7 @@ def _intervals(
     """
     found: dict[str, list[float]] = {}
     drawn = draws(predicted, bootstrap)
-    for _ in shown(range(bootstrap), progress, " draws"):
+    for _ in progress_bar(range(bootstrap), progress, " draws"):
         for name, score in predicted.task.plugin.score(next(drawn)).items():
             if score is not None:
                 found.setdefault(name, []).append(score)
@@ -188,3 +190,19 @@ def _intervals(
         for name, scores in found.items()
         if len(scores) >= 0.95 * bootstrap
     }
+
+
+def progress_bar(
+    items: Iterable | None, progress: bool | None, unit: str, total: int | None = None
+) -> tqdm:
+    """The items, with a bar while they are taken.
+
+    Args:
+        items: None where `update` counts.
+        progress: whether it is wanted; None: in a terminal or notebook.
+        unit: of what is counted, such as " texts".
+        total: by default the number of items.
+    """
+    if progress is None:
+        progress = "ipykernel" in sys.modules or sys.stderr.isatty()
+    return tqdm(items, total=total, unit=unit, delay=_BAR_AFTER, disable=not progress)

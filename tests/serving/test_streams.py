@@ -5,7 +5,7 @@ import os
 import pytest
 
 from errors import InputError
-from serving.lines import Lines
+from serving.streams import Lines
 
 
 def test_before_more_is_waited_for_there_is_time_to_answer():
@@ -33,11 +33,8 @@ def test_of_a_file_all_is_there(tmp_path):
     path.write_bytes(b"a\n\nb")
     with Lines(str(path)) as source:
         assert source.regular
-        assert list(source.read(lambda: pytest.fail("nothing to wait for"))) == [
-            b"a\n",
-            b"\n",
-            b"b",
-        ]
+        lines = list(source.read(lambda: pytest.fail("nothing to wait for")))
+    assert lines == [b"a\n", b"\n", b"b"]
 
 
 def test_what_cannot_be_read(tmp_path, monkeypatch):
@@ -45,6 +42,10 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
         Lines(str(tmp_path / "absent"))
     with pytest.raises(IsADirectoryError):
         Lines(str(tmp_path))
+    for encoding in ("utf-16-le", "utf-32-be"):
+        (tmp_path / "rows").write_bytes("\ufefftext,id\na,b\n".encode(encoding))
+        with Lines(str(tmp_path / "rows")) as source, pytest.raises(InputError):
+            list(source.read())
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(InputError):
         Lines("-")
