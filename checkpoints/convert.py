@@ -28,12 +28,8 @@ from files import check_new_folder
 from locks import locked
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum(
-    "source", None, sorted(FORMATS), "Format of the input, to convert to a model directory."
-)
-flags.DEFINE_enum(
-    "target", None, sorted(FORMATS), "Format of the output, to convert a model directory to."
-)
+flags.DEFINE_enum("source", None, FORMATS, "Format of the input, to convert to a model directory.")
+flags.DEFINE_enum("target", None, FORMATS, "Format of the output, to convert a model directory to.")
 flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
 flags.DEFINE_string("output", None, "Folder to make, which must not hold anything.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
