@@ -36,6 +36,8 @@ _EXPECTED = {
         "wordpieces_prefix": "##",
         "truncation_side": "right",
         "max_input_chars_per_word": _LONGEST_WORD,
+        "split_special_tokens": False,
+        "never_split": None,
         **_SPECIAL,
     },
     _SPECIAL_FILE: _SPECIAL,
@@ -135,12 +137,6 @@ def _check_settings(folder: str, settings: dict[str, Any]) -> None:
         )
     _check_expected(folder, SWITCHES_FILE, settings)
     _check_expected(folder, _SPECIAL_FILE, _read(folder, _SPECIAL_FILE))
-    never = settings.get("never_split") or []
-    if set(never) - set(SPECIAL_TOKENS):
-        raise InputError(
-            f"{os.path.join(folder, SWITCHES_FILE)}: `never_split` should be among"
-            f" {', '.join(SPECIAL_TOKENS)}; make of other tokens added ones. Received: {never!r}"
-        )
 
 
 def _check_named_tokens(folder: str, settings: dict[str, Any], vocabulary: Vocabulary) -> None:
@@ -165,12 +161,6 @@ def _check_named_tokens(folder: str, settings: dict[str, Any], vocabulary: Vocab
                 " same id in all files; AutoTokenizer.from_pretrained(FOLDER)"
                 ".save_pretrained(OTHER_FOLDER) of a current transformers writes it there"
             )
-    special = [token.content for token in vocabulary.added_tokens if token.special]
-    if special and settings.get("split_special_tokens"):
-        raise InputError(
-            f"{os.path.join(folder, SWITCHES_FILE)}: `split_special_tokens` should be False, as"
-            f" {', '.join(special)} are found in texts here. Received: True"
-        )
 
 
 def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) -> Vocabulary:

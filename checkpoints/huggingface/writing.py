@@ -48,7 +48,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     model_type = model_type_of(config, bert=is_masked_lm or not detects)
     own, apart = names.head_slots(head, model_type), {}
     if is_masked_lm:
-        _check_masked_lm(config, settings, model_type)
+        _check_activation(config, settings, model_type)
         ending = "ForMaskedLM"
     elif head is not None and model_type == "electra":
         ending = "ForPreTraining"
@@ -101,7 +101,8 @@ def _write_generator(
     encoder, folder = objective.generator, os.path.join(folder, GENERATOR_FOLDER)
     model_type = model_type_of(encoder.config, bert=False)
     try:
-        _check_masked_lm(encoder.config, settings, model_type)
+        huggingface_fields(encoder.config, model_type)
+        _check_activation(encoder.config, settings, model_type)
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
     os.makedirs(folder)
@@ -151,9 +152,8 @@ def _write_slots(slots: dict[str, Slot], path: str) -> None:
     write_tensors(path, {name: slot.tensor() for name, slot in slots.items()})
 
 
-def _check_masked_lm(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:
-    """Raises InputError where Hugging Face has no such encoder with a masked-LM head."""
-    huggingface_fields(config, model_type)
+def _check_activation(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:
+    """Raises InputError where Hugging Face's masked-LM head has another activation."""
     received = settings.masked_lm_act or config.hidden_act
     # BERT's head has the activation of its layers.
     name, expected = "masked_lm_act", config.hidden_act

@@ -21,6 +21,7 @@ from checkpoints.model_directory import (
     load_vocabulary,
 )
 from checkpoints.xlnet.networks import (
+    FIELDS,
     UNWEIGHTED,
     check_head_size,
     huggingface_slots,
@@ -37,21 +38,15 @@ from model.xlnet.config import XLNetConfig
 _MODEL_TYPE = "xlnet"
 _PREFIX, _WORDS = "transformer.", "word_embedding.weight"
 _HEAD = ("lm_loss.bias", "mask_emb")
-# Theirs and our names, and transformers' defaults.
 _FIELDS = {
+    **FIELDS,
     "vocab_size": "vocab_size",
-    "d_model": "hidden_size",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-    "d_inner": "intermediate_size",
-    "ff_activation": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "initializer_range": "initializer_range",
     "layer_norm_eps": "layer_norm_eps",
     "clamp_len": "clamp_length",
-    "untie_r": "untie_biases",
 }
-_DEFAULTS = (32000, 1024, 24, 16, 4096, "gelu", 0.1, 0.02, 1e-12, -1)
+_DEFAULTS = (1024, 24, 16, 4096, "gelu", True, 32000, 0.1, 0.02, 1e-12, -1)  # transformers'
 # Names by which transformers knows some of these, too.
 _RENAMED = {"n_token": "vocab_size", "hidden_size": "d_model", "num_attention_heads": "n_head"}
 _RENAMED |= {"num_hidden_layers": "n_layer"}
@@ -133,7 +128,7 @@ def _config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
     """What `config.json` says, and notes on what was inferred and what was not used."""
     fields = {_RENAMED.get(name, name): value for name, value in fields.items()}
     fields.setdefault("untie_r", True)  # which later versions do not write
-    defaults = dict(zip(_FIELDS, (*_DEFAULTS, True), strict=True))
+    defaults = dict(zip(_FIELDS, _DEFAULTS, strict=True))
     known = (*_MEMORY, "d_head")
     values, notes = read_described(fields, defaults, _FIXED, path, known)
     if memory := [f"{name} {fields[name]}" for name in _MEMORY if fields.get(name)]:

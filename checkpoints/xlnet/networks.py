@@ -21,6 +21,15 @@ from model.xlnet.network import XLNet, XLNetLayer
 from pretrain.load import SpecialIds
 from training.stored_shapes import no_larger_than
 
+# Fields of both formats, and ours.
+FIELDS = {
+    "d_model": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "d_inner": "intermediate_size",
+    "ff_activation": "hidden_act",
+    "untie_r": "untie_biases",
+}
 UNWEIGHTED = ("max_position_embeddings", "type_vocab_size")  # fields that no weights depend on
 # Names in both formats under `rel_attn/`, and ours.
 _BIASES = {"r_w_bias": "content", "r_r_bias": "position", "r_s_bias": "segment"}

@@ -19,6 +19,7 @@ from checkpoints.model_directory import (
 )
 from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
 from checkpoints.xlnet.networks import (
+    FIELDS,
     UNWEIGHTED,
     check_head_size,
     read_networks,
@@ -32,16 +33,7 @@ from model.xlnet.config import XLNetConfig
 
 XLNET_CONFIG_FILE = "xlnet_config.json"
 _HEAD = ("model/lm_loss/bias", "model/transformer/mask_emb/mask_emb")
-# The fields of the file, and ours.
-_FIELDS = {
-    "d_inner": "intermediate_size",
-    "d_model": "hidden_size",
-    "ff_activation": "hidden_act",
-    "n_head": "num_attention_heads",
-    "n_layer": "num_hidden_layers",
-    "n_token": "vocab_size",
-    "untie_r": "untie_biases",
-}
+_FIELDS = {**FIELDS, "n_token": "vocab_size"}
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
 # What flags say there.
 _FLAGS = ("clamp_length", "hidden_dropout_prob", "attention_probs_dropout_prob")
