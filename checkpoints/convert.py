@@ -28,12 +28,8 @@ from files import check_new_folder
 from locks import locked
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum(
-    "source", None, sorted(FORMATS), "Format of the input, to convert to a model directory."
-)
-flags.DEFINE_enum(
-    "target", None, sorted(FORMATS), "Format of the output, to convert a model directory to."
-)
+flags.DEFINE_enum("source", None, FORMATS, "Format of the input, to convert to a model directory.")
+flags.DEFINE_enum("target", None, FORMATS, "Format of the output, to convert a model directory to.")
 flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
 flags.DEFINE_string("output", None, "Folder to make, which must not hold anything.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
@@ -82,22 +78,16 @@ def main(_: list[str]) -> None:
     if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
         raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
     check_new_folder(FLAGS.output)
-    with locked(FLAGS.output, beside=True):
-        notes = convert()
-    for note in notes:
-        print(note)
-    print(f"written: {FLAGS.output}")
-
-
-def convert() -> list[str]:
-    """Converts as the flags say; returns what is to be said about it."""
     from checkpoints.formats import from_elsewhere, to_elsewhere  # TensorFlow: it takes seconds
     from checkpoints.model_directory import Options
 
-    if FLAGS.target:
-        return to_elsewhere(FLAGS.target, FLAGS.input, FLAGS.output)
-    options = Options(**{name: FLAGS[name].value for name in _OPTIONS})
-    return from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, options)
+    with locked(FLAGS.output, beside=True):
+        if FLAGS.target:
+            notes = to_elsewhere(FLAGS.target, FLAGS.input, FLAGS.output)
+        else:
+            options = Options(**{name: FLAGS[name].value for name in _OPTIONS})
+            notes = from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, options)
+    print(*notes, f"written: {FLAGS.output}", sep="\n")
 
 
 if __name__ == "__main__":

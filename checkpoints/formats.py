@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-
 import storage
-from checkpoints import FORMATS, model_directory, xlnet
+from checkpoints import huggingface, model_directory, tf1_convert
 from checkpoints.model_directory import Options
+from checkpoints.xlnet import huggingface as xlnet_huggingface
+from checkpoints.xlnet import tf1 as xlnet_tf1
 from errors import InputError
 from files import new_folder
 from finetune.load import load_fine_tuned
 from model.xlnet.config import XLNetConfig
 from pretrain.load import is_fine_tuned
 
+# Modules with read(path, options) -> Conversion and write(conversion, folder) -> notes.
+_MODULES = {"tf1": tf1_convert, "huggingface": huggingface}
+_OF_XLNET = {"tf1": xlnet_tf1, "huggingface": xlnet_huggingface}
 # Options that are not for every model; an XLNet takes none of them.
 _OPTIONS = {"tf1": ("model_size",), "huggingface": ("generator", "task")}
 
@@ -20,20 +23,14 @@ _OPTIONS = {"tf1": ("model_size",), "huggingface": ("generator", "task")}
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
     """Makes a model directory of a foreign checkpoint; the folder `output` is written atomically.
 
-    Returns:
-        Notes: all that was inferred or left out.
-
-    Raises:
-        InputError: the checkpoint cannot be read, or is of another architecture; or there is
-            something at `output`.
+    Returns notes on all that was inferred or left out.
     """
     with new_folder(output) as folder:
-        of_xlnet = importlib.import_module(xlnet.FORMATS[source])
-        ours = not of_xlnet.recognizes(path, options)
-        module = importlib.import_module(FORMATS[source]) if ours else of_xlnet
-        takes = _OPTIONS[source] if ours else ()
+        is_xlnet = _OF_XLNET[source].find_config(path, options.config) is not None
+        module = (_OF_XLNET if is_xlnet else _MODULES)[source]
         for name in ("generator", "model_size", "task"):
-            if getattr(options, name) is not None and name not in takes:
+            takes = not is_xlnet and name in _OPTIONS[source]
+            if getattr(options, name) is not None and not takes:
                 raise InputError(f"--{name} does not belong to such a model; see --help")
         about = {"source": source, "input": storage.abspath(path)}
         if options.task is not None:
@@ -50,13 +47,11 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
 def to_elsewhere(target: str, path: str, output: str) -> list[str]:
     """Makes a foreign checkpoint of a model directory; the inverse of `from_elsewhere`."""
     with new_folder(output) as folder:
-        write = getattr(importlib.import_module(FORMATS[target]), "write_fine_tuned", None)
-        if write is not None and is_fine_tuned(path):
-            notes = write(load_fine_tuned(path), folder)
+        if target == "huggingface" and is_fine_tuned(path):
+            notes = huggingface.write_fine_tuned(load_fine_tuned(path), folder)
             if notes is not None:
                 return notes
         conversion = model_directory.load(path)
         is_xlnet = isinstance(conversion.config, XLNetConfig)
-        module = importlib.import_module((xlnet.FORMATS if is_xlnet else FORMATS)[target])
-        notes = module.write(conversion, folder)
+        notes = (_OF_XLNET if is_xlnet else _MODULES)[target].write(conversion, folder)
     return [*conversion.notes, *notes]

@@ -55,6 +55,11 @@ class Options:
     generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
     task: str | None = None  # whose head the source holds: its name, or its declaration
 
+    @property
+    def switches(self) -> dict[str, bool | None]:
+        """Arguments of `Vocabulary.load`."""
+        return {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
+
 
 class Networks(tf.Module):
     """As many of an objective's networks as a source holds, under the objective's names."""
@@ -84,7 +89,7 @@ def describe_pretraining(
 ) -> PretrainingHParams:
     """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
 
-    `values` are those that are known; InputError for one that does not fit.
+    `values` are those that are known.
     """
     detects = isinstance(parse_hparams(values).objective, ReplacedTokenDetectionSettings)
     size, overrides = _nearest_size(config, bert=not detects)
@@ -103,86 +108,54 @@ def describe_pretraining(
     return hparams
 
 
-def generator_shares(
-    config: EncoderConfig, generator: EncoderConfig, *, untied_embeddings: bool
-) -> dict[str, Any]:
-    """The fields of PretrainingHParams that make the generator of the encoder `config`.
-
-    Raises:
-        InputError: no such fields do; names what would differ.
-    """
-    shares = {
-        "generator_hidden_size": generator.hidden_size / config.hidden_size,
-        "generator_intermediate_size": generator.intermediate_size,
-        "generator_layers": generator.num_hidden_layers / config.num_hidden_layers,
-        "untied_generator_embeddings": untied_embeddings,
-    }
-    if generator.intermediate_size == 4 * generator.hidden_size:
-        del shares["generator_intermediate_size"]
-    made = dataclasses.asdict(ReplacedTokenDetectionSettings(**shares).generator_config(config))
-    wrong = [
-        f"`{name}` {made[name]} (received: {value})"
-        for name, value in dataclasses.asdict(generator).items()
-        if made[name] != value
-    ]
-    if wrong:
-        raise InputError(
-            f"a generator {shares['generator_hidden_size']:g} times as wide as the encoder should"
-            f" have {', '.join(wrong)}"
-        )
-    return shares
-
-
-def load_vocabulary(options: Options, folder: str, size: int, expected_by: str) -> Vocabulary:
-    """The vocabulary that the options name, or that of a folder.
-
-    Raises:
-        InputError: no such file, or another number of tokens than `size`, which `expected_by` (such
-            as a file and a tensor) asks for.
-    """
-    path = options.vocab or os.path.join(folder, "vocab.txt")
+def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
+    """The vocabulary that the options name, or `file` of a folder."""
+    path = options.vocab or os.path.join(folder, file)
     if not storage.exists(path):
-        hint = "" if options.vocab else "; say with --vocab where it is"
-        raise InputError(f"{path}: there is no such vocabulary{hint}")
-    vocabulary = Vocabulary.load(
-        path, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
-    )
-    if vocabulary.size != size:
+        raise InputError(f"{path}: there is no such vocabulary; --vocab says where it is")
+    return Vocabulary.load(path, **options.switches)
+
+
+def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str) -> list[str]:
+    """Notes on a vocabulary; InputError where no such model of another format has it."""
+    expected = "sentencepiece" if isinstance(config, XLNetConfig) else "wordpiece"
+    if vocabulary.tokenizer != expected:
         raise InputError(
-            f"{path} should hold {size} tokens, as {expected_by} says. Received: {vocabulary.size}"
+            f"{where}: the vocabulary should be of {expected}, as models of other formats have."
+            f" Received: {vocabulary.file} of {vocabulary.tokenizer}"
         )
-    return vocabulary
+    size, rows = vocabulary.size, config.vocab_size
+    if size > rows:
+        raise InputError(
+            f"{where}: `vocab_size` should be at least {size}, the number of tokens of"
+            f" {vocabulary.file}. Received: {rows}"
+        )
+    added = [token.content for token in vocabulary.added_tokens]
+    notes = [
+        f"vocabulary: {size} tokens, do_lower_case {vocabulary.do_lower_case},"
+        f" strip_accents {vocabulary.strip_accents}"
+        + (f", added tokens {', '.join(added)}" if added else "")
+    ]
+    if size < rows:
+        notes.append(
+            f"padded vocabulary: the embeddings have {rows} rows for {size} tokens; the ids from"
+            f" {size} on are never predicted, drawn or accepted as input"
+        )
+    return notes
 
 
 def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     """Writes a model directory: `config.json`, vocabulary, `hparams.json` and a checkpoint.
 
     `about` says what the model comes from; the run settings record it as `converted`.
-
-    Raises:
-        InputError: it cannot be written.
     """
-    hparams = conversion.hparams.as_json()
+    described = {**conversion.hparams.as_json(), "vocabulary": conversion.vocabulary.digest}
     settings = {**dataclasses.asdict(RunSettings()), "converted": about}
-    described = {**hparams, "vocabulary": conversion.vocabulary.digest}
     describe_run(folder, described, settings)
     conversion.config.save(folder)
     conversion.vocabulary.save(folder)
     checkpoint = _checkpoint(conversion.objective, conversion.optimizer)
     _save(checkpoint, folder, "model.ckpt", conversion.step)
-
-
-def _save(checkpoint: tf.train.Checkpoint, folder: str, name: str, step: int) -> None:
-    manager = tf.train.CheckpointManager(
-        checkpoint,
-        os.path.join(folder, CHECKPOINT_FOLDER),
-        max_to_keep=None,
-        checkpoint_name=name,
-    )
-    try:
-        manager.save(checkpoint_number=step)
-    except tf.errors.OpError as error:
-        raise InputError(f"{folder}: cannot be written ({reason(error)})") from error
 
 
 def save_fine_tuned(model: FineTuned, folder: str, about: dict[str, Any]) -> None:
@@ -194,53 +167,46 @@ def save_fine_tuned(model: FineTuned, folder: str, about: dict[str, Any]) -> Non
     _save(tf.train.Checkpoint(objective=model.objective), folder, "weights", 0)
 
 
+def _checkpoint(
+    networks: Objective | Networks, optimizer: AdamWeightDecay | None
+) -> tf.train.Checkpoint:
+    parts = {} if optimizer is None else {"optimizer": optimizer}
+    return tf.train.Checkpoint(objective=networks, **parts)
+
+
+def _save(checkpoint: tf.train.Checkpoint, folder: str, name: str, step: int) -> None:
+    path = os.path.join(folder, CHECKPOINT_FOLDER)
+    manager = tf.train.CheckpointManager(checkpoint, path, max_to_keep=None, checkpoint_name=name)
+    try:
+        manager.save(checkpoint_number=step)
+    except tf.errors.OpError as error:
+        raise InputError(f"{folder}: cannot be written ({reason(error)})") from error
+
+
 def load(folder: str) -> Conversion:
     """Reads a model directory of run_pretraining.py or of a conversion.
 
     Of a fine-tuned one, and of an objective not all of whose networks are `converted`, the encoder
     is read.
-
-    Raises:
-        InputError: something is missing, or does not fit together.
     """
-    path = latest_checkpoint(folder)
-    config, recorded = load_config(folder), os.path.join(folder, HPARAMS_FILE)
+    path, config = latest_checkpoint(folder), load_config(folder)
+    recorded = os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
     if type(config) not in (EncoderConfig, XLNetConfig):  # a subclass is another architecture
         raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
-    is_xlnet = type(config) is XLNetConfig
-    expected = "sentencepiece" if is_xlnet else "wordpiece"
-    if vocabulary.tokenizer != expected:
-        raise InputError(
-            f"{folder} should have a vocabulary of {expected}, as models of other formats have."
-            f" Received: {vocabulary.tokenizer}"
-        )
-    if is_fine_tuned(folder):
-        alone = (
-            "of a fine-tuned model only the encoder is converted: its task head is left out (to"
-            " huggingface, those of docs/guide.md are converted, such as `classifier` dense)"
-        )
-    else:
-        hparams, settings = load_hparams(folder)
-        objective = hparams.objective
-        alone = f"only the encoder: no format knows {objective.name} of {config.architecture}"
-        known = {*objective.networks} <= {*objective.converted}
-        alone = None if known and (objective.name == "permutation_lm") == is_xlnet else alone
-    if alone:
-        causal = not is_xlnet and config.causal  # which other objectives warn of
-        name = "permutation_lm" if is_xlnet else "causal_lm" if causal else None
-        values = {"objective": name} if name else {}
-        hparams = describe_pretraining(config, vocabulary, **values)
-        networks = Networks(load_encoder(folder))
-        return Conversion(config, hparams, vocabulary, networks, notes=[alone])
+    check_vocabulary(vocabulary, config, folder)
+    if why := _encoder_alone(folder, config):
+        return _load_encoder(folder, config, vocabulary, why)
+    hparams, settings = load_hparams(folder)
     stored = stored_parts(path)
     with as_stored(folder):
         networks = hparams.build_objective(config, SpecialIds(vocabulary))
     optimizer, notes = hparams.build_optimizer(networks), []
-    if missing := [name for name in objective.own_networks() if name not in stored]:
+    if missing := [name for name in hparams.objective.own_networks() if name not in stored]:
+        there = [name for name in hparams.objective.networks if name not in missing]
+        networks = only_networks(networks, there)
         notes.append(f"not in {folder}: {', '.join(missing)}")
-        networks = only_networks(networks, [n for n in objective.networks if n not in missing])
     if "optimizer" not in stored or missing:
         optimizer = None
         notes.append(f"{folder} holds no state of the optimizer")
@@ -251,6 +217,31 @@ def load(folder: str) -> Conversion:
     converted, step = settings.get("converted"), step_of(path)
     length = converted.get("max_seq_length") if converted else hparams.max_seq_length
     return Conversion(config, hparams, vocabulary, networks, optimizer, step, notes, length)
+
+
+def _encoder_alone(folder: str, config: BackboneConfig) -> str | None:
+    """The reason why no format knows more of a model than its encoder."""
+    if is_fine_tuned(folder):
+        return (
+            "of a fine-tuned model only the encoder is converted: its task head is left out (to"
+            " huggingface, those of docs/guide.md are converted, such as `classifier` dense)"
+        )
+    objective = load_hparams(folder)[0].objective
+    known = {*objective.networks} <= {*objective.converted}
+    if known and (objective.name == "permutation_lm") == isinstance(config, XLNetConfig):
+        return None
+    return f"only the encoder: no format knows {objective.name} of {config.architecture}"
+
+
+def _load_encoder(
+    folder: str, config: BackboneConfig, vocabulary: Vocabulary, note: str
+) -> Conversion:
+    if isinstance(config, XLNetConfig):
+        values = {"objective": "permutation_lm"}
+    else:  # other objectives warn of a causal encoder
+        values = {"objective": "causal_lm"} if config.causal else {}
+    hparams = describe_pretraining(config, vocabulary, **values)
+    return Conversion(config, hparams, vocabulary, Networks(load_encoder(folder)), notes=[note])
 
 
 def check_expressible(
@@ -273,15 +264,8 @@ def check_expressible(
         )
 
 
-def _checkpoint(
-    networks: Objective | Networks, optimizer: AdamWeightDecay | None
-) -> tf.train.Checkpoint:
-    parts = {} if optimizer is None else {"optimizer": optimizer}
-    return tf.train.Checkpoint(objective=networks, **parts)
-
-
 def padding_notes(config: EncoderConfig) -> list[str]:
-    """What is said of an encoder that becomes one whose convolution padding enters."""
+    """A note that the encoder's outputs depend on padding in the other format, if they do."""
     if config.token_mixer != "mixed" or not config.mask_padding:
         return []
     said = "`mask_padding` is true here, while padding enters the convolution there: outputs are"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +26,21 @@ _LAYERS = {
     *(Embeddings, Dense, GroupedDense, LayerNorm, DiscriminatorHead, MaskedLMHead),
     *(XLNet, XLNetLayer, WordEmbeddings, RelativeAttention, AttentionBiases, XLNetLMHead),
 }
+
+
+class Tensors(Protocol):
+    """The tensors of a checkpoint in another format.
+
+    Attributes:
+        where: its path, for errors.
+        shapes: of all tensors, by name.
+    """
+
+    where: str
+    shapes: Mapping[str, Sequence[int]]
+
+    def read(self, name: str) -> np.ndarray:
+        """A tensor as float32; InputError where it cannot be read, or is of another type."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,43 +88,50 @@ class Slot:
 
 
 def fill(
-    slots: Mapping[str, Slot],
-    shapes: Mapping[str, Sequence[int]],
-    read: Callable[[str], np.ndarray],
-    left_out: Callable[[str], str | None],
-    where: str,
+    slots: Mapping[str, Slot], tensors: Tensors, left_out: Callable[[str], str | None]
 ) -> list[str]:
     """Assigns tensors to variables: every variable is filled, every tensor accounted for.
 
     Args:
         slots: by the name of the tensor.
-        shapes: of all tensors that there are.
-        read: a tensor, checked, by its name.
-        left_out: why a tensor that no variable takes may be left out; None: it may not.
-        where: the source's path.
+        left_out: the reason why a tensor that no variable takes may be left out; "" for one that
+            is read elsewhere, None for one that may not.
 
     Returns:
         Notes on what was left out.
 
     Raises:
-        InputError: a tensor is missing, of another shape, not finite, or nothing takes it.
+        InputError: a tensor is missing, of another shape, not finite, or nothing takes it; or
+            tensors that one variable takes differ.
     """
-    if missing := sorted(set(slots) - set(shapes)):
+    where = tensors.where
+    if missing := sorted(set(slots) - set(tensors.shapes)):
         raise InputError(f"{where}: tensors are missing: {_listed(missing)}")
     for name, slot in slots.items():
-        if tuple(shapes[name]) != slot.shape:
+        if (received := tuple(tensors.shapes[name])) != slot.shape:
             raise InputError(
                 f"{where}: {name} should have shape {list(slot.shape)}, as its configuration says."
-                f" Received: {list(shapes[name])}"
+                f" Received: {list(received)}"
             )
     reasons: dict[str | None, list[str]] = {}
-    for name in sorted(set(shapes) - set(slots)):
+    for name in sorted(set(tensors.shapes) - set(slots)):
         reasons.setdefault(left_out(name), []).append(name)
     if unknown := reasons.pop(None, []):
         raise InputError(f"{where}: tensors that no variable takes: {_listed(unknown)}")
+    first: dict = {}
     for name, slot in slots.items():
-        slot.assign(read(name))
-    return [f"{where}: left out: {', '.join(names)} ({why})" for why, names in reasons.items()]
+        tensor = tensors.read(name)
+        if wrong := tensor.size - np.count_nonzero(np.isfinite(tensor)):
+            raise InputError(f"{where}: {name} should be finite. Received: {wrong} NaN or infinite")
+        other = first.setdefault(slot.variables[0].ref(), name)
+        if other != name and not np.array_equal(tensor, slot.tensor()):
+            raise InputError(
+                f"{where}: {name} and {other} should be equal, as one variable is both"
+            )
+        slot.assign(tensor)
+    return [
+        f"{where}: left out: {', '.join(names)} ({why})" for why, names in reasons.items() if why
+    ]
 
 
 def check_named(network: tf_keras.layers.Layer, named: Iterable[tf.Variable]) -> None:

@@ -19,7 +19,6 @@ from model.token_mixing import SpanKey
 ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
 SLOTS = ("adam_m", "adam_v")  # moments of the original's optimizer: NAME/adam_m
-GLOBAL_STEP = "global_step"
 TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 
 _VARIABLES = {
@@ -33,9 +32,7 @@ _VARIABLES = {
 def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
     """The layers of an encoder, all but the tables of its embeddings, by name without the scope.
 
-    Raises:
-        InputError: it has a layer that computes something else, or other variables; see
-            `check_named`.
+    Checked: it has no other layers or variables.
     """
     layers = {"embeddings/LayerNorm": encoder.embeddings.norm}
     if encoder.embeddings_project is not None:
@@ -75,9 +72,6 @@ def encoder_variables(
         encoder: a built encoder.
         scope: ENCODER for the one that is kept, or GENERATOR.
         embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
-
-    Raises:
-        InputError: see `encoder_layers`.
     """
     variables = {
         f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)
@@ -110,8 +104,7 @@ def objective_variables(
 ) -> dict[str, tf.Variable]:
     """Maps the original's names to the variables of all networks of an objective.
 
-    An objective has `encoder`, and may have `head`, `generator` and `generator_head`; for the other
-    arguments and errors see `encoder_variables`.
+    An objective has `encoder`, and may have `head`, `generator` and `generator_head`.
     """
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
     variables = encoder_variables(encoder, scope, embeddings_scope)

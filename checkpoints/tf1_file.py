@@ -1,10 +1,9 @@
-"""Files of TensorFlow 1 checkpoints: found, read with every tensor checked, and written."""
+"""Files of TensorFlow 1 checkpoints: found, read and written."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,82 +11,61 @@ import tensorflow as tf
 import files
 import storage
 from errors import InputError, reason
-from training.checkpointing import READING_ERRORS, find_checkpoints
+from training.checkpointing import READING_ERRORS, find_checkpoints, step_of
 from training.model_directory import CHECKPOINT_FOLDER
+
+GLOBAL_STEP = "global_step"
 
 
 class TensorFile:
-    """A TensorFlow 1 checkpoint that is read from; `shapes` maps names to shapes.
+    """The tensors of a TensorFlow 1 checkpoint; see `checkpoints.slots.Tensors`.
 
     Args:
         prefix: its path without `.index`; `find_checkpoint` makes one of a folder.
-
-    Raises:
-        InputError: there is no such checkpoint, a part of it is missing, or it is damaged.
     """
 
     def __init__(self, prefix: str):
-        self.prefix = prefix
+        self.where = prefix
         try:
             self._reader = tf.train.load_checkpoint(prefix)
         except READING_ERRORS as error:
             raise InputError(f"{prefix} cannot be read ({reason(error)})") from error
-        shapes = self._reader.get_variable_to_shape_map()
-        self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
+        self.shapes = dict(sorted(self._reader.get_variable_to_shape_map().items()))
 
-    def shape(self, name: str, rank: int) -> tuple[int, ...]:
-        """The shape of a tensor; InputError unless it is there and has this rank."""
-        self._check_shape(name, [None] * rank)
-        return self.shapes[name]
-
-    def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
-        """A tensor of weights; InputError unless it has this shape, is float32 and finite."""
-        self._check_shape(name, shape)
-        value = self._raw(name)
+    def read(self, name: str) -> np.ndarray:
+        """A tensor of weights, which is float32."""
+        value = self._stored(name)
         if value.dtype != np.float32:
-            raise InputError(
-                f"{self.prefix}: {name} should be of type float32. Received: {value.dtype}"
-            )
-        if bad := np.size(value) - np.count_nonzero(np.isfinite(value)):
-            raise InputError(
-                f"{self.prefix}: {name} should hold finite numbers."
-                f" Received: {bad} of {value.size} are NaN or infinite"
-            )
+            raise InputError(f"{self.where}: {name} should be float32. Received: {value.dtype}")
         return value
 
-    def read_step(self, name: str) -> int:
-        """The number of updates made; InputError when it is something else."""
-        self._check_shape(name, ())
-        value = self._raw(name)
-        if not np.issubdtype(value.dtype, np.integer) or value < 0:
+    def step(self) -> tuple[int, str]:
+        """The number of updates made, and a note on where it stands."""
+        if GLOBAL_STEP not in self.shapes:
+            origin = f"as there is no {GLOBAL_STEP}"
+            if (step := step_of(self.where)) < 0:
+                return 0, f"step 0, {origin}"
+            return step, f"step {step}, from the name, {origin}"
+        value = self._stored(GLOBAL_STEP)
+        if value.shape or not np.issubdtype(value.dtype, np.integer) or value < 0:
             raise InputError(
-                f"{self.prefix}: {name} should be an integer of at least 0."
+                f"{self.where}: {GLOBAL_STEP} should be an integer of at least 0."
                 f" Received: {value.dtype} {value}"
             )
-        return int(value)
+        return int(value), f"step {value}, as {GLOBAL_STEP} says"
 
-    def _check_shape(self, name: str, shape: Sequence[int | None]) -> None:
-        """Raises InputError unless a tensor has this shape, in which None is any length."""
-        if name not in self.shapes:
-            raise InputError(f"{self.prefix}: tensor {name} of shape {list(shape)} is missing")
-        found = self.shapes[name]
-        if len(found) != len(shape) or any(a not in (None, b) for a, b in zip(shape, found)):
-            raise InputError(
-                f"{self.prefix}: {name} should have shape {list(shape)}. Received: {list(found)}"
-            )
-
-    def _raw(self, name: str) -> np.ndarray:
+    def _stored(self, name: str) -> np.ndarray:
         try:
             return np.asarray(self._reader.get_tensor(name))
         except READING_ERRORS as error:
             raise InputError(
-                f"{self.prefix}: {name} cannot be read, as from a file that was cut short"
+                f"{self.where}: {name} cannot be read, as from a file that was cut short"
                 f" ({reason(error)})"
             ) from error
 
 
 def find_checkpoint(path: str) -> tuple[str, list[str]]:
-    """The prefix of a checkpoint, and notes on the choice; InputError where there is none.
+    """The prefix of a checkpoint, and notes on the choice.
 
     `path` is a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
     the one that its `checkpoint` file names, else that of the highest step.
@@ -110,7 +88,7 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
 
 
 def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:
-    """Writes tensors and the `checkpoint` file that names them; InputError when that fails."""
+    """Writes tensors and the `checkpoint` file that names them."""
     names = sorted(tensors)
     try:
         tf.raw_ops.SaveV2(

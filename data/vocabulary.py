@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import files
@@ -154,7 +154,8 @@ class Vocabulary:
             switches = {
                 name: typed(name, saved[name], _SWITCHES[name]) for name in _SWITCHES.keys() & saved
             }
-        added = _added_tokens(saved, where, tokens, path, extends=tokenizer == "wordpiece")
+        listed = [(where, *entry) for entry in added_tokens_by_id(saved, where)]
+        added = join_added_tokens(tokens, listed, path, extends=tokenizer == "wordpiece")
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", model is None)
         if strip_accents is None:
@@ -277,16 +278,19 @@ def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
         )
 
 
-def _added_tokens(
-    settings: dict[str, Any], where: str, tokens: list[str], path: str, extends: bool
+def join_added_tokens(
+    tokens: list[str], listed: Iterable[tuple[str, int, Any]], path: str, extends: bool = True
 ) -> tuple[AddedToken, ...]:
-    """The added tokens of a tokenizer_config.json; those after the last of `tokens` join them.
+    """The added tokens of a tokenizer's files; those after the last of `tokens` join them.
 
     Args:
+        listed: (file and field, id, fields of the token), in the order of the ids; tokens that
+            stand twice are the same.
+        path: of the file with `tokens`.
         extends: false where tokens are the vocabulary's own alone, and found without being added.
     """
-    added = []
-    for number, fields in added_tokens_by_id(settings, where):
+    added: dict[str, AddedToken] = {}
+    for where, number, fields in listed:
         token = added_token(fields, where)
         if extends and token.content in SPECIAL_TOKENS:
             continue
@@ -297,5 +301,6 @@ def _added_tokens(
                 f"{where}: {token.content!r} should be token {number} of {path}, which has"
                 f" {len(tokens)}"
             )
-        added.append(token)
-    return tuple(added) if extends else ()
+        if added.setdefault(token.content, token) != token:
+            raise InputError(f"{where}: {token.content!r} has other flags than in another file")
+    return tuple(added.values()) if extends else ()

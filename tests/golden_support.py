@@ -79,7 +79,7 @@ def load_golden(name: str) -> Golden:
     }
     file = TensorFile(str(folder / CHECKPOINT))
     for name, variable in variables.items():
-        variable.assign(file.read(name, variable.shape))
+        variable.assign(file.read(name))
     with np.load(folder / "reference.npz") as arrays:
         reference = dict(arrays)
     return Golden(

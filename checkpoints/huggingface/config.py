@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from checkpoints.model_directory import check_expressible
@@ -33,6 +34,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "electra": {**_SAME_NAME, **_ELECTRA},
     "bert": _SAME_NAME,
 }
+# Their names of activations, and ours.
+_ACTIVATIONS = {name: name for name in ACTIVATIONS}
+_ACTIVATIONS |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 # Settings that change what is computed, with the only values that our encoder computes.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
@@ -42,25 +46,45 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
     "auto_map": (None,),  # code of the model's own
+    "hidden_act": tuple(_ACTIVATIONS),
 }
-# Their names of activations, and ours.
-_ACTIVATIONS = {name: name for name in ACTIVATIONS}
-_ACTIVATIONS |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 HEAD_ACT = "gelu"  # of the masked-LM heads of ConvBERT and ELECTRA, whatever `hidden_act` is
 TIED = "tie_word_embeddings"  # where it is false, the masked-LM head is left out
-_DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype")
+_DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype", TIED)
+
+
+def read_described(
+    fields: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    fixed: Mapping[str, tuple[Any, ...]],
+    path: str,
+    known: Collection[str] = (),
+) -> tuple[dict[str, Any], list[str]]:
+    """The values of the fields that have `defaults`; and notes on those taken, and not used.
+
+    Args:
+        fixed: fields with all values that they may have, that of a missing one first.
+        known: further fields that are no news.
+    """
+    for name, allowed in fixed.items():
+        if (received := fields.get(name, allowed[0])) not in allowed:
+            raise InputError(
+                f"{path}: `{name}` should be {' or '.join(map(repr, allowed))}, which is all that"
+                f" there is here. Received: {received!r}"
+            )
+    notes = []
+    if inferred := [f"{n} {value!r}" for n, value in defaults.items() if n not in fields]:
+        listed = ", ".join(inferred)
+        notes.append(f"{path} leaves out what Hugging Face's defaults say: {listed}")
+    if unused := sorted({*fields} - {*defaults, *fixed, *known, *_DESCRIBING}):
+        notes.append(f"{path}: not used: {', '.join(unused)}")
+    return {name: fields.get(name, default) for name, default in defaults.items()}, notes
 
 
 def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, list[str]]:
-    """What the fields of a `config.json` say of the encoder.
+    """The encoder that a `config.json` describes, and notes on what was inferred and not used.
 
     `mask_padding` is False, as padding enters Hugging Face's convolution.
-
-    Returns:
-        The configuration, and notes on what was inferred and what was not used.
-
-    Raises:
-        InputError: a network that does not exist here; names the field.
     """
     model_type = fields.get("model_type")
     if not isinstance(model_type, str) or model_type not in DEFAULTS:
@@ -68,64 +92,13 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
             f"{path}: `model_type` should be {', '.join(DEFAULTS)} or xlnet, which are all that are"
             f" converted. Received: {model_type!r}"
         )
-    defaults = DEFAULTS[model_type]
-    for name, values in _FIXED.items():
-        _check_one_of(name, fields.get(name, values[0]), values, path)
-    values = {name: fields.get(name, default) for name, default in defaults.items()}
-    notes = []
-    inferred = {name: value for name, value in defaults.items() if name not in fields}
-    if inferred:
-        listed = ", ".join(f"{name} {value!r}" for name, value in inferred.items())
-        notes.append(f"{path} leaves out what Hugging Face's defaults say: {listed}")
-    unused = sorted(set(fields) - set(defaults) - set(_FIXED) - set(_DESCRIBING) - {TIED})
-    if unused:
-        notes.append(f"{path}: not used: {', '.join(unused)}")
-    _check_one_of("hidden_act", values["hidden_act"], tuple(_ACTIVATIONS), path)
+    values, notes = read_described(fields, DEFAULTS[model_type], _FIXED, path)
     values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]
     with located(path):
         if model_type == "convbert":
             return _mixed(values, path, notes), notes
         values = {"embedding_size": values["hidden_size"], "head_ratio": 1, **values}
         return EncoderConfig(**values, token_mixer="attention", mask_padding=False), notes
-
-
-def _check_one_of(name: str, received: Any, allowed: tuple[Any, ...], path: str) -> None:
-    if received not in allowed:
-        raise InputError(
-            f"{path}: `{name}` should be {' or '.join(map(repr, allowed))}, which is all that there"
-            f" is here. Received: {received!r}"
-        )
-
-
-def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]:
-    """The fields of `config.json` that describe an encoder.
-
-    Raises:
-        InputError: Hugging Face's `model_type` has no such network; names the field.
-    """
-    fixed: dict[str, Any] = dict.fromkeys(("share_layers", "causal", "summary_last"), False)
-    named = {*_SAME_NAME, "mask_padding"}
-    if model_type == "convbert":
-        fixed |= {"token_mixer": "mixed", "convolution": "span"}
-        named |= {"embedding_size", "conv_kernel_size", "head_ratio", "linear_groups"}
-    else:
-        fixed |= {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
-        named |= {"convolution", "conv_kernel_size"}  # which there is nothing of
-        named |= {"embedding_size"} if model_type == "electra" else set()
-    fixed["embedding_size"] = config.hidden_size  # of BERT
-    check_expressible(config, named, fixed, f"Hugging Face's {model_type}")
-    if model_type == "convbert" and config.mixer_size * 2 != config.hidden_size:
-        raise InputError(
-            "Hugging Face's convbert has no such encoder: the heads of its attention are"
-            f" `hidden_size` / 2 = {config.hidden_size // 2} wide together, whatever `head_ratio`"
-            f" is. Received: {config.num_heads} heads of width {config.head_size}, from"
-            f" num_attention_heads {config.num_attention_heads} and head_ratio {config.head_ratio}"
-        )
-    fields = {name: getattr(config, name) for name in _SAME_NAME}
-    for theirs in sorted(set(DEFAULTS[model_type]) - set(_SAME_NAME)):
-        fields[theirs] = getattr(config, "linear_groups" if theirs == "num_groups" else theirs)
-    fixed = {"is_decoder": False, TIED: True, "dtype": "float32"}
-    return {"model_type": model_type, **fields, **fixed}
 
 
 def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig:
@@ -146,3 +119,36 @@ def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig
             f" read as {heads} with 2, which computes the same"
         )
     return config.replace(num_attention_heads=heads, head_ratio=2)
+
+
+def model_type_of(config: EncoderConfig, bert: bool) -> str:
+    """Hugging Face's type of such an encoder; `bert` where its pre-training is BERT's."""
+    if config.token_mixer != "attention":
+        return "convbert"
+    return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
+
+
+def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]:
+    """The fields of `config.json`; InputError names one that the type has no such value of."""
+    fixed: dict[str, Any] = dict.fromkeys(("share_layers", "causal", "summary_last"), False)
+    named = {*_SAME_NAME, "mask_padding"}
+    if model_type == "convbert":
+        fixed |= {"token_mixer": "mixed", "convolution": "span"}
+        named |= {"embedding_size", "conv_kernel_size", "head_ratio", "linear_groups"}
+    else:
+        fixed |= {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
+        named |= {"convolution", "conv_kernel_size"}  # which there is nothing of
+        named |= {"embedding_size"} if model_type == "electra" else set()
+    fixed["embedding_size"] = config.hidden_size  # of BERT
+    check_expressible(config, named, fixed, f"Hugging Face's {model_type}")
+    if model_type == "convbert" and config.mixer_size * 2 != config.hidden_size:
+        raise InputError(
+            "Hugging Face's convbert has no such encoder: the heads of its attention are"
+            f" `hidden_size` / 2 = {config.hidden_size // 2} wide together, whatever `head_ratio`"
+            f" is. Received: {config.num_heads} heads of width {config.head_size}, from"
+            f" num_attention_heads {config.num_attention_heads} and head_ratio {config.head_ratio}"
+        )
+    ours = {"num_groups": "linear_groups"}
+    fields = {name: getattr(config, ours.get(name, name)) for name in DEFAULTS[model_type]}
+    fixed = {"is_decoder": False, TIED: True, "dtype": "float32"}
+    return {"model_type": model_type, **fields, **fixed}

@@ -1,14 +1,12 @@
 """Hugging Face's names of weights, and our variables.
 
-The `*_slots` functions are the whole correspondence, by structure; reading and writing both go
-through such a dict.
+`model_slots` is the whole correspondence, by structure, but for heads of tasks (task_heads.py).
 """
 
 from __future__ import annotations
 
 import tf_keras
 
-from checkpoints.model_directory import TASK_HEAD
 from checkpoints.slots import Slot, check_named
 from checkpoints.tf1 import TABLES, encoder_layers
 from model import DiscriminatorHead, Encoder, MaskedLMHead
@@ -44,20 +42,22 @@ COPIES = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 UNTIED = "an output layer that does not share the word embeddings, as all do here"
-_TASK_HEAD = f"{TASK_HEAD}, unless --task says which task it is"
+TASK_HEADS = ("classifier.", "qa_outputs.", "sequence_summary.")
 # Beginnings of names that nothing here takes, after the encoder's prefix, and why.
 LEFT_OUT = {
     "embeddings.position_ids": "the numbers of the positions, not learned",
     "embeddings.token_type_ids": "zeros, not learned",
     "pooler.": "a layer on the first token's state, which encoders do not have here",
     "cls.seq_relationship.": "the head of next-sentence prediction, which is not learned here",
-    "classifier.": _TASK_HEAD,
-    "qa_outputs.": _TASK_HEAD,
-    "sequence_summary.": _TASK_HEAD,
 }
-
-
 _MATRIX = (1, 0)  # torch's linear layers hold [out, in]
+
+
+def model_slots(
+    encoder: Encoder, head: DiscriminatorHead | MaskedLMHead | None, prefix: str, model_type: str
+) -> dict[str, Slot]:
+    """Names of an encoder and its head of pre-training; see `encoder_slots`, `head_slots`."""
+    return {**encoder_slots(encoder, prefix), **head_slots(head, model_type)}
 
 
 def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
@@ -72,41 +72,31 @@ def encoder_slots(encoder: Encoder, prefix: str) -> dict[str, Slot]:
     return {prefix + name: slot for name, slot in slots.items()}
 
 
-def masked_lm_slots(head: MaskedLMHead, model_type: str) -> dict[str, Slot]:
-    """Names of a masked-LM head's own variables (not the tied embeddings)."""
-    scope = MASKED_LM_HEADS[model_type]
-    if model_type == "bert":
-        dense, bias = f"{scope}.transform", f"{scope}.bias"
+def head_slots(head: DiscriminatorHead | MaskedLMHead | None, model_type: str) -> dict[str, Slot]:
+    """Names of a head's own variables (not the tied embeddings).
+
+    A discriminator's are ELECTRA's, whatever the type.
+    """
+    if head is None:
+        return {}
+    shared = []
+    if isinstance(head, DiscriminatorHead):
+        slots = {
+            **layer_slots(f"{DISCRIMINATOR_HEAD}.dense", head.transform),
+            **layer_slots(f"{DISCRIMINATOR_HEAD}.dense_prediction", head.logit),
+        }
     else:
-        dense, bias = scope, "generator_lm_head.bias"
-    slots = {
-        **layer_slots(f"{dense}.dense", head.transform),
-        **layer_slots(f"{dense}.LayerNorm", head.norm),
-        bias: Slot.of(head.output_bias),
-    }
-    return _checked(head, slots, head.embeddings.variables)
-
-
-def discriminator_slots(head: DiscriminatorHead) -> dict[str, Slot]:
-    """Names of a discriminator head, under ELECTRA's names."""
-    slots = {
-        **layer_slots(f"{DISCRIMINATOR_HEAD}.dense", head.transform),
-        **layer_slots(f"{DISCRIMINATOR_HEAD}.dense_prediction", head.logit),
-    }
-    return _checked(head, slots)
-
-
-def _checked(head: tf_keras.layers.Layer, slots: dict[str, Slot], shared=()) -> dict[str, Slot]:
+        scope, bias = MASKED_LM_HEADS[model_type], "generator_lm_head.bias"
+        if model_type == "bert":
+            scope, bias = f"{scope}.transform", f"{scope}.bias"
+        slots = {
+            **layer_slots(f"{scope}.dense", head.transform),
+            **layer_slots(f"{scope}.LayerNorm", head.norm),
+            bias: Slot.of(head.output_bias),
+        }
+        shared = head.embeddings.variables
     check_named(head, [*shared, *(slot.variables[0] for slot in slots.values())])
     return slots
-
-
-def current_name(name: str) -> str:
-    """The name of today for a layer norm's weights under TensorFlow's names, as in old files."""
-    for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
 
 
 def layer_slots(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,33 +13,33 @@ import tensorflow as tf
 import storage
 from checkpoints.huggingface import names, task_heads
 from checkpoints.huggingface.config import HEAD_ACT
-from checkpoints.huggingface.source import GENERATOR_FOLDER, Source, open_source
+from checkpoints.huggingface.source import Source
 from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
 from checkpoints.model_directory import (
     INCOMPLETE,
     Conversion,
     Networks,
     Options,
+    check_vocabulary,
     describe_pretraining,
-    generator_shares,
     only_networks,
 )
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
-from errors import InputError, located
+from errors import InputError
 from finetune.load import FineTuned
-from model import DiscriminatorHead, Encoder, MaskedLMHead, build_encoder
-from model.config import CONFIG_FILE
+from model import DiscriminatorHead, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import SpecialIds
-from pretrain.objectives.masked_lm import MaskedLM
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from settings import differences
+from training.objective import Objective
 from training.stored_shapes import no_larger_than
 
+GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
+NO_GENERATOR = "none"  # for the option `generator`; a folder of that name is `./none`
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
-_MISSING = "there is no {}; " + INCOMPLETE
 _BERT = {"objective": "masked_lm", "mask_token_prob": 0.8, "random_token_prob": 0.1}
-NO_GENERATOR = "none"  # for the option `generator`; a folder of that name is `./none`
 
 
 def read(path: str, options: Options) -> Conversion:
@@ -51,83 +53,51 @@ def read(path: str, options: Options) -> Conversion:
         options: `generator` is the generator's folder, by default `generator/` in `path` where
             there is one, and "none" for doing without it; `vocab`, `do_lower_case` and
             `strip_accents` overrule the tokenizer files, `config` the `config.json`.
-
-    Raises:
-        InputError: a file is missing, damaged or describes something that does not exist here, or
-            the files do not belong together; names the file and tensor.
     """
-    source = open_source(path, options.config)
-    vocabulary = _vocabulary(source, options)
+    source, vocabulary = _open(path, options)
     generator = _open_generator(source, vocabulary, options)
-    stored = [*source.files.shapes.values()]
-    stored += generator.files.shapes.values() if generator is not None else ()
-    with no_larger_than(stored, source.folder):
-        if generator is not None:
-            hparams, objective = _replaced_token_detection(source, generator, vocabulary)
-        elif source.has_masked_lm_head:
-            hparams, objective = _masked_lm(source, vocabulary)
-        else:
-            hparams, objective = _encoder(source, vocabulary)
-    notes = source.notes + (generator.notes if generator is not None else [])
-    return Conversion(source.config, hparams, vocabulary, objective, notes=notes)
+    shapes = [*source.tensors.shapes.values()]
+    shapes += generator.tensors.shapes.values() if generator is not None else ()
+    with no_larger_than(shapes, path):
+        hparams, found = _build(source, generator, vocabulary)
+    source.fill(names.model_slots(found.encoder, found.head, source.prefix, source.model_type))
+    if generator is not None:
+        small, head = found.generator, found.generator_head
+        generator.fill(names.model_slots(small, head, generator.prefix, generator.model_type))
+        source.notes += generator.notes
+    return Conversion(source.config, hparams, vocabulary, found, notes=source.notes)
 
 
 def read_fine_tuned(path: str, options: Options) -> tuple[FineTuned, list[str]]:
-    """Reads a model with the head of a task, `options.task`; see `read`.
-
-    Returns:
-        The model, and notes on what was inferred or left out.
-
-    Raises:
-        InputError: as of `read`; or the head is not one of such a task.
-    """
-    source = open_source(path, options.config)
-    with no_larger_than(source.files.shapes.values(), source.folder):
-        found = task_heads.filled(source, _vocabulary(source, options), options.task)
+    """A model with the head of a task, `options.task`, and notes; see `read`."""
+    source, vocabulary = _open(path, options)
+    with no_larger_than(source.tensors.shapes.values(), path):
+        found = task_heads.filled(source, vocabulary, options.task)
     return found, source.notes
 
 
-def _vocabulary(source: Source, options: Options) -> Vocabulary:
-    vocabulary, inferred = read_vocabulary(
-        source.folder,
-        vocab=options.vocab,
-        do_lower_case=options.do_lower_case,
-        strip_accents=options.strip_accents,
-    )
-    source.notes += inferred
-    rows = source.config.vocab_size
-    if vocabulary.size > rows:
-        raise InputError(
-            f"{source.folder}: `vocab_size` of its {CONFIG_FILE} should be at least the number of"
-            f" tokens of the vocabulary, {vocabulary.size}. Received: {rows}"
-        )
-    if vocabulary.size < rows:
-        source.notes.append(
-            f"padded vocabulary: the embeddings have {rows} rows for {vocabulary.size} tokens; the"
-            f" ids from {vocabulary.size} on are never predicted, drawn or accepted as input"
-        )
-    return vocabulary
+def _open(path: str, options: Options) -> tuple[Source, Vocabulary]:
+    source = Source(path, options.config)
+    vocabulary = read_vocabulary(path, options)
+    source.notes += check_vocabulary(vocabulary, source.config, path)
+    return source, vocabulary
 
 
 def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) -> Source | None:
     """The discriminator's generator, checked; None where there is none."""
-    folder = options.generator
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
-    if folder == NO_GENERATOR:
-        if storage.isdir(inside):
-            source.notes.append(f"left out by --generator=none: the generator, {inside}")
+    folder = options.generator or (inside if storage.isdir(inside) else None)
+    if folder == NO_GENERATOR and storage.isdir(inside):
+        source.notes.append(f"left out by --generator=none: the generator, {inside}")
+    if folder in (None, NO_GENERATOR):
         return None
-    if folder is None and storage.isdir(inside):
-        folder = inside
-        source.notes.append(f"generator: {inside}")
-    if folder is None:
-        return None
+    source.notes.append(f"generator: {folder}")
     if source.has_masked_lm_head:
         raise InputError(
             f"{source.folder}: should be a discriminator, as a generator is given."
             " Received: a model with a masked-LM head"
         )
-    generator = open_source(folder)
+    generator = Source(folder)
     if generator.model_type != source.model_type or not generator.has_masked_lm_head:
         head = "a" if generator.has_masked_lm_head else "no"
         raise InputError(
@@ -135,62 +105,40 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
             f" head of tied embeddings. Received: {generator.model_type}, with {head} such head;"
             f" --generator {NO_GENERATOR} converts without it"
         )
-    described = (TOKENIZER_FILE, VOCABULARY_FILE)
-    if options.vocab is None and any(storage.exists(os.path.join(folder, f)) for f in described):
-        own, _ = read_vocabulary(
-            folder, do_lower_case=options.do_lower_case, strip_accents=options.strip_accents
+    described = [os.path.join(folder, name) for name in (TOKENIZER_FILE, VOCABULARY_FILE)]
+    has_own = options.vocab is None and any(map(storage.exists, described))
+    if has_own and read_vocabulary(folder, options) != vocabulary:
+        raise InputError(
+            f"{folder}: the generator's vocabulary should be that of {source.folder};"
+            " tokens or switches differ"
         )
-        if own != vocabulary:
-            raise InputError(
-                f"{folder}: the generator's vocabulary should be that of {source.folder};"
-                " tokens or switches differ"
-            )
     return generator
 
 
-def _replaced_token_detection(
-    source: Source, generator: Source, vocabulary: Vocabulary
-) -> tuple[PretrainingHParams, ReplacedTokenDetection | Networks]:
-    """A discriminator, or an encoder without its head, and the generator."""
-    hparams = _with_generator(source, generator, vocabulary)
-    objective = ReplacedTokenDetection(hparams, source.config, SpecialIds(vocabulary))
-    if not source.has_discriminator_head:
-        source.notes.append(f"{source.folder}: {_MISSING.format('discriminator head')}")
-        objective = only_networks(objective, ["encoder", "generator", "generator_head"])
-    _fill_discriminator(source, objective.encoder, objective.head)
-    _fill_masked_lm(generator, objective.generator, objective.generator_head)
-    return hparams, objective
-
-
-def _masked_lm(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, MaskedLM]:
-    hparams = describe_pretraining(source.config, vocabulary, **_BERT, **_head_act(source))
-    objective = MaskedLM(hparams, source.config, SpecialIds(vocabulary))
-    _fill_masked_lm(source, objective.encoder, objective.head)
-    return hparams, objective
-
-
-def _encoder(source: Source, vocabulary: Vocabulary) -> tuple[PretrainingHParams, Networks]:
-    """An encoder, and the discriminator's head if there is one."""
-    config = source.config
-    encoder, head = build_encoder(config), None
-    if source.has_discriminator_head:
-        head = DiscriminatorHead(config, name="discriminator_predictions")
+def _build(
+    source: Source, generator: Source | None, vocabulary: Vocabulary
+) -> tuple[PretrainingHParams, Objective | Networks]:
+    """Hyper-parameters and networks of what there is."""
+    config, has_head = source.config, source.has_discriminator_head
+    if generator is not None:
+        values = _generator_values(source, generator) | _head_act(generator)
+        missing = None if has_head else "discriminator head"
+    elif source.has_masked_lm_head:
+        values, missing = {**_BERT, **_head_act(source)}, None
+    else:
+        values = _BERT if source.model_type == "bert" else {}
+        missing = "generator" if has_head else "head of its pre-training"
+    hparams = describe_pretraining(config, vocabulary, **values)
+    if missing is not None:
+        source.notes.append(f"{source.folder}: there is no {missing}; {INCOMPLETE}")
+    if generator is not None or missing is None:
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
+        there = ["encoder", "generator", "generator_head"]
+        return hparams, objective if missing is None else only_networks(objective, there)
+    head = DiscriminatorHead(config, name="discriminator_predictions") if has_head else None
+    if head is not None:
         head(tf.zeros([1, 1, config.hidden_size]))
-    _fill_discriminator(source, encoder, head)
-    missing = "head of its pre-training" if head is None else "generator"
-    source.notes.append(f"{source.folder}: {_MISSING.format(missing)}")
-    bert = _BERT if source.model_type == "bert" else {}
-    return describe_pretraining(config, vocabulary, **bert), Networks(encoder=encoder, head=head)
-
-
-def _fill_discriminator(source: Source, encoder: Encoder, head: DiscriminatorHead | None) -> None:
-    own = names.discriminator_slots(head) if head is not None else {}
-    source.fill({**names.encoder_slots(encoder, source.prefix), **own})
-
-
-def _fill_masked_lm(source: Source, encoder: Encoder, head: MaskedLMHead) -> None:
-    own = names.masked_lm_slots(head, source.model_type)
-    source.fill({**names.encoder_slots(encoder, source.prefix), **own})
+    return hparams, Networks(build_encoder(config), head)
 
 
 def _head_act(source: Source) -> dict[str, str]:
@@ -200,18 +148,17 @@ def _head_act(source: Source) -> dict[str, str]:
     return {"masked_lm_act": HEAD_ACT}
 
 
-def _with_generator(
-    source: Source, generator: Source, vocabulary: Vocabulary
-) -> PretrainingHParams:
-    """Hyper-parameters whose generator is the given one; InputError when there are none."""
+def _generator_values(source: Source, generator: Source) -> dict[str, Any]:
+    """The fields of PretrainingHParams that make the given generator of the source's encoder."""
     config, small = source.config, generator.config
-    stored = [name for name in generator.stored if name.startswith(generator.prefix)]
-    inner = [name.removeprefix(generator.prefix) for name in stored]
+    inner = [
+        name.removeprefix(generator.prefix)
+        for name in generator.tensors.shapes
+        if name.startswith(generator.prefix)
+    ]
     if small == config and _same(source, generator, inner):
         source.notes.append("generator: the discriminator's own encoder, of equal values")
-        return describe_pretraining(
-            config, vocabulary, untied_generator=False, **_head_act(generator)
-        )
+        return {"untied_generator": False}
     for name in _TRAINING_ONLY:
         value, received = getattr(config, name), getattr(small, name)
         if received != value:
@@ -221,20 +168,37 @@ def _with_generator(
             )
             small = small.replace(**{name: value})
     untied = not _same(source, generator, names.EMBEDDINGS)
-    kept = "its own" if untied else "the discriminator's, of equal values"
-    with located(f"{generator.folder}, whose embeddings are {kept}"):
-        shares = generator_shares(config, small, untied_embeddings=untied)
+    shares = _shares(config, small, untied)
+    width, kept = shares["generator_hidden_size"], "its own" if untied else "the discriminator's"
+    made = ReplacedTokenDetectionSettings(**shares).generator_config(config)
+    if wrong := differences(dataclasses.asdict(made), dataclasses.asdict(small)):
+        raise InputError(
+            f"{generator.folder}, whose embeddings are {kept}: not a generator {width:g} times as"
+            f" wide as the encoder: {'; '.join(wrong)}"
+        )
     source.notes.append(
-        f"generator: {shares['generator_hidden_size']:g} of the discriminator's width,"
-        f" {shares['generator_layers']:g} of its layers; its embeddings are {kept}"
+        f"generator: {width:g} of the discriminator's width, {shares['generator_layers']:g} of its"
+        f" layers; its embeddings are {kept}"
     )
-    return describe_pretraining(config, vocabulary, **shares, **_head_act(generator))
+    return shares
+
+
+def _shares(config: EncoderConfig, small: EncoderConfig, untied: bool) -> dict[str, Any]:
+    shares = {
+        "generator_hidden_size": small.hidden_size / config.hidden_size,
+        "generator_layers": small.num_hidden_layers / config.num_hidden_layers,
+        "untied_generator_embeddings": untied,
+    }
+    if small.intermediate_size != 4 * small.hidden_size:
+        shares["generator_intermediate_size"] = small.intermediate_size
+    return shares
 
 
 def _same(source: Source, generator: Source, inner_names: Iterable[str]) -> bool:
-    """Whether two encoders have such tensors of the same values, to the bit."""
+    """Returns True if two encoders have such tensors of the same values, to the bit."""
     pairs = [(source.prefix + name, generator.prefix + name) for name in inner_names]
     return all(
-        one in source.stored and np.array_equal(source.read(one), generator.read(other))
+        one in source.tensors.shapes
+        and np.array_equal(source.tensors.read(one), generator.tensors.read(other))
         for one, other in pairs
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 
@@ -12,67 +11,71 @@ import storage
 from checkpoints.huggingface import names
 from checkpoints.huggingface.config import TIED, encoder_config
 from checkpoints.huggingface.tensors import TensorFiles
+from checkpoints.model_directory import TASK_HEAD
 from checkpoints.slots import Slot, fill
 from errors import InputError
-from model import EncoderConfig
 from model.config import CONFIG_FILE, read_fields
 
-GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
 # ConvBERT has no class for replaced-token detection in transformers, which does not read this file.
 DISCRIMINATOR_FILE = "discriminator_predictions.safetensors"
 
 
-@dataclasses.dataclass
 class Source:
-    """What a folder says of itself."""
+    """A folder's configuration and tensors.
 
-    folder: str
-    model_type: str  # "convbert", "electra" or "bert"
-    config: EncoderConfig
-    files: TensorFiles
-    stored: dict[str, str]  # name of today -> name in the file
-    said_tied: bool  # what `config.json` says of the output layer and the word embeddings
-    notes: list[str]  # what was inferred, and what was left out
+    Args:
+        folder: with `config.json` and safetensors.
+        config: the path of another `config.json` to be read instead.
+
+    Attributes:
+        model_type: "convbert", "electra" or "bert".
+        config: the EncoderConfig.
+        notes: what was inferred, and what was left out.
+    """
+
+    def __init__(self, folder: str, config: str | None = None):
+        if not storage.isdir(folder):
+            raise InputError(f"{folder}: there is no such folder")
+        self.folder, path = folder, config or os.path.join(folder, CONFIG_FILE)
+        fields = read_fields(path)
+        self.config, self.notes = encoder_config(fields, path)
+        self.model_type = fields["model_type"]
+        self.tensors = TensorFiles(folder, extra=DISCRIMINATOR_FILE)
+        self.notes += self.tensors.notes()
+        self._said_tied = fields.get(TIED, True) is not False
 
     @property
     def prefix(self) -> str:
         """What the names of the encoder's tensors begin with; heads stand beside it."""
-        prefix = f"{self.model_type}."
-        return prefix if any(name.startswith(prefix) for name in self.stored) else ""
+        return f"{self.model_type}." if self._has(self.model_type) else ""
 
     @property
     def has_masked_lm_head(self) -> bool:
         """Returns True if a head predicts masked tokens and shares the embeddings."""
         return self._has(names.MASKED_LM_HEADS[self.model_type]) and self.is_tied
 
+    @property
+    def has_discriminator_head(self) -> bool:
+        """Returns True if there is a head that tells replaced tokens."""
+        return self._has(names.DISCRIMINATOR_HEAD)
+
     @functools.cached_property
     def is_tied(self) -> bool:
         """Returns True if the output layer is the word embeddings, as far as files show it."""
-        copies = {copy: self._original(copy) for copy in names.COPIES if copy in self.stored}
+        copies = [copy for copy in names.COPIES if copy in self.tensors.shapes]
         same = [
-            original in self.stored and np.array_equal(self.read(copy), self.read(original))
-            for copy, original in copies.items()
+            self._original(copy) in self.tensors.shapes
+            and np.array_equal(self.tensors.read(copy), self.tensors.read(self._original(copy)))
+            for copy in copies
         ]
-        return all(same) if any(copy.endswith("weight") for copy in copies) else self.said_tied
+        return all(same) if any(copy.endswith("weight") for copy in copies) else self._said_tied
 
-    @property
-    def has_discriminator_head(self) -> bool:
-        """Whether there is a head that tells replaced tokens."""
-        return self._has(names.DISCRIMINATOR_HEAD)
+    def fill(self, slots: dict[str, Slot], of_task: bool = False) -> None:
+        """Assigns the tensors to variables; `of_task` if those of a task's head are among them."""
+        reason = functools.partial(self._left_out, of_task=of_task)
+        self.notes += fill(slots, self.tensors, reason)
 
-    def read(self, name: str) -> np.ndarray:
-        """A tensor by its name of today, float32; InputError when it is not there."""
-        if name not in self.stored:
-            raise InputError(f"{self.folder}: the tensor {name} is missing")
-        return self.files.read(self.stored[name])
-
-    def fill(self, slots: dict[str, Slot]) -> None:
-        """Assigns the tensors to variables; see `checkpoints.slots.fill`."""
-        shapes = {name: self.files.shapes[stored] for name, stored in self.stored.items()}
-        self.notes += fill(slots, shapes, self.read, self._reason, self.folder)
-
-    def _reason(self, name: str) -> str | None:
-        """Why a tensor may be left out; None when it may not."""
+    def _left_out(self, name: str, of_task: bool) -> str | None:
         if name in names.COPIES and self.is_tied:
             return f"a copy of {self._original(name)}"
         if name.startswith(names.OUTPUT_SCOPES):
@@ -81,34 +84,15 @@ class Source:
         for start, why in names.LEFT_OUT.items():
             if inner.startswith(start):
                 return why
-        beside = self.prefix and not name.startswith((self.prefix, names.DISCRIMINATOR_HEAD))
+        if of_task or name.startswith(names.DISCRIMINATOR_HEAD):
+            return None
+        if inner.startswith(names.TASK_HEADS):
+            return f"{TASK_HEAD}, unless --task says which task it is"
+        beside = self.prefix and not name.startswith(self.prefix)
         return "a part beside the encoder that is not known here" if beside else None
 
     def _original(self, copy: str) -> str:
         return names.COPIES[copy].format(encoder=self.prefix)
 
     def _has(self, scope: str) -> bool:
-        return any(name.startswith(f"{scope}.") for name in self.stored)
-
-
-def open_source(folder: str, config: str | None = None) -> Source:
-    """Reads the configuration of a folder, or `config` instead, and the names of its tensors.
-
-    Raises:
-        InputError: a file is missing or unreadable, or describes a network that is not here.
-    """
-    if not storage.isdir(folder):
-        raise InputError(f"{folder}: there is no such folder")
-    path = config or os.path.join(folder, CONFIG_FILE)
-    fields = read_fields(path)
-    described, notes = encoder_config(fields, path)
-    files = TensorFiles(folder, extra=(DISCRIMINATOR_FILE,))
-    notes += [f"{folder}: {note}" for note in files.notes()]
-    stored: dict[str, str] = {}
-    for name in files.shapes:
-        current = names.current_name(name)
-        if current in stored:
-            raise InputError(f"{folder}: {name} and {stored[current]} are the same tensor")
-        stored[current] = name
-    tied = fields.get(TIED, True) is not False
-    return Source(folder, fields["model_type"], described, files, stored, tied, notes)
+        return any(name.startswith(f"{scope}.") for name in self.tensors.shapes)

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkpoints.huggingface import names
+from checkpoints.huggingface import config, names
 from checkpoints.huggingface.source import Source
 from checkpoints.slots import Slot
 from data.vocabulary import Vocabulary
@@ -28,18 +28,13 @@ from model import EncoderConfig, build_encoder
 from model.config import CONFIG_FILE
 
 # Kind -> the end of the class's name.
-CLASSES = {
-    "classification": "ForSequenceClassification",
-    "multi_label": "ForSequenceClassification",
-    "regression": "ForSequenceClassification",
-    "tagging": "ForTokenClassification",
-    "span": "ForQuestionAnswering",
-}
+_SEQUENCE = "ForSequenceClassification"
+_CLASSES = {"classification": _SEQUENCE, "multi_label": _SEQUENCE, "regression": _SEQUENCE}
+_CLASSES |= {"tagging": "ForTokenClassification", "span": "ForQuestionAnswering"}
 _PROBLEMS = {
     "classification": "single_label_classification",
     "multi_label": "multi_label_classification",
 }
-OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 _GENERIC = "LABEL_"  # what transformers calls labels without names
 # Settings of which there is a class.
 _TAGGING = {"head": "softmax"}
@@ -48,36 +43,26 @@ _SPAN = {"joint_prediction": False, "answerable_classifier": False}
 
 def class_ending(task: Task, hparams: Any) -> str | None:
     """The class's end for a task and its settings; None where transformers has none."""
-    kind, end = task.plugin.name, CLASSES.get(task.plugin.name)
-    said = {"tagging": _TAGGING, "span": _SPAN}.get(kind, {})
+    kind = task.plugin.name
+    needed = {"tagging": _TAGGING, "span": _SPAN}.get(kind, {})
     if kind == "span" and not task.version_2:
-        said = {"joint_prediction": False}
-    if any(getattr(hparams, name) != value for name, value in said.items()):
-        return None
-    return None if getattr(hparams, "classifier", None) == "linear" else end
+        needed = {"joint_prediction": False}
+    fits = all(getattr(hparams, name) == value for name, value in needed.items())
+    fits = fits and getattr(hparams, "classifier", None) != "linear"
+    return _CLASSES.get(kind) if fits else None
 
 
-def model_type_of(config: EncoderConfig, hparams: Any, bert: bool) -> str:
-    """Hugging Face's type; `bert` where the pre-training is BERT's.
-
-    Raises:
-        InputError: the classifier is another type's.
-    """
-    mixed, form = config.token_mixer != "attention", getattr(hparams, "classifier", None)
-    if form == "pooler" and mixed:
+def model_type(encoder: EncoderConfig, hparams: Any, bert: bool) -> str:
+    """Hugging Face's type; `bert` where the pre-training is BERT's."""
+    form = getattr(hparams, "classifier", None)
+    bert = form == "pooler" or (bert and form != "dense")
+    found = config.model_type_of(encoder, bert)
+    if form == "pooler" and found != "bert":
         raise InputError(
-            'Hugging Face\'s convbert has no "pooler"; train with `classifier` "dense"'
+            'Only Hugging Face\'s bert has a `classifier` "pooler", for self-attention and'
+            f' embeddings of the width of its layers; train with "dense". Received: {found}'
         )
-    if mixed:
-        return "convbert"
-    same_width = config.embedding_size == config.hidden_size
-    if form == "pooler" and not same_width:
-        raise InputError(
-            "Hugging Face's bert has embeddings of the width of its layers, and its electra no"
-            ' "pooler"; train with `classifier` "dense"'
-        )
-    is_bert = form == "pooler" or (form != "dense" and bert)
-    return "bert" if is_bert and same_width else "electra"
+    return found
 
 
 def slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, Slot]:
@@ -129,54 +114,43 @@ def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
     Args:
         task_path: name or declaration of the task. Without labels there, those of `config.json`;
             where both name them, they are the same, in any order.
-
-    Raises:
-        InputError: the folder has no head of such a task, or another one.
     """
     task, order = catalogue.load_task(task_path), None
-    kind = task.plugin.name
-    if kind not in CLASSES:
+    if task.plugin.name not in _CLASSES:
         raise InputError(
-            f"--task should be of the kind {', '.join(CLASSES)}, of which transformers has heads."
-            f" Received: {kind}"
+            f"--task should be of the kind {', '.join(_CLASSES)}, of which transformers has heads."
+            f" Received: {task.plugin.name}"
         )
     if task.plugin.has_labels:
         path = os.path.join(source.folder, CONFIG_FILE)
         with located(path):
             task, order = _labels(task, read_json(path))
-    positions = source.config.max_position_embeddings
-    values: dict[str, Any] = {"max_seq_length": positions}
-    if CLASSES[kind] == CLASSES["classification"]:
-        values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
-    elif kind == "span":
-        default = task.plugin.hparams()
-        asked = max(1, min(default.max_query_length, (positions - 3) // 2))
-        stride = max(1, min(default.doc_stride, (positions - 3 - asked) // 2))
-        values |= {**_SPAN, "max_query_length": asked, "doc_stride": stride}
-        if (asked, stride) != (default.max_query_length, default.doc_stride):
-            source.notes.append(
-                f"max_query_length {asked}, doc_stride {stride}, as there are {positions} positions"
-            )
-    hparams = resolve_hparams(values, task, source.config)
+    hparams = resolve_hparams(_settings(task, source), task, source.config)
     head = task.plugin.head(task, source.config, hparams)
     objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
     own = slots(objective, task, source.model_type)
-    if lacking := sorted({*own} - {*source.stored}):
-        raise InputError(
-            f"{source.folder}: should have the head of a {kind} task for --task. The tensors"
-            f" {', '.join(lacking)} are missing"
-        )
-    beside = [name for name in source.stored if not name.startswith(source.prefix)]
-    if other := sorted({*beside} - {*own}):
-        raise InputError(
-            f"{source.folder}: should have the head of a {kind} task for --task, and nothing beside"
-            f" it. Received: {', '.join(other)}"
-        )
-    source.fill({**names.encoder_slots(objective.encoder, source.prefix), **own})
+    with located(f"{source.folder} should have the head of a {task.plugin.name} task for --task"):
+        encoder = names.encoder_slots(objective.encoder, source.prefix)
+        source.fill({**encoder, **own}, of_task=True)
     for variable in (head.dense.kernel, head.dense.bias) if order is not None else ():
         variable.assign(tf.gather(variable, order, axis=-1))
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
     return FineTuned(objective, task, hparams, vocabulary, {"hparams": described})
+
+
+def _settings(task: Task, source: Source) -> dict[str, Any]:
+    """The hyper-parameters of the head that transformers has; lengths fit the positions."""
+    positions = source.config.max_position_embeddings
+    values: dict[str, Any] = {"max_seq_length": positions}
+    if _CLASSES[task.plugin.name] == _SEQUENCE:
+        values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
+    elif task.plugin.name == "span":
+        default = task.plugin.hparams()
+        asked = max(1, min(default.max_query_length, (positions - 3) // 2))
+        stride = max(1, min(default.doc_stride, (positions - 3 - asked) // 2))
+        values |= {**_SPAN, "max_query_length": asked, "doc_stride": stride}
+        source.notes.append(f"max_query_length {asked}, doc_stride {stride}: {positions} positions")
+    return values
 
 
 def _labels(task: Task, said: dict[str, Any]) -> tuple[Task, list[int] | None]:
@@ -185,17 +159,13 @@ def _labels(task: Task, said: dict[str, Any]) -> tuple[Task, list[int] | None]:
     theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
     count = len(theirs) or int(said.get("num_labels", 2))  # transformers leaves two out
     generic = not theirs or all(label.startswith(_GENERIC) for label in theirs)
-    if not task.labels and generic:
-        raise InputError(
-            f"`id2label` should name the {count} labels, or --task should. Received: neither"
-        )
+    if generic and not task.labels:
+        raise InputError(f"`id2label` should name the {count} labels, or --task should")
     if not task.labels:
         return dataclasses.replace(task, labels=tuple(theirs)), None
-    same = len(task.labels) == count if generic else {*task.labels} == {*theirs}
-    if not same:
+    if (len(task.labels) != count) if generic else ({*task.labels} != {*theirs}):
         raise InputError(
             f"`id2label` should be the labels of the task, {', '.join(task.labels)}. Received:"
             f" {', '.join(theirs) or count}"
         )
-    order = None if generic else [theirs.index(label) for label in task.labels]
-    return task, order
+    return task, None if generic else [theirs.index(label) for label in task.labels]

@@ -2,85 +2,80 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import files
 import storage
-from checkpoints.huggingface.added_tokens import content_of, with_added_tokens
-from data.added_tokens import ADDED_TOKENS, AddedToken
-from data.vocabulary import SPECIAL_TOKENS, SWITCHES_FILE, VOCABULARY_FILE, Vocabulary
+from checkpoints.model_directory import Options
+from data.added_tokens import ADDED_TOKENS, AddedToken, added_tokens_by_id
+from data.vocabulary import (
+    SPECIAL_TOKENS,
+    SWITCHES_FILE,
+    VOCABULARY_FILE,
+    Vocabulary,
+    join_added_tokens,
+)
 from errors import InputError, located
 from model.config import CONFIG_FILE
 
 TOKENIZER_FILE = "tokenizer.json"
+_IDS_FILE = "added_tokens.json"  # content -> id, by older versions
+_SPECIAL_FILE = "special_tokens_map.json"  # likewise
 _CLASSES = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
 # Whatever `tokenizer.json` says, which is looked at.
 _CLASSES += ("PreTrainedTokenizer", "TokenizersBackend")
-_PREFIX = "##"
+_SPECIAL = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
 _LONGEST_WORD = 100  # characters; longer words are [UNK] to Hugging Face's tokenizers
-# Settings of `tokenizer_config.json` that change ids, with the only values that ours computes.
-_FIXED = {
-    "tokenize_chinese_chars": True,
-    "do_basic_tokenize": True,
-    "wordpieces_prefix": _PREFIX,
-    "truncation_side": "right",
-    "max_input_chars_per_word": _LONGEST_WORD,
-    **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
+# Settings that change ids, with the only values that are computed here. A field that is not there
+# has that value; a section that is not there has another.
+_EXPECTED = {
+    SWITCHES_FILE: {
+        "tokenize_chinese_chars": True,
+        "do_basic_tokenize": True,
+        "wordpieces_prefix": "##",
+        "truncation_side": "right",
+        "max_input_chars_per_word": _LONGEST_WORD,
+        "split_special_tokens": False,
+        "never_split": None,
+        **_SPECIAL,
+    },
+    _SPECIAL_FILE: _SPECIAL,
+    TOKENIZER_FILE: {
+        "model.type": "WordPiece",
+        "model.continuing_subword_prefix": "##",
+        "model.unk_token": "[UNK]",
+        "model.max_input_chars_per_word": _LONGEST_WORD,
+        "pre_tokenizer.type": "BertPreTokenizer",
+        "normalizer.type": "BertNormalizer",
+        "normalizer.clean_text": True,
+        "normalizer.handle_chinese_chars": True,
+    },
 }
 
 
-def read_vocabulary(
-    folder: str,
-    *,
-    vocab: str | None = None,
-    do_lower_case: bool | None = None,
-    strip_accents: bool | None = None,
-) -> tuple[Vocabulary, list[str]]:
-    """The vocabulary of a folder that `save_pretrained` wrote, and what was inferred.
+def read_vocabulary(folder: str, options: Options) -> Vocabulary:
+    """The vocabulary of a folder that `save_pretrained` wrote, or the one that the options name.
 
     As transformers does, pieces are taken from `tokenizer.json`, else from `vocab.txt`, and the
     switches from `tokenizer_config.json`; `strip_accents` that nothing says is as the casing.
-
-    Args:
-        folder: with `tokenizer.json` or `vocab.txt`.
-        vocab: a `vocab.txt`, or a folder with one, to be taken instead.
-        do_lower_case: overrules the folder.
-        strip_accents: likewise.
-
-    Raises:
-        InputError: there is none, it cuts text otherwise than ours, or the files contradict each
-            other.
+    Settings that would give other ids here are rejected.
     """
-    switches = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
-    if vocab is not None:
-        vocabulary = Vocabulary.load(vocab, **switches)
-        return vocabulary, [f"vocabulary: {vocab}, {_described(vocabulary)}"]
-    path = os.path.join(folder, TOKENIZER_FILE)
-    said = _settings(folder)
-    if not storage.exists(path):
-        if not storage.exists(os.path.join(folder, VOCABULARY_FILE)):
-            raise InputError(
-                f"{folder}: there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE};"
-                " without them, say where the vocabulary is with --vocab"
-            )
-        vocabulary = Vocabulary.load(folder, **switches)
-        vocabulary = _with_added_tokens(folder, vocabulary, said, {})
-        return vocabulary, [f"vocabulary: {VOCABULARY_FILE}, {_described(vocabulary)}"]
-    tokenizer = files.read_json(path)
-    tokens, stored = _pieces(tokenizer, path), _normalization(tokenizer, path)
-    for name, given in switches.items():  # accents after the casing, which null stands for
-        if given is None:
-            both = [said.get(name, stored[name]), stored[name]]
-            if name == "strip_accents":
-                both = [switches["do_lower_case"] if value is None else value for value in both]
-            switches[name] = _agreed(name, both, folder)
-    with located(path):
-        vocabulary = Vocabulary(tokens, **switches)
-    vocabulary = _with_added_tokens(folder, vocabulary, said, tokenizer)
-    return vocabulary, [f"vocabulary: {TOKENIZER_FILE}, {_described(vocabulary)}"]
+    if options.vocab is not None:
+        return Vocabulary.load(options.vocab, **options.switches)
+    settings = _read(folder, SWITCHES_FILE)
+    _check_settings(folder, settings)
+    if storage.exists(os.path.join(folder, TOKENIZER_FILE)):
+        vocabulary = _of_tokenizer_file(folder, settings, options)
+    elif storage.exists(os.path.join(folder, VOCABULARY_FILE)):
+        vocabulary = Vocabulary.load(folder, **options.switches)
+    else:
+        raise InputError(
+            f"{folder}: there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE};"
+            " without them, say where the vocabulary is with --vocab"
+        )
+    _check_named_tokens(folder, settings, vocabulary)
+    return vocabulary
 
 
 def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
@@ -93,7 +88,8 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": vocabulary.do_lower_case,
         "strip_accents": vocabulary.strip_accents,
-        **{name: value for name, value in _FIXED.items() if name.endswith(("_chars", "_token"))},
+        "tokenize_chinese_chars": True,
+        **_SPECIAL,
         "model_max_length": longest,
     }
     if vocabulary.added_tokens:
@@ -108,77 +104,114 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
     return [f"transformers strips whitespace from the pieces {stripped}"] if stripped else []
 
 
-def _settings(folder: str) -> dict[str, Any]:
-    """`tokenizer_config.json`, checked; {} where there is none."""
-    path = os.path.join(folder, SWITCHES_FILE)
-    settings = files.read_json(path) if storage.exists(path) else {}
+def _read(folder: str, name: str) -> dict[str, Any]:
+    path = os.path.join(folder, name)
+    return files.read_json(path) if storage.exists(path) else {}
+
+
+def _content(token: Any) -> Any:
+    """A token, which may be given with its properties."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
+    """Raises InputError, naming the field, unless a file has the settings that are built in."""
+    for field, expected in _EXPECTED[name].items():
+        *section, key = field.split(".")
+        inside = fields.get(*section) if section else fields
+        received = _content(inside.get(key, expected)) if isinstance(inside, dict) else inside
+        if received != expected:
+            raise InputError(
+                f"{os.path.join(folder, name)}: `{field}` should be {expected!r}, the only"
+                f" tokenization there is here. Received: {received!r}"
+            )
+
+
+def _check_settings(folder: str, settings: dict[str, Any]) -> None:
     tokenizer_class = settings.get("tokenizer_class")
-    config = os.path.join(folder, CONFIG_FILE)
-    if tokenizer_class is None and storage.exists(config):
-        tokenizer_class = files.read_json(config).get("tokenizer_class")
-    tokenizer_class = tokenizer_class or "BertTokenizer"
-    if str(tokenizer_class).removesuffix("Fast") not in _CLASSES:
+    tokenizer_class = tokenizer_class or _read(folder, CONFIG_FILE).get("tokenizer_class")
+    if str(tokenizer_class or _CLASSES[0]).removesuffix("Fast") not in _CLASSES:
         raise InputError(
             f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
             f" vocabulary is read unchecked with --vocab. Received: {tokenizer_class}"
         )
-    given = {name: content_of(settings.get(name, value)) for name, value in _FIXED.items()}
-    _check_fixed(path, given, _FIXED)
-    never = settings.get("never_split") or []
-    if set(never) - set(SPECIAL_TOKENS):
-        raise InputError(
-            f"{path}: `never_split` should be among {', '.join(SPECIAL_TOKENS)}; make of other"
-            f" tokens added ones. Received: {never!r}"
-        )
-    return settings
+    _check_expected(folder, SWITCHES_FILE, settings)
+    _check_expected(folder, _SPECIAL_FILE, _read(folder, _SPECIAL_FILE))
 
 
-def _pieces(tokenizer: dict[str, Any], path: str) -> tuple[str, ...]:
-    """The tokens of a `tokenizer.json`, in the order of their ids.
+def _check_named_tokens(folder: str, settings: dict[str, Any], vocabulary: Vocabulary) -> None:
+    """Raises InputError for a token that only such fields name as today's tokenizers do not write.
 
-    Raises:
-        InputError: it cuts text into other words, or knows other tokens, than ours.
+    Their flags, which say where they are found, stand nowhere.
     """
-    model, before = _section(tokenizer, "model"), _section(tokenizer, "pre_tokenizer")
-    expected = {
-        "type": "WordPiece",
-        "continuing_subword_prefix": _PREFIX,
-        "unk_token": "[UNK]",
-        "max_input_chars_per_word": _LONGEST_WORD,
-    }
-    received = {name: model.get(name, value) for name, value in expected.items()}
-    expected["pre_tokenizer"], received["pre_tokenizer"] = "BertPreTokenizer", before.get("type")
-    _check_fixed(path, received, expected)
-    _check_post_processor(_section(tokenizer, "post_processor"), path)
-    ids = model.get("vocab")
+    named = dict(_read(folder, _IDS_FILE))
+    for fields in (settings, _read(folder, _SPECIAL_FILE)):
+        values = [fields.get("bos_token"), fields.get("eos_token")]
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            listed = fields.get(key) or []
+            values += listed.values() if isinstance(listed, dict) else listed
+        for content in filter(None, map(_content, values)):
+            named.setdefault(content, vocabulary.ids.get(content))
+    added = [token.content for token in vocabulary.added_tokens]
+    for content, number in named.items():
+        known = content in (*SPECIAL_TOKENS, *added)
+        if not known or vocabulary.ids[content] != number:
+            raise InputError(
+                f"{folder}: {content!r} should be in `{ADDED_TOKENS}` of {SWITCHES_FILE}, with the"
+                " same id in all files; AutoTokenizer.from_pretrained(FOLDER)"
+                ".save_pretrained(OTHER_FOLDER) of a current transformers writes it there"
+            )
+
+
+def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) -> Vocabulary:
+    """The vocabulary that `tokenizer.json` holds, with what `tokenizer_config.json` adds."""
+    path = os.path.join(folder, TOKENIZER_FILE)
+    tokenizer = files.read_json(path)
+    _check_expected(folder, TOKENIZER_FILE, tokenizer)
+    _check_post_processor(tokenizer.get("post_processor"), path)
+    ids = tokenizer["model"].get("vocab")
     if not isinstance(ids, dict):
         raise InputError(f"{path}: `vocab` of the model should map tokens to ids")
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise InputError(f"{path}: the ids of its {len(ids)} tokens should count from 0 on")
-    return tuple(sorted(ids, key=ids.__getitem__))
+    tokens = sorted(ids, key=ids.__getitem__)
+    where = f"{os.path.join(folder, SWITCHES_FILE)}: `{ADDED_TOKENS}`"
+    listed = [(where, *entry) for entry in added_tokens_by_id(settings, where)]
+    for fields in tokenizer.get("added_tokens") or []:
+        if not isinstance(fields, dict) or type(fields.get("id")) is not int:
+            raise InputError(f"{path}: `added_tokens` should have ids. Received: {fields!r}")
+        listed.append((path, fields["id"], fields))
+    added = join_added_tokens(tokens, sorted(listed, key=lambda entry: entry[1]), path)
+    with located(path):
+        switches = _switches(settings, tokenizer["normalizer"], options)
+        return Vocabulary(tuple(tokens), **switches, added_tokens=added)
 
 
-def _section(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:
-    """A part of a `tokenizer.json`; nothing where it is no object."""
-    section = tokenizer.get(name)
-    return section if isinstance(section, dict) else {}
-
-
-def _check_fixed(path: str, received: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Raises InputError, naming the field, unless settings have the values that are built in."""
-    for name, value in expected.items():
-        if received[name] != value:
+def _switches(
+    settings: dict[str, Any], normalizer: dict[str, Any], options: Options
+) -> dict[str, bool]:
+    """The switches of the options, else those on which both files agree."""
+    switches = dict(options.switches)
+    for name, field in (("do_lower_case", "lowercase"), ("strip_accents", "strip_accents")):
+        if switches[name] is not None:
+            continue
+        values = [settings.get(name, normalizer.get(field)), normalizer.get(field)]
+        if name == "strip_accents":  # null stands for the casing
+            values = [switches["do_lower_case"] if value is None else value for value in values]
+        if not all(isinstance(value, bool) for value in values) or values[0] != values[1]:
             raise InputError(
-                f"{path}: `{name}` should be {value!r}, the only tokenization there is here."
-                f" Received: {received[name]!r}"
+                f"`{name}` should be true or false, the same in {SWITCHES_FILE} and here;"
+                f" --{name} or --no{name} says it. Received: {values[0]!r} and {values[1]!r}"
             )
+        switches[name] = values[0]
+    return switches
 
 
-def _check_post_processor(given: dict[str, Any], path: str) -> None:
+def _check_post_processor(given: Any, path: str) -> None:
     """Raises InputError unless texts become [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+    given = given if isinstance(given, dict) else {}
     if given.get("type") == "BertProcessing":
-        layout = [(given.get(name) or [None])[0] for name in ("cls", "sep")]
-        fits = layout == ["[CLS]", "[SEP]"]
+        fits = [(given.get(name) or [None])[0] for name in ("cls", "sep")] == ["[CLS]", "[SEP]"]
     else:
         single = [_part("[CLS]", 0), _part("A", 0), _part("[SEP]", 0)]
         pair = [*single, _part("B", 1), _part("[SEP]", 1)]
@@ -195,51 +228,3 @@ def _check_post_processor(given: dict[str, Any], path: str) -> None:
 def _part(name: str, segment: int) -> dict[str, dict[str, Any]]:
     kind = "SpecialToken" if name in SPECIAL_TOKENS else "Sequence"
     return {kind: {"id": name, "type_id": segment}}
-
-
-def _with_added_tokens(
-    folder: str, vocabulary: Vocabulary, settings: dict[str, Any], tokenizer: dict[str, Any]
-) -> Vocabulary:
-    """The vocabulary with the added tokens that the files of a folder say."""
-    tokens, added = with_added_tokens(folder, vocabulary.tokens, settings, tokenizer)
-    special = [token.content for token in added if token.special]
-    if special and settings.get("split_special_tokens"):
-        raise InputError(
-            f"{os.path.join(folder, SWITCHES_FILE)}: `split_special_tokens` should be False, as"
-            f" {', '.join(special)} are found in texts here. Received: True"
-        )
-    with located(folder):
-        return dataclasses.replace(vocabulary, tokens=tokens, added_tokens=added)
-
-
-def _normalization(tokenizer: dict[str, Any], path: str) -> dict[str, bool | None]:
-    """The switches in a `tokenizer.json`; `strip_accents` None means as the casing."""
-    normalizer = _section(tokenizer, "normalizer")
-    expected = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
-    _check_fixed(f"{path}: normalizer", {k: normalizer.get(k) for k in expected}, expected)
-    return {
-        "do_lower_case": normalizer.get("lowercase"),
-        "strip_accents": normalizer.get("strip_accents"),
-    }
-
-
-def _agreed(name: str, values: Sequence[Any], folder: str) -> bool:
-    """The value of a switch, given as `tokenizer_config.json` and `tokenizer.json` say it."""
-    for value in values:
-        if not isinstance(value, bool):
-            raise InputError(f"{folder}: `{name}` should be true or false. Received: {value!r}")
-    if values[0] != values[1]:
-        raise InputError(
-            f"{folder}: `{name}` is {values[0]} in {SWITCHES_FILE} and {values[1]} in"
-            f" {TOKENIZER_FILE}; say which with --{name} or --no{name}"
-        )
-    return values[0]
-
-
-def _described(vocabulary: Vocabulary) -> str:
-    added = [token.content for token in vocabulary.added_tokens]
-    return (
-        f"{vocabulary.size} tokens, do_lower_case {vocabulary.do_lower_case},"
-        f" strip_accents {vocabulary.strip_accents}"
-        + (f", added tokens {', '.join(added)}" if added else "")
-    )

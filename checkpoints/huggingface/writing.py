@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from checkpoints.huggingface import names, task_heads
-from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields
-from checkpoints.huggingface.source import DISCRIMINATOR_FILE, GENERATOR_FOLDER
+from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields, model_type_of
+from checkpoints.huggingface.reading import GENERATOR_FOLDER
+from checkpoints.huggingface.source import DISCRIMINATOR_FILE
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
 from checkpoints.model_directory import Conversion, padding_notes
@@ -16,27 +17,22 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
 from finetune.load import FineTuned
-from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from model import Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
+_OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
-    """Writes a model as transformers' `save_pretrained` does.
+    """Writes a model as transformers' `save_pretrained` does; returns notes.
 
     A discriminator becomes an ElectraForPreTraining or a ConvBertModel, with its generator in
     `generator/`; a masked language model becomes a BertForMaskedLM, ConvBertForMaskedLM or, with
     embeddings of another width than its layers, ElectraForMaskedLM; an encoder alone the class
     without a head.
-
-    Returns:
-        Notes on what was written and what was left out.
-
-    Raises:
-        InputError: Hugging Face has no such network, or a file cannot be written.
     """
     objective, vocabulary, config = conversion.objective, conversion.vocabulary, conversion.config
     if vocabulary.size != conversion.hparams.vocab_size:
@@ -44,16 +40,34 @@ def write(conversion: Conversion, folder: str) -> list[str]:
             f"`vocab_size` should be {vocabulary.size}, that of the vocabulary."
             f" Received: {conversion.hparams.vocab_size}"
         )
-    settings = conversion.hparams.objective
-    if isinstance(objective.head, MaskedLMHead):
-        notes = _write_masked_lm(objective.encoder, objective.head, settings, vocabulary, folder)
+    encoder, head, settings = objective.encoder, objective.head, conversion.hparams.objective
+    generator = getattr(objective, "generator", None)
+    is_masked_lm = isinstance(head, MaskedLMHead)
+    detects = head is not None or generator is not None
+    detects = detects or isinstance(settings, ReplacedTokenDetectionSettings)
+    model_type = model_type_of(config, bert=is_masked_lm or not detects)
+    own, apart = names.head_slots(head, model_type), {}
+    if is_masked_lm:
+        _check_activation(config, settings, model_type)
+        ending = "ForMaskedLM"
+    elif head is not None and model_type == "electra":
+        ending = "ForPreTraining"
     else:
-        generator = getattr(objective, "generator", None)
-        detects = objective.head is not None or generator is not None
-        detects = detects or isinstance(settings, ReplacedTokenDetectionSettings)
-        notes = _write_encoder(objective.encoder, objective.head, vocabulary, folder, detects)
-        if generator is not None:
-            notes += _write_generator(objective, settings, vocabulary, folder)
+        ending, own, apart = "Model", {}, own
+    notes = _write_model(ending, model_type, encoder, own, vocabulary, folder)
+    if is_masked_lm and model_type == "electra":
+        notes.append(
+            "Hugging Face's BERT has no embeddings of another width than its layers; ELECTRA's"
+            " masked language model computes the same"
+        )
+    if apart:
+        _write_slots(apart, os.path.join(folder, DISCRIMINATOR_FILE))
+        notes.append(
+            "transformers has no class for ConvBERT's discriminator head: it is in"
+            f" {DISCRIMINATOR_FILE}, under ELECTRA's names, which only --source huggingface reads"
+        )
+    if generator is not None:
+        notes += _write_generator(objective, settings, vocabulary, folder)
     notes += padding_notes(config)
     notes.append(
         "left out, as the format has no place for it: the settings of pre-training, the step"
@@ -63,68 +77,21 @@ def write(conversion: Conversion, folder: str) -> list[str]:
 
 
 def write_fine_tuned(model: FineTuned, folder: str) -> list[str] | None:
-    """Writes a fine-tuned model with its head; None, and nothing, where transformers has no such.
+    """Writes a fine-tuned model with its head; returns notes.
 
-    Returns:
-        Notes on what was written.
-
-    Raises:
-        InputError: Hugging Face has no such network, or a file cannot be written.
+    Returns None, and writes nothing, where transformers has no such head.
     """
     encoder, task = model.objective.encoder, model.task
     ending = task_heads.class_ending(task, model.hparams)
     if ending is None or type(encoder.config) is not EncoderConfig:
         return None
     before = model.record.get("run_settings", {}).get("pretraining", {})
-    bert = before.get("objective") in task_heads.OBJECTIVES_OF_BERT
-    model_type = task_heads.model_type_of(encoder.config, model.hparams, bert)
+    bert = before.get("objective") in _OBJECTIVES_OF_BERT
+    model_type = task_heads.model_type(encoder.config, model.hparams, bert)
     own = task_heads.slots(model.objective, task, model_type)
-    notes = _write_model(
-        ending, model_type, encoder, own, model.vocabulary, folder, task_heads.fields(task)
-    )
+    fields = task_heads.fields(task)
+    notes = _write_model(ending, model_type, encoder, own, model.vocabulary, folder, fields)
     return [*notes, *padding_notes(encoder.config)]
-
-
-def _write_encoder(
-    encoder: Encoder,
-    head: DiscriminatorHead | None,
-    vocabulary: Vocabulary,
-    folder: str,
-    detects: bool,
-) -> list[str]:
-    """An encoder with a discriminator's head or none; `detects` is what it was trained for."""
-    model_type = _model_type(encoder.config, bert=not detects)
-    own = names.discriminator_slots(head) if head is not None else {}
-    if own and model_type == "electra":
-        return _write_model("ForPreTraining", model_type, encoder, own, vocabulary, folder)
-    notes = _write_model("Model", model_type, encoder, {}, vocabulary, folder)
-    if own:
-        tensors = {name: slot.tensor() for name, slot in own.items()}
-        write_tensors(os.path.join(folder, DISCRIMINATOR_FILE), tensors)
-        notes.append(
-            "transformers has no class for ConvBERT's discriminator head: it is in"
-            f" {DISCRIMINATOR_FILE}, under ELECTRA's names, which only --source huggingface reads"
-        )
-    return notes
-
-
-def _write_masked_lm(
-    encoder: Encoder,
-    head: MaskedLMHead,
-    settings: MaskedLMSettings,
-    vocabulary: Vocabulary,
-    folder: str,
-) -> list[str]:
-    model_type = _model_type(encoder.config, bert=True)
-    _check_masked_lm(encoder.config, settings, model_type)
-    own = names.masked_lm_slots(head, model_type)
-    notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
-    if model_type == "electra":
-        notes.append(
-            "Hugging Face's BERT has no embeddings of another width than its layers; ELECTRA's"
-            " masked language model computes the same"
-        )
-    return notes
 
 
 def _write_generator(
@@ -132,13 +99,14 @@ def _write_generator(
 ) -> list[str]:
     """The generator; where Hugging Face has none such, it is left out and the reason said."""
     encoder, folder = objective.generator, os.path.join(folder, GENERATOR_FOLDER)
-    model_type = _model_type(encoder.config, bert=False)
+    model_type = model_type_of(encoder.config, bert=False)
     try:
-        _check_masked_lm(encoder.config, settings, model_type)
+        huggingface_fields(encoder.config, model_type)
+        _check_activation(encoder.config, settings, model_type)
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
     os.makedirs(folder)
-    own = names.masked_lm_slots(objective.generator_head, model_type)
+    own = names.head_slots(objective.generator_head, model_type)
     notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
@@ -147,34 +115,30 @@ def _write_generator(
 
 
 def _write_model(
-    task: str,
+    ending: str,
     model_type: str,
     encoder: Encoder,
     head: dict[str, Slot],
     vocabulary: Vocabulary,
     folder: str,
-    about: dict[str, Any] | None = None,
+    about_task: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Writes a whole folder; `task` ends the name of the class, `head` is what it adds.
-
-    `about` are fields of `config.json` about the task.
-    """
-    architecture = _CLASSES[model_type] + task
+    """Writes a whole folder; `ending` is the class's, `head` what it adds to the encoder."""
+    architecture = _CLASSES[model_type] + ending
     fields = {
         "architectures": [architecture],
         **huggingface_fields(encoder.config, model_type),
         "pad_token_id": vocabulary.pad_id,
         "bos_token_id": None,
         "eos_token_id": None,
-        **(about or {}),
+        **(about_task or {}),
     }
     # The class without a head is the encoder itself; in the others it is a part with a name.
-    prefix = "" if task == "Model" else f"{model_type}."
+    prefix = "" if ending == "Model" else f"{model_type}."
     slots = {**names.encoder_slots(encoder, prefix), **head}
     write_json(os.path.join(folder, CONFIG_FILE), fields)
-    tensors = {name: slot.tensor() for name, slot in slots.items()}
-    write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
-    notes = [f"written: {architecture}, {len(tensors)} tensors"]
+    _write_slots(slots, os.path.join(folder, WEIGHTS_FILE))
+    notes = [f"written: {architecture}, {len(slots)} tensors"]
     notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
     if model_type == "bert" and not any(name.startswith(f"{prefix}pooler.") for name in slots):
         notes.append(
@@ -184,16 +148,12 @@ def _write_model(
     return notes
 
 
-def _model_type(config: EncoderConfig, bert: bool) -> str:
-    """Hugging Face's type of such an encoder; `bert` where its pre-training is BERT's."""
-    if config.token_mixer != "attention":
-        return "convbert"
-    return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
+def _write_slots(slots: dict[str, Slot], path: str) -> None:
+    write_tensors(path, {name: slot.tensor() for name, slot in slots.items()})
 
 
-def _check_masked_lm(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:
-    """Raises InputError where Hugging Face has no such encoder with a masked-LM head."""
-    huggingface_fields(config, model_type)
+def _check_activation(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:
+    """Raises InputError where Hugging Face's masked-LM head has another activation."""
     received = settings.masked_lm_act or config.hidden_act
     # BERT's head has the activation of its layers.
     name, expected = "masked_lm_act", config.hidden_act

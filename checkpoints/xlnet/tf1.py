@@ -9,145 +9,113 @@ import numpy as np
 
 import files
 import storage
-from checkpoints.model_directory import TASK_HEAD, Conversion, Options, check_expressible
-from checkpoints.slots import fill
-from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
-from checkpoints.xlnet import conversion as common
-from checkpoints.xlnet.conversion import UNWEIGHTED
-from checkpoints.xlnet.names import tf1_slots
+from checkpoints.model_directory import (
+    TASK_HEAD,
+    Conversion,
+    Options,
+    check_expressible,
+    check_vocabulary,
+    load_vocabulary,
+)
+from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from checkpoints.xlnet.networks import (
+    FIELDS,
+    UNWEIGHTED,
+    check_head_size,
+    read_networks,
+    tf1_slots,
+    unwritten,
+)
+from data.sentencepiece_model import MODEL_FILE
 from errors import InputError, located
 from model.config import read_fields
 from model.xlnet.config import XLNetConfig
-from training.stored_shapes import no_larger_than
 
 XLNET_CONFIG_FILE = "xlnet_config.json"
-_PREFIX, _CHECKPOINT, _STEP = "model/transformer/", "xlnet_model.ckpt", "global_step"
 _HEAD = ("model/lm_loss/bias", "model/transformer/mask_emb/mask_emb")
+_FIELDS = {**FIELDS, "n_token": "vocab_size"}
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
-# Fields of XLNetConfig: of the file, of flags there, or without weights.
-_NAMED = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act")
-_NAMED += ("intermediate_size", "untie_biases", "clamp_length", "hidden_dropout_prob")
-_NAMED += ("attention_probs_dropout_prob", "initializer_range", *UNWEIGHTED)
+# What flags say there.
+_FLAGS = ("clamp_length", "hidden_dropout_prob", "attention_probs_dropout_prob")
+_FLAGS += ("initializer_range",)
 # Beginnings of the names of task heads. RACE's has no `model/`.
 _TASKS = ("sequnece_summary", "classification_", "regression_", "start_logits", "end_logits")
-_TASKS = (*(f"model/{name}" for name in (*_TASKS, "answer_class")), "logits/", *_TASKS)
 _TASKS += ("answer_class",)
-_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v")
-_OPTIMIZER = ("beta1_power", "beta2_power")
+_TASKS = (*(f"model/{name}" for name in _TASKS), "logits/", *_TASKS)
+_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v", "beta1_power", "beta2_power")
 
 
-def recognizes(path: str, options: Options) -> bool:
-    """Whether there is an XLNet at `path`, a folder or a checkpoint without `.index`."""
-    folder = path if storage.isdir(path) else os.path.dirname(path)
-    if options.config is not None:
-        named = os.path.basename(options.config) == XLNET_CONFIG_FILE
-        return named or storage.exists(os.path.join(options.config, XLNET_CONFIG_FILE))
-    return storage.exists(os.path.join(folder, XLNET_CONFIG_FILE))
+def find_config(path: str, config: str | None) -> str | None:
+    """The `xlnet_config.json` of a folder or checkpoint, or the one named; None without any."""
+    folder = config or (path if storage.isdir(path) else os.path.dirname(path))
+    if config is not None and os.path.basename(config) == XLNET_CONFIG_FILE:
+        return config
+    found = os.path.join(folder, XLNET_CONFIG_FILE)
+    return found if storage.exists(found) else None
 
 
 def read(path: str, options: Options) -> Conversion:
-    """Reads an original checkpoint of XLNet; see `checkpoints.tf1_convert.read`.
-
-    Raises:
-        InputError: no such checkpoint or configuration, one of another architecture, a damaged
-            file, a tensor that is missing, has another shape or is not finite.
-    """
+    """Reads an original checkpoint of XLNet; see `checkpoints.tf1_convert.read`."""
     prefix, notes = find_checkpoint(path)
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
-    said = options.config or os.path.join(folder, XLNET_CONFIG_FILE)
-    said = os.path.join(said, XLNET_CONFIG_FILE) if storage.isdir(said) else said
-    config = _config(read_fields(said), said)
-    vocabulary, about = common.load_vocabulary(options, folder, config.vocab_size)
+    config = _config(find_config(prefix, options.config))
+    vocabulary = load_vocabulary(options, folder, MODEL_FILE)
+    notes += check_vocabulary(vocabulary, config, folder)
     complete = all(name in file.shapes for name in _HEAD)
-    with no_larger_than(file.shapes.values(), folder):
-        conversion, head = common.build(config, vocabulary, complete)
-    slots = tf1_slots(conversion.objective.encoder, head)
-    left_out = fill(
-        slots, file.shapes, lambda name: file.read(name, slots[name].shape), _left_out, prefix
-    )
-    if _STEP in file.shapes:
-        conversion.step = file.read_step(_STEP)
-        notes.append(f"step {conversion.step}, as {_STEP} says")
-    conversion.notes[:0] = [*notes, *about, *left_out]
+    conversion = read_networks(file, config, vocabulary, tf1_slots, _left_out, complete)
+    conversion.step, note = file.step()
+    conversion.notes[:0] = [*notes, note]
     return conversion
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
-    """Writes `xlnet_model.ckpt`, `xlnet_config.json` and `spiece.model`.
-
-    Returns:
-        Notes on what was written and what was left out.
-
-    Raises:
-        InputError: the original has no such architecture, or the folder cannot be written.
-    """
-    common.check_kind(conversion.vocabulary, "the model's vocabulary")
+    """Writes `xlnet_model.ckpt`, `xlnet_config.json` and `spiece.model`; returns notes."""
     fields, notes = _fields(conversion.config)
     slots = tf1_slots(conversion.objective.encoder, conversion.objective.head)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
-    tensors[_STEP] = np.int64(conversion.step)
-    write_checkpoint(os.path.join(folder, _CHECKPOINT), tensors)
+    tensors[GLOBAL_STEP] = np.int64(conversion.step)
+    write_checkpoint(os.path.join(folder, "xlnet_model.ckpt"), tensors)
     files.write_json(os.path.join(folder, XLNET_CONFIG_FILE), fields)
     conversion.vocabulary.save(folder)
-    return [
-        f"{len(tensors)} tensors, step {conversion.step}",
-        *notes,
-        *common.unwritten(conversion),
-    ]
+    return [f"{len(tensors)} tensors, step {conversion.step}", *notes, *unwritten(conversion)]
 
 
 def _left_out(name: str) -> str | None:
-    """Why nothing takes a tensor; None where something should."""
-    if name.endswith(_MOMENTS) or name in _OPTIMIZER:
+    """See `checkpoints.slots.fill`."""
+    if name.endswith(_MOMENTS):
         return "the optimizer's moments, which start afresh"
     if name in _HEAD:
         return "as the other part of the output layer is not there"
     if name.startswith(_TASKS):
         return f"as {TASK_HEAD}"
-    return "read as the step" if name == _STEP else None
+    return "" if name == GLOBAL_STEP else None
 
 
-def _config(fields: dict[str, Any], path: str) -> XLNetConfig:
-    """What `xlnet_config.json` says."""
-    activation = fields.get("ff_activation")
-    if activation not in _ACTIVATIONS:
+def _config(path: str) -> XLNetConfig:
+    fields = read_fields(path)
+    values = {ours: fields.get(theirs) for theirs, ours in _FIELDS.items()}
+    if (activation := values["hidden_act"]) not in _ACTIVATIONS:
         raise InputError(
             f"{path}: `ff_activation` should be {' or '.join(_ACTIVATIONS)}. Received: {activation}"
         )
     with located(path):
-        config = XLNetConfig(
-            vocab_size=fields.get("n_token"),
-            hidden_size=fields.get("d_model"),
-            num_hidden_layers=fields.get("n_layer"),
-            num_attention_heads=fields.get("n_head"),
-            intermediate_size=fields.get("d_inner"),
-            hidden_act=_ACTIVATIONS[activation],
-            untie_biases=fields.get("untie_r"),
-        )
-    common.check_head_size(fields.get("d_head"), config, path)
+        config = XLNetConfig(**{**values, "hidden_act": _ACTIVATIONS[activation]})
+    check_head_size(fields.get("d_head"), config, path)
     return config
 
 
 def _fields(config: XLNetConfig) -> tuple[dict[str, Any], list[str]]:
     """The fields of `xlnet_config.json`, and notes on what they do not say."""
-    notes = []
-    theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
-    check_expressible(config, _NAMED, {"layer_norm_eps": 1e-12}, "the original")
-    if config.hidden_act not in theirs:
+    named = (*_FIELDS.values(), *_FLAGS, *UNWEIGHTED)
+    check_expressible(config, named, {"layer_norm_eps": 1e-12}, "the original")
+    activations = {ours: name for name, ours in _ACTIVATIONS.items()}
+    if config.hidden_act not in activations:
         raise InputError(
-            f"the original has no such XLNet: `hidden_act` should be {' or '.join(theirs)}."
+            f"the original has no such XLNet: `hidden_act` should be {' or '.join(activations)}."
             f" Received: {config.hidden_act!r}"
         )
-    if config.clamp_length > 0:
-        notes.append(f"the original's flag --clamp_len should be {config.clamp_length}")
-    fields = {
-        "d_head": config.head_size,
-        "d_inner": config.intermediate_size,
-        "d_model": config.hidden_size,
-        "ff_activation": theirs[config.hidden_act],
-        "n_head": config.num_attention_heads,
-        "n_layer": config.num_hidden_layers,
-        "n_token": config.vocab_size,
-        "untie_r": config.untie_biases,
-    }
-    return fields, notes
+    fields = {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
+    fields |= {"d_head": config.head_size, "ff_activation": activations[config.hidden_act]}
+    if config.clamp_length <= 0:
+        return fields, []
+    return fields, [f"the original's flag --clamp_len should be {config.clamp_length}"]

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from checkpoints import huggingface
 from checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
+from checkpoints.model_directory import Options
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import SIZES, EncoderConfig
@@ -239,7 +240,7 @@ def test_ids_of_added_tokens(lower, kind, tmp_path):
     elif kind == "generic":
         path = tmp_path / "theirs" / "tokenizer_config.json"
         change_json(path, tokenizer_class="PreTrainedTokenizerFast")
-    vocabulary, _ = read_vocabulary(str(tmp_path / "theirs"))
+    vocabulary = read_vocabulary(str(tmp_path / "theirs"), Options())
     (tmp_path / "back").mkdir()
     write_tokenizer(vocabulary, str(tmp_path / "back"), 24)
     tokens = ["<X>", "word"]

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
+from checkpoints.model_directory import Options
 from data.added_tokens import AddedToken
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
@@ -17,7 +18,7 @@ CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 
 
 def read(folder, **options) -> Vocabulary:
-    return read_vocabulary(str(folder), **options)[0]
+    return read_vocabulary(str(folder), Options(**options))
 
 
 @pytest.mark.parametrize("lacking", [TOKENIZER, CONFIG])
@@ -116,12 +117,7 @@ def ids_of(vocabulary: Vocabulary, text: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "where"),
-    [
-        ("electra", TOKENIZER),
-        ("electra", CONFIG),
-        ("convbert", CONFIG),
-        ("convbert", "added_tokens.json"),
-    ],
+    [("electra", TOKENIZER), ("electra", CONFIG), ("convbert", CONFIG)],
 )
 def test_ids_exist_and_texts_hold_them(name, where, tmp_path):
     folder = copied(name, tmp_path)
@@ -135,6 +131,20 @@ def test_ids_exist_and_texts_hold_them(name, where, tmp_path):
     assert ids_of(vocabulary, "<x> the") == ids_of(plain, "<x> the")  # not the text as it is
     assert ids_of(vocabulary, "the<y>the") == [*the, 138, *the]  # normalised, as it is said
     assert ids_of(vocabulary, "the of") == [*the, *of]
+
+
+@pytest.mark.parametrize("name", ["electra", "convbert"])
+def test_files_of_old_versions(name, tmp_path):
+    """They repeat what newer files say, and say nothing more."""
+    folder = copied(name, tmp_path)
+    add(folder, X, where="added_tokens.json")
+    with rejected("<X>", "save_pretrained"):
+        read(folder)
+    add(folder, X, where=CONFIG)
+    assert [token.content for token in read(folder).added_tokens] == ["<X>"]
+    (folder / "added_tokens.json").write_text('{"<X>": 5}')
+    with rejected("<X>"):
+        read(folder)
 
 
 def test_the_longest_is_found_and_marks_of_texts_are_none(tmp_path):

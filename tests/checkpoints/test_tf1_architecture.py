@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints.tf1_architecture import read_architecture
-from checkpoints.tf1_config import OriginalConfig, config_fields, unwritten_settings
+from checkpoints.tf1_config import (
+    OriginalConfig,
+    config_fields,
+    read_architecture,
+    unwritten_settings,
+)
 from checkpoints.tf1_file import TensorFile
 from errors import InputError
 from model import named_size
@@ -41,10 +45,10 @@ def test_names_show_which_networks_there_are(tmp_path, networks, changes, expect
     hparams = resolve_hparams({**values, **changes}, 97)
     config = encoder_config(hparams, 97).replace(mask_padding=False)
     write_original(tmp_path, random_tensors(hparams, config, networks))
-    said = OriginalConfig("config.json", {"num_hidden_layers": 1})
+    said = OriginalConfig("config.json", overrides)
     file = TensorFile(str(tmp_path / "model.ckpt-1234"))
-    found = read_architecture(file, said, "convbert-tiny")
-    assert found.config == config  # with the vocabulary and the positions of the file
+    found = read_architecture(file, said, 97, "convbert-tiny")
+    assert found.config == config
     assert found.objective == expected
     assert {*found.networks} >= {*(networks or hparams.objective.own_networks())}
 
@@ -52,21 +56,23 @@ def test_names_show_which_networks_there_are(tmp_path, networks, changes, expect
 @pytest.mark.parametrize("size", [None, "xlnet-tiny", "convbert-huge"])
 def test_a_size_that_is_not_known(size):
     with pytest.raises(InputError):
-        read_architecture(TensorFile(str(GOLDEN / "sdconv" / CHECKPOINT)), OriginalConfig(), size)
+        read_architecture(
+            TensorFile(str(GOLDEN / "sdconv" / CHECKPOINT)), OriginalConfig(), 97, size
+        )
 
 
 def test_a_named_size_is_enough():
     file = TensorFile(str(GOLDEN / "sdconv" / CHECKPOINT))
-    config = read_architecture(file, OriginalConfig(), "electra-base").config
+    config = read_architecture(file, OriginalConfig(), 97, "electra-base").config
     expected = named_size("electra-base")
-    assert config == expected.replace(vocab_size=97, max_position_embeddings=40, mask_padding=False)
+    assert config == expected.replace(vocab_size=97, mask_padding=False)
 
 
 def test_names_show_self_attention_alone():
     """As in a `config.json` of ELECTRA, which has none of ConvBERT's fields."""
     fields = {"hidden_size": 32, "embedding_size": 16, "num_attention_heads": 4}
     file = TensorFile(str(GOLDEN / "electra" / CHECKPOINT))
-    config = read_architecture(file, OriginalConfig("config.json", fields)).config
+    config = read_architecture(file, OriginalConfig("config.json", fields), 97).config
     assert (config.token_mixer, config.head_ratio, config.num_heads) == ("attention", 1, 4)
 
 

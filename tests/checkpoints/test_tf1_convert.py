@@ -261,7 +261,7 @@ def test_vocabulary_and_config_elsewhere(tmp_path):
     with pytest.raises(InputError):
         convert(source, tmp_path / "model", **options, config=str(tmp_path / "absent.json"))
     notes = convert(source, tmp_path / "model", **options, **config)
-    assert any("97 tokens, cased, accents kept" in note for note in notes)
+    assert any("97 tokens, do_lower_case False, strip_accents False" in note for note in notes)
     vocabulary = Vocabulary.load(tmp_path / "model")
     assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
     assert load_hparams(str(tmp_path / "model"))[0].do_lower_case is False

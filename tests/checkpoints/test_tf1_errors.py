@@ -37,7 +37,7 @@ WITH_NAN[3, 4] = np.nan
         ({WORDS: None}, WORDS),
         ({WORDS: np.zeros([97, 16], np.float16)}, WORDS),
         ({WORDS: np.zeros([97], np.float32)}, WORDS),
-        ({WORDS: np.zeros([96, 16], np.float32)}, "vocab_size"),
+        ({WORDS: np.zeros([96, 16], np.float32)}, WORDS),
         ({GENERATOR_INNER: np.zeros([16, 48], np.float32)}, GENERATOR_INNER),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -96,8 +96,8 @@ def test_a_config_that_contradicts_the_tensors_is_rejected(tmp_path, changes, na
         (["bert/embeddings/word_embeddings", "cls/x"], "bert/embeddings/word_embeddings"),
         # Parts of a discriminator with its generator.
         (["generator_predictions/dense/kernel"], "generator_predictions/dense/kernel"),
-        (["generator/encoder/layer_0/x"], WORDS),
-        ([WORDS], "position_embeddings"),
+        (["generator/encoder/layer_0/x"], "too large"),
+        ([WORDS], "too large"),
     ],
     ids=str,
 )
@@ -130,8 +130,9 @@ def test_damaged_files_are_named(tmp_path, damage):
 
     def read():
         file = TensorFile(str(tmp_path / CHECKPOINT))
-        for name, shape in file.shapes.items():
-            file.read(name, shape)
+        file.step()
+        for name in {*file.shapes} - {"global_step"}:
+            file.read(name)
 
     with pytest.raises(InputError) as error:
         read()
@@ -149,9 +150,9 @@ def test_changed_bytes_are_of_a_tensor(tmp_path):
     content[-4] ^= 255  # the last by name
     (tmp_path / DATA).write_bytes(content)
     file = TensorFile(str(tmp_path / CHECKPOINT))
-    file.read(WORDS, [97, 16])
+    file.read(WORDS)
     with pytest.raises(InputError):
-        file.read_step("global_step")
+        file.step()
 
 
 def test_places_that_hold_no_checkpoint(tmp_path):
