@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ONE_REQUEST = 0.5  # seconds: `timeout` and closing terminals send a signal twice
 _asked: tuple[int, float] | None = None  # the first signal and when it came
 _deferred: list[str] = []  # what is finished first, innermost last
 
@@ -32,7 +31,7 @@ def _handle(number: int, frame) -> None:
         if not _deferred:
             raise Stopped(number)
         print(f"\nstopping after {_deferred[-1]}; once more to stop at once", file=sys.stderr)
-    elif time.monotonic() - _asked[1] > _ONE_REQUEST:
+    elif time.monotonic() - _asked[1] > 0.5:  # `timeout` and closing terminals send one twice
         raise SystemExit(128 + _asked[0])  # nothing is saved, as it is for `Stopped`
 
 
@@ -65,8 +64,7 @@ def handling() -> Iterator[None]:
 def deferred(what: str, agree: Callable = lambda number: number) -> Iterator[Callable[..., None]]:
     """Lets the first signal wait for a piece of work, named `what` in the message.
 
-    Yields a function to call after each piece. It raises Stopped where a signal has come to this
-    process, or to one that `agree` asks; so does the end of the block.
+    Yields a function to call after each piece, which raises Stopped where `agree` says a signal.
     """
 
     def stop_if_asked(*_) -> None:
