@@ -15,7 +15,7 @@ from analysis.operations import EXECUTED, pretraining
 from data.vocabulary import Vocabulary
 from finetune.batches import TrainingBatches
 from finetune.catalogue import load_task
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
 from finetune.hparams import resolve_hparams as resolve_task_hparams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import load_task_data

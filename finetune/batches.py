@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.streams import batch_stream
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
 from training import workers
 
 # Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the

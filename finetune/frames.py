@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,12 +11,11 @@ import numpy as np
 import pandas as pd
 
 import plugins as plugin_files
-import storage
 from errors import InputError
-from files import as_path, write_text
+from files import as_path
 from finetune import declaration, kinds
 from finetune.hparams import RunSettings
-from finetune.readers.tables import Table, read_frame
+from finetune.readers.tables import Table
 from finetune.report import REPORT_FILE
 from finetune.results import rank
 from finetune.run import fine_tuned
@@ -28,7 +25,6 @@ from settings import read_json_object, reject_unknown, replace_checked
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 FEW_VALUES = 20  # of whole numbers: they may be labels
-DATA_FOLDER = "data"
 # What exported models call roles.
 _INPUTS = {"text_a": "text", "text_b": "text_pair"}
 
@@ -78,7 +74,7 @@ def fine_tune(
         model_dir: of run_pretraining.py or checkpoints.convert.
         train, dev, test: a row for each example. Without `dev` a tenth of `train`, drawn at
             random, takes its place. `test` may have no labels.
-        output_dir: of the tables, the runs and the report.
+        output_dir: of the runs and the report.
         columns: role -> column, as in a declared task (docs/tasks.md): text_a, text_b, label;
             words, tags; context, question, options, label. By default the columns that are called
             so, or text, text_pair.
@@ -122,26 +118,8 @@ def fine_tune(
     settings = _settings(model_dir, output_dir, task, tables, hparams or {}, flags, recipe)
     with fine_tuned(settings) as results:
         best = max(results, key=lambda run: rank(results[run]))
-        _write(os.path.join(output_dir, DATA_FOLDER), fields, task, tables)
     report = os.path.join(output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
-
-
-def _write(folder: str, fields: dict[str, Any], task: Task, tables: Mapping[str, Table]) -> None:
-    """Writes the tables as JSON lines with their declaration, for the command."""
-    content = {f"{task.name}.json": json.dumps(fields, indent=2, ensure_ascii=False)}
-    for split, table in tables.items():
-        of_roles = task.columns.values()
-        names = {n for own in of_roles for n in (own if isinstance(own, tuple) else (own,))}
-        columns = {name: name for name in table.frame.columns if name in names}
-        rows = (row for _, row in read_frame(table, columns))
-        lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
-        content[task.files[split]] = "".join(lines)
-    digest = hashlib.sha256("\0".join(content.values()).encode()).hexdigest()[:12]
-    if not storage.exists(os.path.join(folder, digest)):
-        storage.makedirs(os.path.join(folder, digest))
-        for name, text in content.items():
-            write_text(os.path.join(folder, digest, name), text)
 
 
 def _tables(train: Any, dev: Any, test: Any) -> dict[str, Table]:

@@ -41,7 +41,7 @@ def read(path: str) -> list[dict[str, Any]]:
     Raises:
         InputError: the file cannot be read, or a line is no JSON object.
     """
-    return [parse_json(line, f"{path}, line {number}") for number, line in read_lines(path) if line]
+    return [parse_json(line, where) for where, line in read_lines(path) if line]
 
 
 def largest_errors(predicted: Predicted, n: int) -> str:

@@ -30,7 +30,7 @@ class Task:
             missing there).
         files: split -> file, in the data folder or one of `folders`; a name may be a pattern
             ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. Or a
-            folder, see `Kind.folder_formats`. For format "tfds": split -> split of the dataset, or
+            folder of files (race). For format "tfds": split -> split of the dataset, or
             "dataset@split".
         format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
             conll (columns between whitespace, blank line between sentences), conllu, treebank
@@ -108,6 +108,13 @@ class Task:
     def has_header(self, split: str) -> bool:
         """Whether one split's file begins with a line of column names."""
         return self.per_split.get(split, {}).get("header", self.header)
+
+    @property
+    def named_labels(self) -> tuple[str, ...]:
+        """The labels if the declaration says them: `labels`, or binary columns' names."""
+        columns = self.columns.get(self.plugin.target)
+        named = isinstance(columns, tuple) and all(isinstance(name, str) for name in columns)
+        return self.labels or (columns if named else ())
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, from which `declaration.parse` makes an equal task."""

@@ -5,7 +5,7 @@ Everything else in this project asks the task for its kind (`task.plugin`), and 
 is. A kind answers, in the order of a run:
 
     declaration  formats, columns, metrics, `check`
-    examples     `read` or `example`, `label_values`, `check_training`, `training_examples`
+    examples     `example`, `label_values`, `check_training`, `training_examples`
     settings     `hparams`, `shaping`, `defaults`, `check_hparams`
     network      `encode`, `group_size`, `head`, `answers`
     scores       `score`, `undefined`, `collapsed`, `constant`, `baselines`
@@ -19,7 +19,7 @@ see `plugins.lazily`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,8 +30,7 @@ from settings import check_setting, field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
-    from finetune.readers.tables import Row
+    from finetune.encoding import Encoded
     from finetune.task import Columns, Task
     from finetune.task_files import Source
     from model import BackboneConfig
@@ -56,8 +55,7 @@ class Kind:
     Attributes:
         name: what declarations and recorded runs say as `kind`.
         formats: format of files -> ending of their names, None where names do not tell. The readers
-            of tsv, csv, jsonl and tfds are the project's; a kind reads others in `rows`.
-        folder_formats: those of them whose splits are folders of files.
+            are those of `finetune.task_files.READERS`, and of tfds.
         needed: roles of columns that every split has; the target may be missing in test splits.
         optional: roles of columns that a split may have.
         list_roles: those whose values are lists; a declaration may name a list of columns for such
@@ -78,7 +76,6 @@ class Kind:
 
     name: str
     formats: ClassVar[Mapping[str, str | None]]
-    folder_formats: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ("id",)
     list_roles: tuple[str, ...] = ()
@@ -126,31 +123,12 @@ class Kind:
 
     # examples
 
-    def read(self, source: Source) -> list:
-        """The examples of a split: `example` of each row; InputErrors name file and line."""
-        return [
-            self.example(source, identity, where, row)
-            for identity, where, row in source.identified_rows()
-        ]
-
-    def example(self, source: Source, identity: str, where: str, row: dict[str, Any]) -> Any:
+    def example(self, source: Source, identity: str, where: Any, row: dict[str, Any]) -> Any:
         """The example of a row.
 
-        `where` is file and line, with which InputErrors begin, `row` role -> value.
+        `where` is its place, which InputErrors get; `row` role -> value.
         """
         raise NotImplementedError
-
-    def rows(self, source: Source) -> Iterator[Row]:
-        """The rows of a file in a format of this kind's own: (file and line, role -> value)."""
-        raise NotImplementedError
-
-    def located(self, file_format: str, path: str) -> str | None:
-        """`path` where it is a split that is there without being a file's name; None where not."""
-        return None
-
-    def label_names(self, task: Task) -> tuple[str, ...]:
-        """The labels that the declaration says without naming them; none: they are in the rows."""
-        return ()
 
     def label_values(self, row: dict[str, Any]) -> Any:
         """The labels of a row, as a list, from which those of the task are collected."""

@@ -80,7 +80,7 @@ class Classification(TextKind):
             return math.nan
         return metrics.roc_auc(gold, probabilities(predicted.outputs["logits"]))
 
-    def label(self, source: Source, where: str, value: Any) -> int:
+    def label(self, source: Source, where: Any, value: Any) -> int:
         return label_index(source, where, value)
 
     def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:

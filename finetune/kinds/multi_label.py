@@ -55,30 +55,24 @@ class MultiLabel(TextKind):
         columns = task.columns_of(split).get("label")
         if not isinstance(columns, tuple):
             return
-        named = task.labels or self.label_names(task)
+        named = task.named_labels
         moved = [own for own, name in zip(columns, named) if own != name and own in named]
         fits = len({*columns}) == len(columns) == len(named) > 1 and not moved
         wanted = f"two columns or more for `label`, each once, in the order of {', '.join(named)}"
         check_setting(task, fits, "columns", wanted)
 
-    def label_names(self, task: Task) -> tuple[str, ...]:
-        """See Kind.label_names: those of binary columns."""
-        columns = task.columns.get("label")
-        names = columns if isinstance(columns, tuple) else ()
-        return names if all(isinstance(name, str) for name in names) else ()
-
     def label_values(self, row: dict[str, Any]) -> Any:
         return names_in(row[self.target])
 
-    def label(self, source: Source, where: str, value: Any) -> Chosen | None:
+    def label(self, source: Source, where: Any, value: Any) -> Chosen | None:
         """See TextKind.label: a list of names, a text of names with `|` between, or 0 and 1."""
         columns = source.columns["label"]
         if isinstance(columns, tuple):
-            return _applying(source, where, columns, value)
+            return _applying(source, columns, value)
         names = names_in(value)
         if not isinstance(names, list):
             raise InputError(
-                f"{where}: `label` should be a list of labels, or labels with {SEPARATOR!r} between"
+                f"`label` should be a list of labels, or labels with {SEPARATOR!r} between"
                 f" them. Received: {value!r:.60}"
             )
         places = [label_index(source, where, name) for name in names]
@@ -174,14 +168,14 @@ class MultiLabel(TextKind):
         return {"prediction": named, "probabilities": dict(zip(labels, values["probabilities"]))}
 
 
-def _applying(source: Source, where: str, columns: tuple, cells: list) -> Chosen | None:
+def _applying(source: Source, columns: tuple, cells: list) -> Chosen | None:
     """Whether each label applies, by cells of 0 and 1; None where the test split hides them."""
     if source.is_test and all(cell in ("", None) for cell in cells):
         return None
     cells = [*cells, *[""] * (len(columns) - len(cells))]  # as the reader of tables leaves them out
     for column, cell in zip(columns, cells, strict=True):
         if str(cell).strip().lower() not in _CELLS:
-            raise InputError(f"{where}: {column!r} should be 0 or 1. Received: {cell!r:.60}")
+            raise InputError(f"{column!r} should be 0 or 1. Received: {cell!r:.60}")
     return tuple(_CELLS[str(cell).strip().lower()] for cell in cells)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, located
+from errors import InputError
 from finetune import metrics, overlap
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Error, Kind
@@ -24,14 +24,12 @@ from finetune.kinds.predicted import (
     quoted,
 )
 from finetune.labels import check_counts, label_index
-from finetune.readers.race import read_race
 from plugins import lazily
 from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
-    from finetune.readers.tables import Row
+    from finetune.encoding import Encoded
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
@@ -71,7 +69,6 @@ class MultipleChoice(Kind):
 
     name = "multiple_choice"
     formats: ClassVar = {"jsonl": ".jsonl", "csv": ".csv", "tsv": ".tsv", "race": None}
-    folder_formats = ("race",)
     needed, optional = ("context", "options", "label"), ("question", "level", "id")
     list_roles = ("options",)
     target = "label"
@@ -95,9 +92,6 @@ class MultipleChoice(Kind):
         fits = not of_table or isinstance(columns.get("options", ()), tuple)
         check_setting(task, fits, "columns", f"a list for `options` of format {task.format}")
 
-    def rows(self, source: Source) -> Iterator[Row]:
-        return read_race(source.path)
-
     def label_values(self, row: dict[str, Any]) -> list[Any]:
         """See Kind.label_values: the names of all places, in letters or numbers as the label is."""
         options, label = row["options"], row["label"]
@@ -108,25 +102,24 @@ class MultipleChoice(Kind):
             return list(letters[: len(options)])
         return [label, *range(len(options))] if label in (None, "") else [*range(len(options))]
 
-    def example(self, source: Source, identity: str, where: str, row: dict) -> ChoiceExample:
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> ChoiceExample:
         task = source.task
-        with located(where):
-            context, question, level = (
-                typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
+        context, question, level = (
+            typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
+        )
+        texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
+        if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
+            raise InputError(
+                f"`context` and 2 to {count} `options` should not be empty. Received:"
+                f" {context!r:.60}, {texts!r:.200}"
             )
-            texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
-            if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
-                raise InputError(
-                    f"`context` and 2 to {count} `options` should not be empty. Received:"
-                    f" {context!r:.60}, {texts!r:.200}"
-                )
         value, label = row.get("label"), None
         if not (source.is_test and (value is None or value == "")):
             label = label_index(source, where, value)
             if label >= len(texts):
                 raise InputError(
-                    f"{where}: the label should be one of {', '.join(task.labels[: len(texts)])},"
-                    f" of {len(texts)} options. Received: {value!r}"
+                    f"the label should be one of {', '.join(task.labels[: len(texts)])}, of"
+                    f" {len(texts)} options. Received: {value!r}"
                 )
         return ChoiceExample(identity, context, question, texts, label, level)
 

@@ -45,7 +45,7 @@ class Regression(TextKind):
     default_metrics = ("spearman", "pearson")
     signatures = staticmethod(lazily("signatures.classification:regression_signatures"))
 
-    def label(self, source: Source, where: str, value: Any) -> float | None:
+    def label(self, source: Source, where: Any, value: Any) -> float | None:
         task = source.task
         low, high = task.label_range
         try:
@@ -58,7 +58,7 @@ class Regression(TextKind):
             comma = isinstance(value, str) and value.strip().replace(",", "", 1).isdecimal()
             point = ", with a decimal point" if comma and "," in value else ""
             raise InputError(
-                f"{where}: the label should be a number from {low:g} to {high:g} (`label_range` of "
+                f"the label should be a number from {low:g} to {high:g} (`label_range` of "
                 f"task {task.name}{point}). Received: {value!r:.60}"
             )
         return number

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from errors import InputError, located
+from files import write_json
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, constant_answer, quoted
-from finetune.squad import score
-from finetune.squad.examples import QuestionExample, question_of_row, read_squad
 from plugins import lazily
-from settings import at_least, check_setting
+from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
-    from finetune.squad.decode import SpanAnswer
+    from finetune.encoding import Encoded
+    from finetune.squad import SpanAnswer
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_encode_questions = lazily("finetune.squad.features:encode_questions")
-_decode_answers = lazily("finetune.squad.decode:decode_answers")
-_span_answer = lazily("finetune.squad.decode:SpanAnswer")
+_encode_questions = lazily("finetune.squad:encode_questions")
+_decode_answers = lazily("finetune.squad:decode_answers")
+_span_answer = lazily("finetune.squad:SpanAnswer")
 _head = lazily("model.heads.span:SpanHead")
 
 
@@ -48,6 +48,18 @@ class SpanHParams(FinetuningHParams):
     qa_na_threshold: float = -2.75  # null odds above which predictions say "no answer"
 
 
+@dataclasses.dataclass(frozen=True)
+class QuestionExample:
+    """A question whose answer is a span of its context."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]  # gold ones, of which a development set has several
+    answer_start: int | None  # offset of the first in `context`; None: unlabelled, unanswerable
+    is_impossible: bool  # whether the context holds no answer (SQuAD 2.0)
+
+
 class Span(Kind):
     """The first and the last token of the answer; answers are `SpanAnswer`s."""
 
@@ -63,24 +75,33 @@ class Span(Kind):
     def check_columns(self, task: Task, split: str) -> None:
         """Files of SQuAD say what their fields are."""
 
-    def read(self, source: Source) -> list[QuestionExample]:
-        task = source.task
-        if task.format == "tfds":
-            names = ("id", "question", "context", "answers")
-            names += ("is_impossible",) if task.version_2 else ()
-            rows = source.rows(columns={name: name for name in names})
-            examples = [question_of_row(row, where) for where, row in rows]
-        else:
-            examples = read_squad(source.path, training=source.split == task.train)
-        for example in examples:
-            # Without answers there is nothing to train on, and nothing to measure by.
-            allowed = task.version_2 if example.is_impossible else source.is_test
-            if not (example.answers or allowed):
-                raise InputError(
-                    f"{source.path}, question {example.id}: should have an answer; without one are"
-                    f" test splits, and, with `version_2`, questions marked `is_impossible`"
-                )
-        return examples
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> QuestionExample:
+        """The question of a row with `question`, `context`, `answers` and `is_impossible`.
+
+        `answers` and their places may be missing outside of the training split, `is_impossible`
+        everywhere: then the question has an answer.
+        """
+        task, training = source.task, source.split == source.task.train
+        question, context = (typed(name, row.get(name), str) for name in ("question", "context"))
+        impossible = typed("is_impossible", row.get("is_impossible", False), bool)
+        given = () if impossible else row.get("answers", ())
+        answers, starts = [], []
+        for number, answer in enumerate(typed("answers", given, tuple[dict[str, Any], ...])):
+            with located(f"answers[{number}]"):
+                answers.append(typed("text", answer.get("text"), str))
+                if not answers[-1].strip():
+                    raise InputError("`text` should be more than whitespace")
+                if training or answer.get("answer_start") is not None:
+                    starts.append(typed("answer_start", answer.get("answer_start"), int))
+                    _check_start(answers[-1], starts[-1], context)
+        # Without answers there is nothing to train on, and nothing to measure by.
+        if not (answers or (task.version_2 if impossible else source.is_test)):
+            raise InputError(
+                "the question should have an answer; without one are test splits, and, with"
+                " `version_2`, questions marked `is_impossible`"
+            )
+        start = next(iter(starts), None)
+        return QuestionExample(identity, question, context, tuple(answers), start, impossible)
 
     def defaults(self, task: Task) -> dict[str, Any]:
         return {"num_train_epochs": 2.0, "max_seq_length": 512}
@@ -100,7 +121,7 @@ class Span(Kind):
         vocabulary: Vocabulary,
         hparams: SpanHParams,
     ) -> Encoded:
-        """One sequence for each window of a context, see `finetune.squad.features`."""
+        """One sequence for each window of a context, see `finetune.squad`."""
         return _encode_questions(
             examples,
             vocabulary,
@@ -124,13 +145,13 @@ class Span(Kind):
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
         """What the official SQuAD scorer gives, the task's metrics first."""
-        scores = score.official_scores(predicted.examples, predicted.answers, _threshold(predicted))
+        scores = official_scores(predicted.examples, predicted.answers, _threshold(predicted))
         first = {name: scores[name] for name in predicted.task.metrics if name in scores}
         return first | scores
 
     def collapsed(self, predicted: Predicted) -> str | None:
         threshold = _threshold(predicted)
-        texts = [score.decided(answer, threshold) for answer in predicted.answers]
+        texts = [decided(answer, threshold) for answer in predicted.answers]
         gold = [example.answers[0] if example.answers else "" for example in predicted.examples]
         return constant_answer(texts, gold)
 
@@ -151,7 +172,7 @@ class Span(Kind):
         """{"prediction": text, "score": log probability, "null_score"}."""
         answer = predicted.answers[number]
         scores = {"score": float(answer.score), "null_score": float(answer.null_score)}
-        return {"prediction": score.decided(answer, _threshold(predicted)), **scores}
+        return {"prediction": decided(answer, _threshold(predicted)), **scores}
 
     def error(self, predicted: Predicted, number: int) -> Error | None:
         """Answers without a word in common with a gold one (F1 of 0), the most probable first.
@@ -160,9 +181,9 @@ class Span(Kind):
         """
         example, answer = predicted.examples[number], predicted.answers[number]
         threshold = _threshold(predicted)
-        if score.official_scores([example], [answer], threshold)["f1"] > 0:
+        if official_scores([example], [answer], threshold)["f1"] > 0:
             return None
-        text = score.decided(answer, threshold)
+        text = decided(answer, threshold)
         # The null score is a logit; its log probability compares with that of a span.
         sure = answer.score if text else -float(np.logaddexp(0.0, -answer.null_score))
         gold = ", ".join(dict.fromkeys(example.answers)) or "no answer"
@@ -170,8 +191,8 @@ class Span(Kind):
         return sure, said + quoted(example.question, example.context)
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
-        """The files that the official scripts read, see `finetune.squad.score`."""
-        score.write_predictions(
+        """The files that the official scripts read."""
+        write_predictions(
             folder, split, predicted.examples, predicted.answers, _threshold(predicted)
         )
 
@@ -191,3 +212,93 @@ class Span(Kind):
 def _threshold(predicted: Predicted) -> float | None:
     """The null score above which a question counts as unanswerable; None where all have answers."""
     return predicted.hparams.qa_na_threshold if predicted.task.version_2 else None
+
+
+def official_scores(
+    examples: Sequence[QuestionExample], answers: Sequence[SpanAnswer], threshold: float | None
+) -> dict[str, float]:
+    """Exact match and F1, times 100, by SQuAD's own scripts (in tf-models-official).
+
+    Args:
+        examples: the questions with their gold answers.
+        answers: one per question.
+        threshold: version 2: the question counts as unanswerable where `null_score` is above it;
+            None for version 1.
+
+    Returns:
+        `exact_match` and `f1`. For version 2 both are at `threshold`, and so are, where there are
+        such questions, HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1; best_exact and best_f1
+        are those at the thresholds best_exact_thresh and best_f1_thresh, which were chosen on these
+        very answers.
+    """
+    questions = [
+        {"id": example.id, "answers": [{"text": text} for text in example.answers]}
+        for example in examples
+    ]
+    dataset = [{"paragraphs": [{"qas": questions}]}]
+    if threshold is None:
+        from official.nlp.tools import squad_evaluate_v1_1
+
+        scores = squad_evaluate_v1_1.evaluate(dataset, _texts(examples, answers))
+        return {"exact_match": 100.0 * scores["exact_match"], "f1": 100.0 * scores["final_f1"]}
+
+    from official.nlp.tools import squad_evaluate_v2_0
+
+    # Its own threshold is fixed at 1, meant for probabilities; "" is how a prediction says so.
+    decided = squad_evaluate_v2_0.evaluate(dataset, _texts(examples, answers, threshold))
+    odds = {example.id: answer.null_score for example, answer in zip(examples, answers)}
+    swept = squad_evaluate_v2_0.evaluate(dataset, _texts(examples, answers), odds)
+    scores = {"exact_match": decided["exact"], "f1": decided["f1"]}
+    for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"):
+        if name in decided:
+            scores[name] = decided[name]
+    for name in ("exact", "f1"):
+        scores[f"best_{name}"] = swept[f"final_{name}"]
+        scores[f"best_{name}_thresh"] = swept[f"final_{name}_thresh"]
+    return {name: float(value) for name, value in scores.items()}
+
+
+def write_predictions(
+    folder: str,
+    split: str,
+    examples: Sequence[QuestionExample],
+    answers: Sequence[SpanAnswer],
+    threshold: float | None,
+) -> None:
+    """Writes answers as the official scripts read them, by question id.
+
+    SPLIT_predictions.json: the text; version 2: "" where `null_score` is above `threshold`.
+    SPLIT_nbest_predictions.json: the best answers with log probabilities and probabilities.
+    SPLIT_null_odds.json (version 2): `null_score`.
+    """
+    nbest, odds = {}, {}
+    for example, answer in zip(examples, answers):
+        nbest[example.id] = [span._asdict() for span in answer.nbest]
+        odds[example.id] = answer.null_score
+    contents = {"predictions": _texts(examples, answers, threshold), "nbest_predictions": nbest}
+    if threshold is not None:
+        contents["null_odds"] = odds
+    for name, content in contents.items():
+        write_json(os.path.join(folder, f"{split}_{name}.json"), content)
+
+
+def decided(answer: SpanAnswer, threshold: float | None) -> str:
+    """The answer's text, or "" where the question counts as unanswerable."""
+    return "" if threshold is not None and answer.null_score > threshold else answer.text
+
+
+def _texts(examples, answers, threshold: float | None = None) -> dict[str, str]:
+    """Question id -> text."""
+    return {example.id: decided(answer, threshold) for example, answer in zip(examples, answers)}
+
+
+def _check_start(text: str, start: int, context: str) -> None:
+    """Raises InputError if an answer is not at `start` in `context`."""
+    there = context[max(start, 0) : max(start, 0) + len(text)]
+    if start < 0 or there != text:
+        found = context.find(text)
+        hint = "occurs nowhere there" if found < 0 else f"stands at {found}"
+        raise InputError(
+            f"the answer {text!r} should stand at character {start} of its context,"
+            f" counted from 0 (it {hint}). Received: {there!r}"
+        )

@@ -5,27 +5,26 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, located
+from errors import InputError
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Error, Kind
 from finetune.kinds.predicted import Predicted, constant_answer, first_most_frequent, quoted
 from finetune.labels import check_counts, label_index
-from finetune.readers import conll, treebank
+from finetune.readers.conll import CONLLU_TAGS
 from finetune.tag_schemes import SCHEMES, check_scheme, forbidden
 from plugins import lazily
 from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
-    from finetune.readers.tables import Row
+    from finetune.encoding import Encoded
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
@@ -36,7 +35,7 @@ _head = lazily("model.heads.task:TaggingHead")
 _crf_head = lazily("model.heads.crf:CrfHead")
 _best_paths = lazily("finetune.best_paths:best_paths")
 
-_TREEBANKS = {"treebank": treebank.read_treebank, "brown": treebank.read_brown}
+_TREEBANKS = ("treebank", "brown")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,12 +94,8 @@ class Tagging(Kind):
     def check_columns(self, task: Task, split: str) -> None:
         """See Kind.check_columns: CoNLL-U has columns of its own."""
         super().check_columns(task, split)
-        fits = task.format != "conllu" or task.columns_of(split)["tags"] in conll.CONLLU_TAGS
-        check_setting(task, fits, "columns", f"tags -> one of {', '.join(conll.CONLLU_TAGS)}")
-
-    def located(self, file_format: str, path: str) -> str | None:
-        """See Kind.located: sections of a treebank."""
-        return treebank.located(path) if file_format in _TREEBANKS else None
+        fits = task.format != "conllu" or task.columns_of(split)["tags"] in CONLLU_TAGS
+        check_setting(task, fits, "columns", f"tags -> one of {', '.join(CONLLU_TAGS)}")
 
     def check_metrics(self, task: Task) -> None:
         """See Kind.check_metrics: all but the accuracy are of spans."""
@@ -109,23 +104,15 @@ class Tagging(Kind):
         fits = not plain or {*task.metrics} == {"token_accuracy"}
         check_setting(task, fits, "metrics", f"token_accuracy alone with tags such as {plain[:1]}")
 
-    def rows(self, source: Source) -> Iterator[Row]:
-        if reader := _TREEBANKS.get(source.task.format):
-            return reader(source.path)
-        if source.task.format == "conllu":
-            return conll.read_conllu(source.path, source.columns["tags"])
-        return conll.read_conll(source.path, source.columns, tagged=not source.is_test)
-
-    def example(self, source: Source, identity: str, where: str, row: dict) -> TaggedExample:
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> TaggedExample:
         task, tags, places = source.task, row.get("tags"), row.get("tag_places")
-        with located(where):
-            words = typed("words", row["words"], tuple[str, ...])
+        words = typed("words", row["words"], tuple[str, ...])
         listed = isinstance(tags, list)
         blank = tags is None or (listed and tags and all(tag == "_" for tag in tags))
         if source.is_test and blank and "_" not in task.labels:
             return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
         if not listed or len(tags) != len(words):
-            raise InputError(f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}")
+            raise InputError(f"`tags` should be {len(words)} tags. Received: {tags!r:.60}")
         indices = (
             label_index(source, places[place] if places else where, tag)
             for place, tag in enumerate(tags)

@@ -17,7 +17,7 @@ from settings import check_setting, one_of
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
+    from finetune.encoding import Encoded
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
@@ -65,17 +65,17 @@ class TextKind(Kind):
         fits = not task.symmetric or "text_b" in task.columns_of(task.train)
         check_setting(task, fits, "symmetric", "true only for pairs, `text_a` and `text_b`")
 
-    def label(self, source: Source, where: str, value: Any) -> int | float | None:
-        """The label of a value in a file; an InputError, that it is none, begins with `where`."""
+    def label(self, source: Source, where: Any, value: Any) -> int | float | None:
+        """The label of a value in a file."""
         raise NotImplementedError
 
-    def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> TextExample:
         task = source.task
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
             if not isinstance(text, str) or not (text.strip() or task.lenient):
                 raise InputError(
-                    f"{where}: `{role}` should be a text that is not empty. Received: {text!r:.60}"
+                    f"`{role}` should be a text that is not empty. Received: {text!r:.60}"
                 )
         value = row.get("label")
         hidden = source.split in task.test and (value is None or value == "")

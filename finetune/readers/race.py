@@ -26,9 +26,6 @@ def read_race(path: str) -> Iterator[Row]:
 
     A row has `id`, `context`, `question`, `options`, `level` (the name of the folder) and, where
     the article has answers, `label`. Articles come in the order of their numbers.
-
-    Raises:
-        InputError: a file that is not as it should be; names it and the question.
     """
     names = storage.listdir(path)
     if any(name.endswith(_EXTENSION) for name in names):

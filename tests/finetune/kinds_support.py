@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from errors import InputError
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample

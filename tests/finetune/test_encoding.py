@@ -11,10 +11,9 @@ from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune.encoding import encode_tags, encode_texts
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.examples import read_squad
-from finetune.squad.features import encode_questions
+from finetune.squad import encode_questions
 from tests.finetune.kinds_support import task_of
-from tests.finetune.squad_support import small_file, vocabulary
+from tests.finetune.squad_support import read_squad, small_file, vocabulary
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from finetune import metrics, predictions
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
+from finetune.kinds.span import QuestionExample
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.decode import SpanAnswer
-from finetune.squad.examples import QuestionExample
+from finetune.squad import SpanAnswer
 from tests.finetune.kinds_support import predicted, rejects, sentences, task_of, texts
 
 

@@ -10,12 +10,12 @@ import pytest
 from errors import InputError
 from finetune.baselines import baseline, compare, draws
 from finetune.glue import GLUE_TASKS, TASKS
+from finetune.kinds.span import QuestionExample
 from finetune.published import PUBLISHED, published_rows
 from finetune.report import report_text, write_report
 from finetune.results import AVERAGED_METRICS as AVERAGED
 from finetune.results import Summary, best_settings, glue_average, group_results
-from finetune.squad.decode import SpanAnswer
-from finetune.squad.examples import QuestionExample
+from finetune.squad import SpanAnswer
 from finetune.submission import SERVER_FILES, write_glue_archive
 from model.sizes import named_size
 from tests.finetune.kinds_support import predicted, sentences, task_of, texts

@@ -8,10 +8,8 @@ import pytest
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
 from errors import InputError
-from finetune.squad.decode import decode_answers
-from finetune.squad.examples import QuestionExample, read_squad
-from finetune.squad.features import encode_questions
-from finetune.squad.score import official_scores, write_predictions
+from finetune.kinds.span import QuestionExample, official_scores, write_predictions
+from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split
 from tests.finetune.kinds_support import rejects, task_of
 from tests.finetune.squad_support import (
@@ -20,6 +18,7 @@ from tests.finetune.squad_support import (
     hparams,
     question,
     random_predictions,
+    read_squad,
     small_file,
     vocabulary,
     write_squad,
@@ -216,6 +215,7 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
         (question("q7", CONTEXT, "Ada", ("Eve", 0)), "q7"),
         (question("q7", CONTEXT, (" ", 3)), "`text`"),
         (question("q7", CONTEXT, ("Ada", "0")), "`answer_start`"),
+        ({"id": "q7", "question": "Who?", "answers": {"text": "Ada"}}, "`answers`"),
         ({"id": "q7", "answers": []}, "`question`"),
         (question(7, CONTEXT, "Ada"), "`id`"),
         (question("q7", CONTEXT, "Ada", is_impossible="no"), "`is_impossible`"),

@@ -15,15 +15,13 @@ from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, UPOS
 from finetune.hparams import resolve_hparams
 from finetune.kinds.predicted import Predicted
+from finetune.kinds.span import official_scores
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.decode import decode_answers
-from finetune.squad.examples import read_squad
-from finetune.squad.features import encode_questions
-from finetune.squad.score import official_scores
+from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split, resolve_labels
 from tests.finetune import squad_support
-from tests.finetune.squad_support import gold_predictions, question, write_squad
+from tests.finetune.squad_support import gold_predictions, question, read_squad, write_squad
 from tests.model_support import TINY
 
 # What must not end a line: a lone carriage return, and Unicode's other line ends.

@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
 from errors import InputError
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
 from finetune.load import load_fine_tuned
 from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
