@@ -117,7 +117,8 @@ class Encoder(tf_keras.layers.Layer):
         seeds = split_seeds(seed, count) if training else [None] * count
         embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
         bias = attention_bias(mask, embedded.dtype, config.causal)
-        padding_mask = tf.cast(mask, embedded.dtype)[..., None] if config.mask_padding else None
+        padding = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # LiteRT has no [..., None]
+        padding_mask = padding if config.mask_padding else None
         recompute = training and self.rematerialize and not (output_attentions or output_kernels)
         options = {"bias": bias, "padding_mask": padding_mask, "training": training}
         hidden, hidden_states, mixing = embedded, [], []

@@ -99,7 +99,7 @@ def test_attention_is_the_equation():
         tf.concat([before, segments], 1),
         tf.constant(bias, tf.float32),
     )
-    found, _, _ = attention(hidden, given=given, memory=memory)
+    found, _ = attention(hidden, given=given, memory=memory)
     for b in range(B):
         about = features["segment_ids"][b], features["input_mask"][b]
         expected = attention_by_loop(attention, hidden[b], memory[b], *about)

@@ -24,6 +24,8 @@ def record(frame, event, _):
             files.insert(0, str(file.relative_to(ROOT)))
         frame = frame.f_back
     files = [name for name in files if not name.startswith(("tests/", ".venv/"))]
+    if "run_pretraining.py" in files:  # from its `main` on, which errors.py wraps
+        files = files[len(files) - 1 - files[::-1].index("run_pretraining.py") :]
     if files.count(KERNEL) == 1 and (files := list(dict.fromkeys(files))) not in paths:
         paths.append(files)
         pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(paths))

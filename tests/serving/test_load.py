@@ -147,7 +147,7 @@ def spoil_weights(folder):
         (remove("checkpoints/*"), None, "checkpoints"),
         (remove("checkpoints/*.data*"), None, "weights-7"),
         (cut("checkpoints/*.data*"), None, "weights-7"),
-        (spoil_weights, None, "weights"),
+        (spoil_weights, None, "dense/bias"),
         (edit("config.json", intermediate_size=64), None, "config.json"),
         (edit("config.json", hidden_act="relu"), None, "config.json"),
         (edit("task.json", labels=["b", "a"]), None, "task.json"),

@@ -59,12 +59,12 @@ def test_the_forms_of_answers(saved, tmp_path):
     (row,) = ask("span", "serving_default", {"question": "who?", "context": "the city"})
     assert set(row) == {"id", "prediction", "start", "end", "score", "null_score", "truncated"}
     assert row["prediction"] == "the city"[row["start"] : row["end"]] != ""
-    texts = [{"text": "the city"}, {"text": "who [MASK] born?"}]
-    rows = ask("pretraining", "embeddings", *texts)
+    rows = ask("pretraining", "embeddings", {"text": "the city"}, {"text": "who was born?"})
     assert [len(row["pieces"]) for row in rows] == [4, 6]
     assert {len(row[name]) for row in rows for name in ("pooled", "mean")} == {16}
     rows = ask("pretraining", "replaced_tokens", {"text": "the city"}, {"text": "who was born?"})
     assert [len(row["probabilities"]) for row in rows] == [4, 6]
+    texts = [{"text": "the city"}, {"text": "who [MASK] born?"}]
     rows = ask("pretraining", "masked_tokens", *texts)
     assert [len(row["candidates"]) for row in rows] == [0, 1]
     assert [len(row) for row in rows[1]["probabilities"]] == [10]
