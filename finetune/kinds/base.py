@@ -72,6 +72,8 @@ class Kind:
             whichever the tasks are of.
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of outputs that have a value for each token.
+        head_is_shared: whether runs of a sweep may train one and the same head, as it reads none of
+            the hyper-parameters in which such runs differ (`finetune.learner.NUMBERS`).
     """
 
     name: str
@@ -87,6 +89,7 @@ class Kind:
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     shortened: str = "cut"
     token_outputs: tuple[str, ...] = ()
+    head_is_shared: bool = False
 
     # declaration
 

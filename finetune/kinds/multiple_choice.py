@@ -77,6 +77,7 @@ class MultipleChoice(Kind):
     default_metrics = ("accuracy",)
     hparams = MultipleChoiceHParams
     shortened = "cut (the context at its end, question and option at their beginning)"
+    head_is_shared = True
     signatures = staticmethod(lazily("signatures.choices:signatures"))
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:

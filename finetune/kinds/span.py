@@ -70,6 +70,7 @@ class Span(Kind):
     hparams = SpanHParams
     shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
+    head_is_shared = True
     signatures = staticmethod(lazily("signatures.spans:signatures"))
 
     def check_columns(self, task: Task, split: str) -> None:

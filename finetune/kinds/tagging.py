@@ -82,6 +82,7 @@ class Tagging(Kind):
     hparams = TaggingHParams
     shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
     shortened = "divided between words"
+    head_is_shared = True
     token_outputs = ("tags", "emissions")
     signatures = staticmethod(lazily("signatures.tagging:signatures"))
 

@@ -59,6 +59,7 @@ class TextKind(Kind):
     hparams = TextHParams
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
+    head_is_shared = True
 
     def check(self, task: Task) -> None:
         """See Kind.check: only pairs have two orders."""

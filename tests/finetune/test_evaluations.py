@@ -15,11 +15,9 @@ import convbert
 from finetune import learner, trial
 from finetune.catalogue import load_task
 from finetune.evaluations import Evaluations
-from finetune.hparams import RunSettings, resolve_hparams
-from finetune.run import fine_tuned
-from finetune.settings import Settings
-from finetune.trial import Trial
-from model import build_encoder
+from finetune.hparams import resolve_hparams
+from finetune.plan import Trial, make_plan
+from finetune.run import fine_tune_all
 from tests.finetune.kinds_support import HPARAMS, REVIEW, declared, reviews
 from tests.model_support import TINY
 from training.checkpointing import latest_checkpoint
@@ -155,22 +153,11 @@ def task(tmp_path_factory):
 
 def swept(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_settings):
     """The results of the runs by what tells them apart in their folders' names."""
-    settings = Settings(
-        model_dir=str(model_dir),
-        data_dir="",
-        output_dir=str(output_dir),
-        tasks=[task],
-        run=RunSettings(save_checkpoints_steps=3, **run_settings),
-        recipe={},
-        per_task={},
-        given={**GIVEN, **dict(hparams)},
-        grid=dict(grid),
-        inits=inits,
-        train=True,
-        show_errors=0,
-    )
-    with fine_tuned(settings) as results:
-        return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
+    folders = {"model_dir": str(model_dir), "data_dir": "", "output_dir": str(output_dir)}
+    given = {**GIVEN, **dict(hparams), "save_checkpoints_steps": 3, **run_settings}
+    plan = make_plan([task], {}, given, {}, grid=dict(grid), inits=inits, **folders)
+    results = fine_tune_all(plan)
+    return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
 
 
 def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
@@ -185,7 +172,6 @@ def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
 
 
 def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_path):
-    """Pre-trained and random ones in turn, of one learner and of a new one each."""
     hparams, inits = {"max_steps": 1, "learning_rate": 1e-6}, ("pretrained", "random")
     shared = swept(model_dir, task, tmp_path / "all", hparams, inits=inits, num_trials=2)
     for number, (name, result) in enumerate(shared.items()):
@@ -198,7 +184,8 @@ def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_pa
 @pytest.mark.parametrize(
     ("before", "now", "count"),
     [
-        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3, "init": "random"}, 1),
+        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3}, 1),
+        ({"seed": 1}, {"seed": 1, "init": "random"}, 2),
         ({"num_train_epochs": 1}, {"num_train_epochs": 2}, 1),
         ({"train_batch_size": 8}, {"train_batch_size": 4}, 2),
         ({"weight_decay_rate": 0.0}, {"weight_decay_rate": 0.1}, 2),
@@ -212,8 +199,6 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypat
     made = []
 
     class Stub:
-        objective = types.SimpleNamespace(encoder=build_encoder(TINY))
-
         def __init__(self, trial, context):
             made.append(trial)
 
@@ -221,7 +206,7 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypat
             pass
 
     monkeypatch.setattr(learner, "Learner", Stub)
-    learners, data = learner.Learners(), types.SimpleNamespace(train=range(80), task=task)
+    learners, data = learner.Learners(CONTEXT), types.SimpleNamespace(train=range(80), task=task)
     for values in (before, now):
-        learners.of(Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data), CONTEXT)
+        learners.of(Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data))
     assert len(made) == count
