@@ -1,24 +1,27 @@
-"""Examples of a task to sequences of token ids, flat and of different length."""
+"""Examples of a task to sequences of token ids, flat and of different length; words to tags."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from data.tokenization import Tokenizer, batches
+from model.heads.linear_chain import ChainScores, viterbi
 from text.choices import lay_out_choices
 from text.layout import TextLayout
 from text.words import lay_out_words
+from training.tracing import plain_function
 
 if TYPE_CHECKING:
     from finetune.kinds.multiple_choice import ChoiceExample
     from finetune.kinds.tagging import TaggedExample
     from finetune.kinds.texts import TextExample
-    from finetune.task import Task
+
+_SENTENCES = 128  # whose paths are found at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +55,17 @@ class Encoded:
         return len(self.row_splits) - 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Examples, their sequences, and a SHA-256 of everything the examples say."""
+
+    examples: Sequence
+    encoded: Encoded
+    digest: str = ""
+
+
 def encode_texts(
-    examples: Sequence[TextExample], task: Task, tokenizer: Tokenizer, max_seq_length: int
+    examples: Sequence[TextExample], tokenizer: Tokenizer, max_seq_length: int
 ) -> Encoded:
     """One sequence per example, see `text.layout.TextLayout.pair`."""
     layout = TextLayout(tokenizer, max_seq_length)
@@ -66,13 +78,9 @@ def encode_texts(
         tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
         return from_ragged(tokens, tf.range(len(chunk)), sequences.truncated)
 
-    encoded = in_chunks(
+    return in_chunks(
         encode_chunk, examples, lambda example: len(example.text_a) + len(example.text_b or "")
     )
-    if _labelled(examples, "label"):
-        labels = [example.label for example in examples]
-        encoded.sequences["label"] = task.plugin.label_column(task, labels)
-    return encoded
 
 
 def encode_choices(
@@ -110,7 +118,7 @@ def encode_choices(
         return G * (len(example.context) + len(example.question)) + sum(map(len, example.options))
 
     encoded = in_chunks(encode_chunk, examples, characters)
-    if _labelled(examples, "label"):
+    if all(example.label is not None for example in examples):
         labels = np.array([example.label for example in examples], np.int32)
         encoded.sequences["label"] = np.repeat(labels, G)
     return encoded
@@ -145,7 +153,7 @@ def encode_tags(
     example = encoded.sequences["example"]
     number = np.arange(len(example)) - np.searchsorted(example, example)
     encoded.sequences["window"] = number.astype(np.int32)
-    if _labelled(examples, "tags"):
+    if all(example.tags is not None for example in examples):
         # Sequences and the words in them are in the order of the examples.
         tags = np.zeros_like(encoded.tokens["input_ids"])
         tags[encoded.tokens["tag_weight"] > 0] = [tag for item in examples for tag in item.tags]
@@ -153,9 +161,34 @@ def encode_tags(
     return encoded
 
 
-def _labelled(examples: Sequence, field: str) -> bool:
-    """Returns True if all examples have labels; only test splits may lack them."""
-    return all(getattr(example, field) is not None for example in examples)
+def best_paths(
+    emissions: np.ndarray, counts: Sequence[int], constants: Mapping[str, np.ndarray]
+) -> list[tuple[int, ...]]:
+    """The Viterbi path of each sentence, in their order, whatever windows it was divided into.
+
+    Args:
+        emissions: float32 [words, L], of one sentence after the other.
+        counts: the number of words of each sentence, at least 1.
+        constants: `start` [L], `transitions` [L, L], `end` [L] of a `CrfHead`.
+    """
+    L = emissions.shape[-1]
+    scores = ChainScores(*(tf.constant(constants[name]) for name in ChainScores._fields))
+    specs = [tf.TensorSpec([None, None, L]), tf.TensorSpec([None], tf.int32)]
+    decode = plain_function(
+        lambda emissions, lengths: viterbi(emissions, lengths, scores)[0], input_signature=specs
+    )
+    counts = np.asarray(counts, np.int32)
+    starts = np.cumsum(counts) - counts
+    paths: list[tuple[int, ...]] = [()] * len(counts)
+    order = np.argsort(counts, kind="stable")
+    with tf.device("CPU:0"):
+        for chosen in np.split(order, range(_SENTENCES, len(order), _SENTENCES)):
+            lengths = counts[chosen]
+            places = np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)
+            tags = decode(emissions[starts[chosen][:, None] + places], lengths).numpy()
+            for number, row, length in zip(chosen, tags, lengths):
+                paths[number] = tuple(row[:length].tolist())
+    return paths
 
 
 def from_ragged(

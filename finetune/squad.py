@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,14 +48,11 @@ def encode_questions(
     layout = TextLayout(create_tokenizer(vocabulary), max_seq_length)
     settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
-    cut_questions = 0
 
     def encode_chunk(chunk: Sequence[QuestionExample]) -> Encoded:
-        nonlocal cut_questions
         question = tf.constant([item.question for item in chunk], tf.string)
         context = tf.constant([item.context for item in chunk], tf.string)
         windows = context_windows(layout, question, context, **settings)
-        cut_questions += int(np.sum(windows.cut))
         tokens = {"input_ids": windows.ids, "segment_ids": windows.segment_ids}
         tokens |= {name: getattr(windows.places, name) for name in _PLACES}
         encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
@@ -64,14 +60,7 @@ def encode_questions(
             encoded.sequences.update(_labels(chunk, windows))
         return encoded
 
-    encoded = in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
-    if cut_questions:
-        print(
-            f"{cut_questions:,} of {len(examples):,} questions were cut to"
-            f" {max_query_length} tokens",
-            file=sys.stderr,
-        )
-    return encoded
+    return in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
 
 
 def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:
@@ -116,6 +105,7 @@ class Span(NamedTuple):
 class SpanAnswer(NamedTuple):
     """The answer to a question."""
 
+    prediction: str  # "" where the question counts as unanswerable, else `text`
     text: str  # the best answer, were there one; "" where no span is possible
     start: int  # its first character in the context
     end: int  # one past its last character
@@ -129,6 +119,7 @@ def decode_answers(
     encoded: Encoded,
     predictions: Mapping[str, np.ndarray],
     hparams: SpanHParams,
+    threshold: float | None = None,
 ) -> list[SpanAnswer]:
     """Chooses every question's answer among the spans of all its windows, see `text.spans`.
 
@@ -139,6 +130,7 @@ def decode_answers(
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].
         hparams: `n_best_size`, `max_answer_length` and `answerable_classifier` count.
+        threshold: of `null_score`, above which a question counts as unanswerable; None: none does.
 
     Returns:
         One answer per question. `null_score` is the least `answerable_logit` of the question's
@@ -147,28 +139,30 @@ def decode_answers(
     answers: list[SpanAnswer] = []
     with tf.device("CPU:0"):
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
-            chunk = range(len(examples))[start : start + _EXAMPLES_PER_CHUNK]
-            answers += _decode_chunk(examples, encoded, predictions, hparams, chunk)
+            chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
+            answers += _decode_chunk(chunk, start, encoded, predictions, hparams, threshold)
     return answers
 
 
 def _decode_chunk(
-    examples: Sequence[QuestionExample],
+    chunk: Sequence[QuestionExample],
+    start: int,
     encoded: Encoded,
     predictions: Mapping[str, np.ndarray],
     hparams: SpanHParams,
-    chunk: range,
+    threshold: float | None,
 ) -> Iterator[SpanAnswer]:
-    """The answers of some consecutive questions."""
-    windows = slice(*np.searchsorted(encoded.sequences["example"], (chunk.start, chunk.stop)))
+    """The answers of consecutive questions, the first of which has the number `start`."""
+    numbers = encoded.sequences["example"]
+    windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
     splits = encoded.row_splits[windows.start : windows.stop + 1]
-
-    def column(name: str) -> tf.RaggedTensor:
-        values = encoded.tokens[name][splits[0] : splits[-1]]
-        return tf.RaggedTensor.from_row_splits(values, splits - splits[0])
-
-    example = tf.constant(encoded.sequences["example"][windows] - chunk.start, tf.int64)
-    places = Places(example, column("char_start"), column("char_end"), column("max_context"))
+    columns = [
+        tf.RaggedTensor.from_row_splits(
+            encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
+        )
+        for name in _PLACES
+    ]
+    places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
     predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
     spans = ranked_spans(places, predicted, hparams.max_answer_length)
     best = best_answers(
@@ -179,13 +173,14 @@ def _decode_chunk(
         answerable_classifier=hparams.answerable_classifier,
     )
     bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
-    columns = [field.numpy() for field in spans[1:]]
+    fields = [field.numpy() for field in spans[1:]]
     best = zip(*(field.numpy().tolist() for field in best[1:]))
-    for index, (start, end, score, null_score) in enumerate(best):
-        context = examples[chunk[index]].context
-        own = (column[bounds[index] : bounds[index + 1]] for column in columns)
-        nbest = _distinct(context, zip(*own), hparams.n_best_size)
-        yield SpanAnswer(context[start:end], start, end, score, null_score, nbest)
+    for index, (first, end, score, null_score) in enumerate(best):
+        text = chunk[index].context[first:end]
+        prediction = "" if threshold is not None and null_score > threshold else text
+        own = zip(*(field[bounds[index] : bounds[index + 1]] for field in fields))
+        nbest = _distinct(chunk[index].context, own, hparams.n_best_size)
+        yield SpanAnswer(prediction, text, first, end, score, null_score, nbest)
 
 
 def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[Span, ...]:

@@ -8,8 +8,7 @@ import pytest
 from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune import task_data as cache
-from finetune.catalogue import load_task
-from finetune.declaration import parse
+from finetune.declaration import load_task, parse
 from finetune.encoding import Encoded
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextKind

@@ -7,7 +7,7 @@ import pytest
 
 from errors import InputError
 from finetune import declaration
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from finetune.readers.conll import read_conll, read_conllu
