@@ -73,6 +73,7 @@ class Span(Kind):
     defaults: ClassVar = {"num_train_epochs": 2.0, "max_seq_length": 512}
     shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
+    head_is_shared = True
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
     served = ("start", "end", "score", "null_score")

@@ -77,6 +77,7 @@ class Tagging(Kind):
     hparams = TaggingHParams
     shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
     shortened = "divided between words"
+    head_is_shared = True
     token_outputs = ("tags", "emissions")
     metrics: ClassVar = {
         "f1": metrics.entity_f1,

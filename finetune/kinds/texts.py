@@ -57,6 +57,7 @@ class TextKind(Kind):
     hparams = TextHParams
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
+    head_is_shared = True
 
     def label(self, source: Source, where: Any, value: Any) -> Any:
         """The label of a value in a file, as `TextExample` has it."""

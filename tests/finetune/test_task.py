@@ -153,7 +153,9 @@ def test_a_declared_delimiter(reviews, changes, content):
 
 # Field that the error names, changes of a declaration.
 ENDS = {"context": "a", "options": ["b", "c"], "label": "label"}
-CHOICE = {"kind": "multiple_choice", "labels": [0, 1]}
+CHOICE = {"kind": "multiple_choice", "labels": [0, 1], "metrics": ["accuracy"]}
+TAGS = {"kind": "tagging", "format": "conllu", "metrics": ["token_accuracy"]}
+SEVERAL = {"kind": "multi_label", "metrics": ["accuracy"]}
 MISTAKES = [
     ("colums", {"colums": {}}),
     ("kind", {"kind": "clasification"}),
@@ -164,8 +166,8 @@ MISTAKES = [
     ("columns", {"columns": {"text_a": "review"}}),
     ("columns", {"columns": {"text_a": 0, "label": 1, "words": 2}}),
     ("columns", {"columns": {"text_a": "review", "label": "review"}}),
-    ("columns", {"format": "conllu", "kind": "tagging", "columns": {"tags": "feats"}}),
-    ("columns", {"kind": "multi_label", "columns": {"text_a": "a", "label": ["b", "b"]}}),
+    ("columns", TAGS | {"columns": {"tags": "feats"}}),
+    ("columns", SEVERAL | {"columns": {"text_a": "a", "label": ["b", "b"]}}),
     ("columns", CHOICE | {"columns": {**ENDS, "options": "b"}}),  # a list in a table
     ("columns", CHOICE | {"columns": {**ENDS, "context": ["d", "e"]}}),
     ("columns", CHOICE | {"columns": {**ENDS, "options": ["b", "label"]}}),

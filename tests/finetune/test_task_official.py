@@ -22,7 +22,7 @@ from finetune.kinds.texts import TextExample
 from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split, resolve_labels
 from tests.finetune import squad_support
-from tests.finetune.squad_support import gold_predictions, question, read_squad, write_squad
+from tests.finetune.squad_support import gold_predictions, read_squad
 from tests.model_support import TINY
 
 # What must not end a line: a lone carriage return, and Unicode's other line ends.
@@ -128,14 +128,6 @@ def test_part_of_speech(tmp_path):
     write(tmp_path / "en-ud-train.conllu", *sentence, row("4", "!", "PUNKT"))
     with pytest.raises(InputError):
         read_split(task, folder, "train")
-
-
-def test_squad_of_the_other_version_is_rejected(tmp_path):
-    write_squad(tmp_path / "dev.json", ("A text.", [question("q1", "", is_impossible=True)]))
-    (example,) = read_split(load_task("squad"), str(tmp_path), "dev")
-    assert (example.id, example.is_impossible) == ("q1", True)
-    with pytest.raises(InputError):
-        read_split(load_task("squadv1"), str(tmp_path), "dev")
 
 
 def official(name=""):
