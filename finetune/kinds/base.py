@@ -170,7 +170,10 @@ class Kind:
     def encode(
         self, task: Task, examples: list, vocabulary: Vocabulary, hparams: FinetuningHParams
     ) -> Encoded:
-        """Token ids of examples, and what the head's loss needs: columns of its `batch` by name."""
+        """Token ids of examples, and what the head's loss needs: columns of its `batch` by name.
+
+        This and `answers` may be functions of a module that imports TensorFlow, named lazily.
+        """
         raise NotImplementedError
 
     def group_size(self, task: Task) -> int:

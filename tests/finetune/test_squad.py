@@ -9,13 +9,13 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
 from errors import InputError
 from finetune.kinds.span import QuestionExample, official_scores
-from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split
+from tests.finetune import squad_support
 from tests.finetune.kinds_support import predicted, rejects, task_of
 from tests.finetune.squad_support import (
     LONG,
+    decode,
     gold_predictions,
-    hparams,
     question,
     random_predictions,
     read_squad,
@@ -29,7 +29,7 @@ SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 
 def encode(examples, S=48, query=16, stride=8, **switches):
     lengths = {"max_seq_length": S, "max_query_length": query, "doc_stride": stride}
-    return encode_questions(examples, vocabulary(**switches), **lengths)
+    return squad_support.encode(examples, vocabulary(**switches), **lengths)
 
 
 def example(context, *answers, start=None, text="What was it?", identifier="a"):
@@ -237,10 +237,10 @@ def examples(path):
 
 @pytest.fixture(scope="module")
 def encoded(examples):
-    return encode_questions(examples, vocabulary(), **LENGTHS)
+    return squad_support.encode(examples, vocabulary(), **LENGTHS)
 
 
-def spans_by_loop(index, example, encoded, predictions, settings):
+def spans_by_loop(index, example, encoded, predictions, longest):
     """Every possible (score, text) of a question, the best first."""
     found = []
     for window in np.flatnonzero(encoded.sequences["example"] == index):
@@ -252,7 +252,7 @@ def spans_by_loop(index, example, encoded, predictions, settings):
                     continue
                 if column["char_end"][last] == 0 or last < first:
                     continue
-                if last - first + 1 > settings.max_answer_length:
+                if last - first + 1 > longest:
                     continue
                 text = example.context[column["char_start"][first] : column["char_end"][last]]
                 score = predictions["start_log_probs"][window, i]
@@ -262,14 +262,14 @@ def spans_by_loop(index, example, encoded, predictions, settings):
 
 @pytest.mark.parametrize(("longest", "n_best"), [(30, 20), (5, 3)])
 def test_against_loops(examples, encoded, longest, n_best):
-    settings = hparams(max_answer_length=longest, n_best_size=n_best)
+    settings = {"max_answer_length": longest, "n_best_size": n_best}
     predictions = random_predictions(encoded, K=9)
-    answers = decode_answers(examples, encoded, predictions, settings)
+    answers = decode(examples, encoded, predictions, **settings)
     assert len(answers) == len(examples)
     filled = 0
     for index, (example, answer) in enumerate(zip(examples, answers)):
         expected = {}
-        for score, text in spans_by_loop(index, example, encoded, predictions, settings):
+        for score, text in spans_by_loop(index, example, encoded, predictions, longest):
             expected.setdefault(text, score)
         expected = list(expected.items())[:n_best]
         assert [span.text for span in answer.nbest] == [text for text, _ in expected]
@@ -289,18 +289,18 @@ def test_against_loops(examples, encoded, longest, n_best):
 
 def test_nothing_possible_and_no_classifier(examples, encoded):
     predictions = random_predictions(encoded)
-    with_one = decode_answers(examples, encoded, predictions, hparams())
-    without = decode_answers(examples, encoded, predictions, hparams(answerable_classifier=False))
+    with_one = decode(examples, encoded, predictions)
+    without = decode(examples, encoded, predictions, answerable_classifier=False)
     for a, b in zip(with_one, without):
         np.testing.assert_allclose(b.null_score, a.null_score - a.score)
     predictions["end_index"][:] = 0
-    answers = decode_answers(examples, encoded, predictions, hparams())
+    answers = decode(examples, encoded, predictions)
     assert {(answer.text, answer.nbest) for answer in answers} == {("", ())}
 
 
 def test_gold_answers_score_100(examples, encoded):
     predictions = gold_predictions(encoded)
-    answers = decode_answers(examples, encoded, predictions, hparams(), -2.75)
+    answers = decode(examples, encoded, predictions, -2.75)
     for example, answer in zip(examples, answers):
         assert example.is_impossible or answer.text == example.answers[0]
     scores = official_scores(examples, answers, True)
@@ -321,7 +321,7 @@ def half_right(examples, encoded, threshold=None):
         if example % 3:
             for name, values in noise.items():
                 predictions[name][window] = values[window]
-    return decode_answers(examples, encoded, predictions, hparams(), threshold)
+    return decode(examples, encoded, predictions, threshold)
 
 
 def write(folder, examples, answers, version_2):

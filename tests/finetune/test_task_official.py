@@ -19,7 +19,6 @@ from finetune.kinds.predicted import Predicted
 from finetune.kinds.span import official_scores
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split, resolve_labels
 from tests.finetune import squad_support
 from tests.finetune.squad_support import gold_predictions, read_squad
@@ -222,10 +221,11 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     examples = read_squad(os.path.join(folder, "squad", name), training=True)
     assert len(examples) == questions
     lengths = {"max_seq_length": 384, "max_query_length": 64, "doc_stride": 128}
-    encoded = encode_questions(examples, vocabulary, **lengths)
-    settings = squad_support.hparams(max_answer_length=300)
+    encoded = squad_support.encode(examples, vocabulary, **lengths)
     threshold = -2.75 if version_2 else None
-    answers = decode_answers(examples, encoded, gold_predictions(encoded), settings, threshold)
+    answers = squad_support.decode(
+        examples, encoded, gold_predictions(encoded), threshold, max_answer_length=300
+    )
     told = [
         example.is_impossible
         or _normalize_answer(answer.text) in map(_normalize_answer, example.answers)
