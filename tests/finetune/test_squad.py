@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+from official.nlp.tools import squad_evaluate_v2_0
 
 from errors import InputError
 from finetune.kinds.span import QuestionExample, official_scores
@@ -327,25 +327,6 @@ def half_right(examples, encoded, threshold=None):
 def write(folder, examples, answers, version_2):
     task = task_of("span", version_2=version_2)
     task.plugin.write_files(predicted(task, examples, answers), str(folder), "dev")
-
-
-def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, encoded, tmp_path):
-    answers = half_right(examples, encoded)
-    write(tmp_path, examples, answers, False)
-    texts = json.loads((tmp_path / "dev_predictions.json").read_text(encoding="utf-8"))
-    with open(path) as file:
-        articles = json.load(file)["data"]
-    for paragraph in articles[0]["paragraphs"]:
-        paragraph["qas"] = [item for item in paragraph["qas"] if item["answers"]]
-    official = squad_evaluate_v1_1.evaluate(articles, texts)
-    answerable = [i for i, example in enumerate(examples) if example.answers]
-    scores = official_scores(
-        [examples[i] for i in answerable], [answers[i] for i in answerable], False
-    )
-    assert scores["exact_match"] == 100 * official["exact_match"]
-    assert scores["f1"] == 100 * official["final_f1"]
-    assert 20 < scores["exact_match"] < scores["f1"] < 80
-    assert not (tmp_path / "dev_null_odds.json").exists()
 
 
 @pytest.mark.parametrize("threshold", [-2.75, 0.5])
