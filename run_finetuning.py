@@ -17,7 +17,7 @@ from absl import app, flags, logging
 
 import plugins
 from errors import main_with_clear_errors, require_flags
-from finetune.catalogue import load_tasks
+from finetune.declaration import load_tasks
 from finetune.glue import GLUE_TASKS
 from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
 from settings import checked_bool, read_json_object, typed

@@ -97,21 +97,27 @@ def fine_tune(
     if plugins:  # otherwise those that were loaded before stay on record
         plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
-    tables = _tables(train, dev, test)
+    given = {"train": train, "dev": dev, "test": test}
+    tables = {k: x.reset_index(drop=True) for k, x in given.items() if x is not None}
     if kind is None:
-        kind = _kind(tables["train"].frame, columns)
+        kind = _kind(tables["train"], columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
-    roles = _lists(columns) if columns is not None else _roles(tables, kind)
+    roles = _columns(columns) if columns is not None else _roles(tables, kind)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if kind == "regression":
-        fields["label_range"] = list(label_range or _label_range(tables, roles))
+        both = (tables[split][roles["label"]] for split in ("train", "dev") if split in tables)
+        labels = pd.concat(both).astype(float)
+        fields["label_range"] = list(label_range or (float(labels.min()), float(labels.max())))
     if metrics is not None:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     if unseen_labels:
         fields["unseen_labels"] = True
     if "dev" not in tables:
-        tables |= _drawn(tables["train"])
+        tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
+        tables["train"] = tables["train"].drop(tables["dev"].index)
+    named = {"dev": "`train`"} if dev is None else {}  # whose rows errors name
+    tables = {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
     task = declaration.parse({**fields, "folders": []}, "the table")
     given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
     reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
@@ -129,23 +135,6 @@ def fine_tune(
     best = max(results, key=lambda run: rank(results[run]))
     report = os.path.join(output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
-
-
-def _tables(train: Any, dev: Any, test: Any) -> dict[str, Table]:
-    """The tables by split, with rows numbered from 0."""
-    given = {"train": train, "dev": dev, "test": test}
-    return {
-        split: Table(f"`{split}`", table.reset_index(drop=True))
-        for split, table in given.items()
-        if table is not None
-    }
-
-
-def _drawn(train: Table) -> dict[str, Table]:
-    """The rows of `train` that stay, and those that are taken for the development split."""
-    taken = train.frame.sample(frac=DEV_SHARE, random_state=0)
-    rest = train.frame.drop(taken.index)
-    return {"train": Table(train.name, rest), "dev": Table(train.name, taken)}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
@@ -177,7 +166,7 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple, np.ndarray, pd.Index, pd.Series))
 
 
-def _lists(columns: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Role -> column, or a list of columns; also by inputs' names."""
     of_input = {name: role for role, name in _INPUTS.items() if role not in columns}
     return {
@@ -186,20 +175,13 @@ def _lists(columns: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _roles(tables: Mapping[str, Table], kind: str) -> dict[str, str]:
+def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
     """Role -> column, of columns that are called as roles of the kind are, or their inputs."""
     own, found = kinds.get(kind), {}
-    names = [list(table.frame.columns) for table in tables.values()]
     for role in (*own.needed, *own.optional):
-        called = next((name for name in (role, _INPUTS.get(role)) if name in names[0]), None)
-        everywhere = all(called in columns for columns in names)
+        names = (role, _INPUTS.get(role))
+        called = next((name for name in names if name in tables["train"].columns), None)
+        everywhere = all(called in table.columns for table in tables.values())
         if called is not None and (everywhere or role in own.needed):
             found[role] = called
     return found
-
-
-def _label_range(tables: Mapping[str, Table], roles: Mapping[str, Any]) -> list[float]:
-    """The lowest and the highest label of training and development."""
-    given = (tables[split].frame for split in ("train", "dev") if split in tables)
-    values = pd.concat([frame[roles["label"]] for frame in given]).astype(float)
-    return [float(values.min()), float(values.max())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
@@ -45,10 +45,14 @@ def check_counts(task: Task, place: str, counts: collections.Counter[str], least
             f"{place}: the training split of task {task.name} should have at least {least} labels. "
             f"Received: {shown(counts)}"
         )
-    for names in _alike(counts, lambda name: " ".join(name.split())):
-        raise InputError(f"{place}: labels differ by whitespace only: {shown(names)}")
-    for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
-        warn(f"{place}: labels that differ by case only: {shown(names)}")
+    by_case: dict[str, dict[str, int]] = {}
+    for name, count in counts.items():
+        by_case.setdefault(" ".join(name.split()).casefold(), {})[name] = count
+    for alike in by_case.values():
+        if len({" ".join(name.split()) for name in alike}) < len(alike):
+            raise InputError(f"{place}: labels differ by whitespace only: {shown(alike)}")
+        if len(alike) > 1:
+            warn(f"{place}: labels that differ by case only: {shown(alike)}")
 
 
 def label_name(value: Any) -> str:
@@ -77,14 +81,6 @@ def label_index(source: Source, where: str | Place, value: Any) -> int:
     return -1
 
 
-def _alike(counts: Mapping[str, int], spelling: Callable[[str], str]) -> Iterable[dict[str, int]]:
-    """The labels that share a spelling, where there are several."""
-    groups: dict[str, dict[str, int]] = {}
-    for name, count in counts.items():
-        groups.setdefault(spelling(name), {})[name] = count
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def shown(counts: Mapping[str, int]) -> str:
     """Labels with their numbers, the first of many."""
     said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), LABELS_SHOWN)]
@@ -99,22 +95,12 @@ def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first
     """
     once = [name for name, count in counts.items() if count == 1]
     if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
-        numbers = sum(map(_is_number, once)) > len(once) / 2
-        advice = "numbers to predict need `kind` regression" if numbers else "is it that column?"
         warn(
             f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
-            f"{advice}"
+            f"is it that column? Numbers to predict need `kind` regression"
         )
     elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
         warn(
             f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
             f"names? (`header` of task {task.name})"
         )
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

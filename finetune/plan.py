@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import storage
 from data.vocabulary import Vocabulary
 from finetune import kinds
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
 from finetune.task import Task
 from finetune.task_files import Data
@@ -33,7 +33,7 @@ TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags s
 # them here.
 IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
 IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
-IGNORED_NAMES += ("debug",)
+IGNORED_NAMES += ("debug", "use_tfrecords_if_existing")
 # The model directory says these.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")

@@ -132,8 +132,6 @@ def _checkpoint_digest(plan: Plan) -> str:
 def _trials(task: Task, context: Context) -> list[Trial]:
     """The runs of a task: every setting of the grid, every seed."""
     plan, trials, loaded = context.plan, [], {}
-    cached = plan.run.use_tfrecords_if_existing
-    cache_dir = os.path.join(plan.output_dir, "tokenized") if cached else None
     trained_length = context.pretraining.get("max_seq_length")
     for swept, hparams in plan.points(task, context.config):
         length = hparams.max_seq_length
@@ -148,12 +146,11 @@ def _trials(task: Task, context: Context) -> list[Trial]:
                 plan.data_dir,
                 context.vocabulary,
                 hparams,
-                cache_dir=cache_dir,
                 train=plan.train,
                 test=plan.run.write_test_outputs,
             )
         # Whose labels are known now.
-        task.plugin.check_network(loaded[shape].task, hparams, context.config)
+        task.plugin.check_hparams(loaded[shape].task, hparams, context.config)
         setting = setting_of(hparams, swept)
         folder = os.path.join(plan.output_dir, task.name, folder_name(setting, hparams.init))
         for number in range(plan.run.num_trials):

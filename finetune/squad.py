@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from finetune.encoding import Encoded, from_ragged, in_chunks
+from finetune.encoding import Encoded, Split, from_ragged, in_chunks
 from text.alignment import covering
 from text.layout import TextLayout
 from text.spans import best_answers, ranked_spans
@@ -19,18 +19,14 @@ from text.windows import Places, Windows, context_windows
 
 if TYPE_CHECKING:
     from finetune.kinds.span import QuestionExample, SpanHParams
+    from finetune.task import Task
 
 _PLACES = ("char_start", "char_end", "max_context")
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 
 
 def encode_questions(
-    examples: Sequence[QuestionExample],
-    vocabulary: Vocabulary,
-    *,
-    max_seq_length: int,
-    max_query_length: int,
-    doc_stride: int,
+    task: Task, examples: Sequence[QuestionExample], vocabulary: Vocabulary, hparams: SpanHParams
 ) -> Encoded:
     """Lays out [CLS] question [SEP] window [SEP], see `text.windows.context_windows`.
 
@@ -39,24 +35,19 @@ def encode_questions(
     answer that is only a part of a piece is labelled by the whole piece.
 
     Returns:
-        Encoded with more columns of tokens, all int32: `char_start`, `char_end` (the piece's
-        characters in the context, the end exclusive; 0, 0 outside of the context), `max_context`
-        (1 where no other window shows more on both sides of the piece). Columns of sequences:
-        `example` and, where every example is labelled, `start_position`, `end_position` (first and
-        last token of the answer, inclusive, in the sequence) and `is_impossible`, int32.
-        `truncated` counts questions that were cut and contexts that were divided.
+        Encoded with the columns of `text.windows.Places` and, where every example is labelled,
+        `start_position`, `end_position` (first and last token of the answer, inclusive, in the
+        sequence) and `is_impossible`, int32 [n]. `truncated` counts questions that were cut and
+        contexts that were divided.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), max_seq_length)
-    settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
-    cut_questions = 0
 
     def encode_chunk(chunk: Sequence[QuestionExample]) -> Encoded:
-        nonlocal cut_questions
         question = tf.constant([item.question for item in chunk], tf.string)
         context = tf.constant([item.context for item in chunk], tf.string)
         windows = context_windows(layout, question, context, **settings)
-        cut_questions += int(np.sum(windows.cut))
         tokens = {"input_ids": windows.ids, "segment_ids": windows.segment_ids}
         tokens |= {name: getattr(windows.places, name) for name in _PLACES}
         encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
@@ -64,14 +55,7 @@ def encode_questions(
             encoded.sequences.update(_labels(chunk, windows))
         return encoded
 
-    encoded = in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
-    if cut_questions:
-        print(
-            f"{cut_questions:,} of {len(examples):,} questions were cut to"
-            f" {max_query_length} tokens",
-            file=sys.stderr,
-        )
-    return encoded
+    return in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
 
 
 def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:
@@ -116,6 +100,7 @@ class Span(NamedTuple):
 class SpanAnswer(NamedTuple):
     """The answer to a question."""
 
+    prediction: str  # "" where the question counts as unanswerable, else `text`
     text: str  # the best answer, were there one; "" where no span is possible
     start: int  # its first character in the context
     end: int  # one past its last character
@@ -125,16 +110,13 @@ class SpanAnswer(NamedTuple):
 
 
 def decode_answers(
-    examples: Sequence[QuestionExample],
-    encoded: Encoded,
-    predictions: Mapping[str, np.ndarray],
-    hparams: SpanHParams,
+    task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
 ) -> list[SpanAnswer]:
     """Chooses every question's answer among the spans of all its windows, see `text.spans`.
 
     Args:
-        examples: the questions.
-        encoded: their windows.
+        task: with `version_2` questions count as unanswerable above `qa_na_threshold`.
+        split: questions and their windows.
         predictions: of `SpanHead.predict` for all n sequences, in their order:
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].
@@ -144,31 +126,34 @@ def decode_answers(
         One answer per question. `null_score` is the least `answerable_logit` of the question's
         windows, less the best answer's score if there is no answerability classifier.
     """
+    examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
     answers: list[SpanAnswer] = []
     with tf.device("CPU:0"):
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
-            chunk = range(len(examples))[start : start + _EXAMPLES_PER_CHUNK]
-            answers += _decode_chunk(examples, encoded, predictions, hparams, chunk)
+            chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
+            answers += _decode_chunk(chunk, start, split.encoded, predictions, hparams, threshold)
     return answers
 
 
 def _decode_chunk(
-    examples: Sequence[QuestionExample],
+    chunk: Sequence[QuestionExample],
+    start: int,
     encoded: Encoded,
     predictions: Mapping[str, np.ndarray],
     hparams: SpanHParams,
-    chunk: range,
+    threshold: float,
 ) -> Iterator[SpanAnswer]:
-    """The answers of some consecutive questions."""
-    windows = slice(*np.searchsorted(encoded.sequences["example"], (chunk.start, chunk.stop)))
+    """The answers of consecutive questions, the first of which has the number `start`."""
+    numbers = encoded.sequences["example"]
+    windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
     splits = encoded.row_splits[windows.start : windows.stop + 1]
-
-    def column(name: str) -> tf.RaggedTensor:
-        values = encoded.tokens[name][splits[0] : splits[-1]]
-        return tf.RaggedTensor.from_row_splits(values, splits - splits[0])
-
-    example = tf.constant(encoded.sequences["example"][windows] - chunk.start, tf.int64)
-    places = Places(example, column("char_start"), column("char_end"), column("max_context"))
+    columns = [
+        tf.RaggedTensor.from_row_splits(
+            encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
+        )
+        for name in _PLACES
+    ]
+    places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
     predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
     spans = ranked_spans(places, predicted, hparams.max_answer_length)
     best = best_answers(
@@ -179,13 +164,14 @@ def _decode_chunk(
         answerable_classifier=hparams.answerable_classifier,
     )
     bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
-    columns = [field.numpy() for field in spans[1:]]
+    fields = [field.numpy() for field in spans[1:]]
     best = zip(*(field.numpy().tolist() for field in best[1:]))
-    for index, (start, end, score, null_score) in enumerate(best):
-        context = examples[chunk[index]].context
-        own = (column[bounds[index] : bounds[index + 1]] for column in columns)
-        nbest = _distinct(context, zip(*own), hparams.n_best_size)
-        yield SpanAnswer(context[start:end], start, end, score, null_score, nbest)
+    for index, (first, end, score, null_score) in enumerate(best):
+        text = chunk[index].context[first:end]
+        prediction = "" if null_score > threshold else text
+        own = zip(*(field[bounds[index] : bounds[index + 1]] for field in fields))
+        nbest = _distinct(chunk[index].context, own, hparams.n_best_size)
+        yield SpanAnswer(prediction, text, first, end, score, null_score, nbest)
 
 
 def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[Span, ...]:

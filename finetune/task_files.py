@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from absl import logging
+
 import storage
 from data.readers.tfds_text import open_dataset
 from errors import InputError, located
@@ -70,27 +72,28 @@ class Source:
 
     def rows(self) -> Iterator[Row]:
         """Yields (place, role -> value) by the reader of the format; errors name the place."""
-        task, columns = self.task, self.columns
-        columns = {n: list(own) if isinstance(own, tuple) else own for n, own in columns.items()}
-        optional = (task.plugin.target,) if self.is_test else ()
+        columns = {k: list(v) if isinstance(v, tuple) else v for k, v in self.columns.items()}
+        optional = (self.task.plugin.target,) if self.is_test else ()
         if self.table is not None:
             return tables.read_frame(self.table, columns, optional=optional)
         if self.dataset is not None:
-            return read_dataset(*self.dataset, columns, task.labels)
-        return READERS[task.format](self, columns, optional)
+            return read_dataset(*self.dataset, columns, self.task.labels)
+        return READERS[self.task.format](self, columns, optional)
 
 
 def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
-    task = source.task
-    return tables.read_table(
+    task, skipped = source.task, []
+    yield from tables.read_table(
         source.path,
         task.format == "csv",
         columns,
         header=task.has_header(source.split),
         optional=optional,
-        lenient=task.lenient and not source.is_test,
+        reject=skipped.append if task.lenient and not source.is_test else tables.raised,
         delimiter=task.delimiter,
     )
+    if skipped:
+        logging.warning("%d rows are left out, the first: %s", len(skipped), skipped[0])
 
 
 # Format -> the rows of (source, role -> column, roles that may be missing). A plug-in adds its own.
@@ -170,10 +173,7 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
         with located(where):
             reject_header(source.columns, row)
             if identity in seen:
-                raise InputError(
-                    f"each row should have an id of its own, and {seen[identity]} has the same."
-                    f" Received: {identity!r}"
-                )
+                raise InputError(f"the `id` {identity!r} is also that of {seen[identity]}")
             examples.append(task.plugin.example(source, identity, where, row))
         seen[identity] = where
     if source.unseen:
@@ -190,47 +190,38 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 
 
 def _find(task: Task, data_dir: str, split: str) -> str | None:
-    """The file of a split, or None."""
+    """The file, or folder, of a split, whose name may be a pattern in its last part; or None."""
     names, is_folder = task.files[split], task.format in _FOLDERS
-    for folder in _places(task, data_dir):
+    is_split = storage.isdir if is_folder else storage.isfile
+    for place in _places(task, data_dir):
         for name in (names,) if isinstance(names, str) else names:
             # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
             # Not of folders: train/middle and dev/middle would be the same.
             for candidate in dict.fromkeys((name, name if is_folder else os.path.basename(name))):
-                path = os.path.join(folder, candidate)
-                found = _match(path, storage.isdir if is_folder else storage.isfile)
-                if found or treebank.has_sections(path):
-                    return found or path
+                path = os.path.join(place, candidate)
+                if is_split(path) or treebank.has_sections(path):
+                    return path
+                found = list(filter(is_split, storage.matching(*os.path.split(path))))
+                if len(found) > 1:
+                    names = ", ".join(map(os.path.basename, found))
+                    raise InputError(f"{path}: should match one file. Received: {names}")
+                if found:
+                    return found[0]
     return None
 
 
 def _places(task: Task, data_dir: str) -> list[str]:
     """The folders in which a task's files may be, in the order in which they are tried."""
-    absolute = [
-        folder for folder in task.folders if storage.is_url(folder) or os.path.isabs(folder)
-    ]
-    if absolute and data_dir and not storage.isdir(data_dir):  # or it would be passed over
-        what = "a file" if storage.exists(data_dir) else "no such folder"
-        raise InputError(
-            f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
-            f"Received: {what}"
-        )
+    absolute = [f for f in task.folders if storage.is_url(f) or os.path.isabs(f)]
     if not data_dir:
         return absolute
+    if absolute and not storage.isdir(data_dir):  # or it would be passed over
+        raise InputError(
+            f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
+            f"Received: {'a file' if storage.exists(data_dir) else 'no such folder'}"
+        )
     below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
     return [*below, data_dir, *absolute]
-
-
-def _match(path: str, is_split: Callable[[str], bool]) -> str | None:
-    """The file, or folder, of this path, which may be a pattern in its last part."""
-    if is_split(path):
-        return path
-    folder, name = os.path.split(path)
-    found = list(filter(is_split, storage.matching(folder, name)))
-    if len(found) > 1:
-        names = ", ".join(map(os.path.basename, found))
-        raise InputError(f"{path}: should match one file. Received: {names}")
-    return found[0] if found else None
 
 
 def _as_in_tfds(task: Task) -> Task:

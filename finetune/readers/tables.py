@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from absl import logging
 
 from errors import InputError
 from files import is_unicode
@@ -51,22 +50,19 @@ def find_columns(
     Raises:
         InputError: there is no such column.
     """
-
-    def find(role: str, column: Column) -> str | int | None:
-        names = column if isinstance(column, tuple) else (column,)
-        found = next((name for name in names if name in known), None)
-        if found is None and role not in optional:
-            said, near = " or ".join(map(repr, names)), did_you_mean(str(names[0]), map(str, known))
-            received = [name for name in known if isinstance(name, str)] or list(known)
-            raise InputError(
-                f"{where}: there should be one column {said} for `{role}`{hint}."
-                f" Received: {received!r:.300}.{near}"
-            )
-        return found
-
     found: dict[str, Any] = {}
     for role, column in columns.items():
-        keys = [find(role, own) for own in (column if isinstance(column, list) else [column])]
+        keys = []
+        for own in column if isinstance(column, list) else [column]:
+            names = own if isinstance(own, tuple) else (own,)
+            keys.append(next((name for name in names if name in known), None))
+            if keys[-1] is None and role not in optional:
+                said = " or ".join(map(repr, names))
+                received = [name for name in known if isinstance(name, str)] or list(known)
+                raise InputError(
+                    f"{where}: there should be one column {said} for `{role}`{hint}. Received:"
+                    f" {received!r:.300}.{did_you_mean(str(names[0]), map(str, known))}"
+                )
         if any(key is not None for key in keys):
             found[role] = keys if isinstance(column, list) else keys[0]
     return found
@@ -74,17 +70,15 @@ def find_columns(
 
 def row_of(record: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
     """Role -> value; a list of columns ends before its last cells of "" (or missing ones)."""
-    return {
-        role: _items(record, key) if isinstance(key, list) else record[key]
-        for role, key in keys.items()
-    }
-
-
-def _items(record: Any, keys: list) -> list:
-    values = ["" if key is None else record[key] for key in keys]
-    while values and values[-1] == "":
-        values.pop()
-    return values
+    row = {}
+    for role, key in keys.items():
+        if isinstance(key, list):
+            row[role] = ["" if own is None else record[own] for own in key]
+            while row[role] and row[role][-1] == "":
+                row[role].pop()
+        else:
+            row[role] = record[key]
+    return row
 
 
 def names_in(columns: Iterable[Column]) -> list[str]:
@@ -96,7 +90,8 @@ def names_in(columns: Iterable[Column]) -> list[str]:
     return [name for name in found if name is not None]
 
 
-def _raise(error: InputError) -> None:
+def raised(error: InputError) -> None:
+    """Raises the error of a row: the default of readers that can leave rows out."""
     raise error
 
 
@@ -107,9 +102,8 @@ def read_table(
     *,
     header: bool = True,
     optional: Collection[str] = (),
-    lenient: bool = False,
     source: Iterable[bytes] | None = None,
-    reject: Callable[[InputError], None] = _raise,
+    reject: Callable[[InputError], None] = raised,
     delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
@@ -121,7 +115,6 @@ def read_table(
         columns: role -> column.
         header: whether the first line names the columns.
         optional: roles whose column may be missing from the table.
-        lenient: whether rows with a wrong number of fields are left out, and counted in the log.
         source: see `read_lines`.
         reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
@@ -133,31 +126,22 @@ def read_table(
     first = next(records, None)
     if first is None:
         return
-    (where, fields), skipped = first, []
+    where, fields = first
     count, hint = len(fields), f", with {delimiter!r} (`delimiter`) between columns"
     places: dict[Any, int] = {number: number % count for number in range(-count, count)}
     if header:
         names = [field.strip() for field in fields]
         places |= {name: i for i, name in enumerate(names) if names.count(name) == 1}
-    found = find_columns(where, columns, places, optional, hint)
-    keys = {role: _replaced(key, {None: None, **places}) for role, key in found.items()}
+    keys = {
+        role: list(map(places.get, key)) if isinstance(key, list) else places[key]
+        for role, key in find_columns(where, columns, places, optional, hint).items()
+    }
     for where, values in records if header else itertools.chain([first], records):
         if len(values) == count:
             yield where, row_of(values, keys)
-        elif lenient:
-            skipped.append(where)
         else:
             expected = f"{count} fields with {delimiter!r} between them, as the first line"
             reject(InputError(f"{where}: should have {expected}. Received: {len(values)}"))
-    if skipped:
-        logging.warning(
-            "%s: %d rows without the %d fields of the first line were skipped", skipped[0],
-            len(skipped), count,
-        )  # fmt: skip
-
-
-def _replaced(key: _Key, places: Mapping[Any, int | None]) -> Any:
-    return [places[own] for own in key] if isinstance(key, list) else places[key]
 
 
 _Records = Iterator[tuple[Place, list[str]]]  # of the first line of each, fields

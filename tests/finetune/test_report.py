@@ -190,7 +190,7 @@ QUESTIONS = [
     QuestionExample("1", "q", "a b c", ("a b",), 0, False),
     QuestionExample("2", "q", "a b c", (), None, True),
 ]
-SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ())] * 2
+SPANS = [SpanAnswer("a b", "a b", 0, 0, 0.0, -9.0, ())] * 2
 VERSION_2 = task_of("span", "f1", "exact_match", version_2=True)
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from finetune.catalogue import load_task
-from finetune.declaration import parse
+from finetune.declaration import load_task, parse
 from finetune.kinds.span import QuestionExample
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
