@@ -44,9 +44,7 @@ flags.DEFINE_integer(
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
-flags.DEFINE_bool(
-    "dry_run", False, "Number of runs and steps and their estimated time, from a few steps."
-)
+flags.DEFINE_bool("dry_run", False, "Number of runs and steps that are left, without training.")
 flags.DEFINE_integer(
     "show_errors",
     0,

@@ -12,10 +12,11 @@ import tensorflow as tf
 import tensorflow.compat.v2
 
 import convbert
-from finetune import learner, trial
+from finetune import trial
 from finetune.declaration import load_task
 from finetune.evaluations import Evaluations
 from finetune.hparams import resolve_hparams
+from finetune.learner import may_follow
 from finetune.plan import Trial, make_plan
 from finetune.run import fine_tune_all
 from tests.finetune.kinds_support import HPARAMS, REVIEW, declared, reviews
@@ -131,7 +132,6 @@ def test_training_stops_early(model_dir, tmp_path):
 
 GIVEN = {**HPARAMS, "max_train_examples": 40}
 GIVEN |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-CONTEXT = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
 LAMB = {"optimizer": "lamb", "layerwise_lr_decay": 0.0}
 GRID = {"num_train_epochs": [1, 2], "layerwise_lr_decay": [0.8, 0.6]}
 
@@ -182,31 +182,23 @@ def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "count"),
+    ("before", "now", "shared"),
     [
-        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3}, 1),
-        ({"seed": 1}, {"seed": 1, "init": "random"}, 2),
-        ({"num_train_epochs": 1}, {"num_train_epochs": 2}, 1),
-        ({"train_batch_size": 8}, {"train_batch_size": 4}, 2),
-        ({"weight_decay_rate": 0.0}, {"weight_decay_rate": 0.1}, 2),
-        ({"layerwise_lr_decay": 0.0}, {"layerwise_lr_decay": 0.8}, 2),
-        ({"hidden_dropout_prob": 0.0}, {"hidden_dropout_prob": 0.1}, 2),
-        ({"loss_reduction": "sum"}, {"loss_reduction": "mean"}, 2),
-        ({**LAMB, "seed": 0}, {**LAMB, "seed": 1}, 2),
+        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3}, True),
+        ({"num_train_epochs": 1}, {"num_train_epochs": 2}, True),
+        ({}, {"init": "random"}, False),
+        ({"train_batch_size": 8}, {"train_batch_size": 4}, False),
+        ({"weight_decay_rate": 0.0}, {"weight_decay_rate": 0.1}, False),
+        ({"layerwise_lr_decay": 0.0}, {"layerwise_lr_decay": 0.8}, False),
+        ({"hidden_dropout_prob": 0.0}, {"hidden_dropout_prob": 0.1}, False),
+        ({"loss_reduction": "sum"}, {"loss_reduction": "mean"}, False),
+        ({**LAMB, "seed": 0}, {**LAMB, "seed": 1}, False),
     ],
 )
-def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypatch):
-    made = []
-
-    class Stub:
-        def __init__(self, trial, context):
-            made.append(trial)
-
-        def begin(self, trial, context):
-            pass
-
-    monkeypatch.setattr(learner, "Learner", Stub)
-    learners, data = learner.Learners(CONTEXT), types.SimpleNamespace(train=range(80), task=task)
-    for values in (before, now):
-        learners.of(Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data))
-    assert len(made) == count
+def test_what_is_in_the_graph_is_traced_anew(before, now, shared, task, monkeypatch):
+    data = types.SimpleNamespace(train=range(80), task=task)
+    runs = [Trial("folder", 0, {}, resolve_hparams(v, task, TINY), data) for v in (before, now)]
+    strategy = tf.distribute.get_strategy()
+    assert may_follow(*runs, strategy) is shared
+    monkeypatch.setattr(type(task.plugin), "head_is_shared", False)  # as of most plug-ins
+    assert not may_follow(*runs, strategy)
