@@ -95,12 +95,6 @@ flags.DEFINE_enum(
     ["local", "beam"],
     "Processes of this machine, or an Apache Beam pipeline, whose options follow `--`.",
 )
-flags.DEFINE_float(
-    "max_undecodable_share",
-    0.1,
-    "Largest number of bytes per character that are not UTF-8, which are replaced and counted;"
-    " 0 accepts none, 1 anything.",
-)
 
 
 def main(argv: list[str]) -> None:
@@ -113,8 +107,7 @@ def main(argv: list[str]) -> None:
         require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
         paths += ["corpus", "heldout_corpus"]
     for name in paths:
-        path = FLAGS[name].value
-        check_there(f"--{name}", path)
+        check_there(f"--{name}", FLAGS[name].value)
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
     from data import build  # TensorFlow: it takes seconds
 

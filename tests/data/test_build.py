@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from data import build, input_pipeline, shards
-from data.corpus import Document, Unit
+from data.corpus import open_corpus
 from data.manifest import read_manifest
+from data.readers.base import Document, Unit
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from tests.build_support import VOCABULARY, content
+from tests.build_support import VOCABULARY, content, settings
 
 
 def examples(folder: Path, split: str) -> list[dict[str, np.ndarray]]:
@@ -145,17 +146,14 @@ def test_num_shards_that_the_corpus_cannot_fill(given, tmp_path, capsys):
 
 def test_a_long_document_is_divided_at_a_word():
     document = Document("a", ["one two three four", "five six seven eight nine ten"])
-    settings = shards.ShardSettings(32, 0.5, 0, 1, longest_whole=20)
-    sides = {split: part.lines for split, part in shards.divide(document, settings).items()}
-    assert sides == {
-        "train": ["one two three four", "five"],
-        "heldout": ["six seven eight nine ten"],
-    }
     unspaced = Document("a", ["ab" * 30])
-    sides = {split: part.lines for split, part in shards.divide(unspaced, settings).items()}
-    assert sides == {"train": ["ab" * 15], "heldout": ["ab" * 15]}
-    whole = shards.divide(document, replace(settings, longest_whole=1000))
-    assert list(whole.values()) == [document]
+    few = settings(0.5, 40)  # of which no document of more than 20 characters is held out
+    sides = [{k: v.lines for k, v in shards.divide(d, few).items()} for d in (document, unspaced)]
+    assert sides == [
+        {"train": ["one two three four", "five"], "heldout": ["six seven eight nine ten"]},
+        {"train": ["ab" * 15], "heldout": ["ab" * 15]},
+    ]
+    assert list(shards.divide(document, settings(0.5, 2000)).values()) == [document]
 
 
 # ---------------------------------------------------------------- other corpora and folders
@@ -247,9 +245,8 @@ def test_the_vocabulary_is_learned_from_training_text_only(given, tmp_path, monk
 
 
 def test_the_vocabulary_sample_is_bounded(given):
-    corpus = build.open_corpus(given.corpus, "text")
-    settings = shards.ShardSettings(32, 0.2, 5, 3)
-    everything = list(shards.sample_training_lines(corpus, settings, 1 << 30))
-    few = list(shards.sample_training_lines(corpus, settings, 3000))
+    corpus = open_corpus(given.corpus, "text")
+    everything = list(shards.sample_training_lines(corpus, settings(0.2), 1 << 30))
+    few = list(shards.sample_training_lines(corpus, settings(0.2), 3000))
     assert 0 < len(few) < len(everything)
     assert few == everything[: len(few)]

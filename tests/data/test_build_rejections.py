@@ -48,7 +48,6 @@ def test_a_full_disk(built, given, tmp_path, size):
         ({"heldout_fraction": 1.0}, "`heldout_fraction`"),
         ({"num_shards": 0}, "`num_shards`"),
         ({"num_processes": 0}, "`num_processes`"),
-        ({"max_undecodable_share": -1.0}, "`max_undecodable_share`"),
     ],
 )
 def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):
@@ -63,35 +62,18 @@ def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):
     assert left == []
 
 
-def test_undecodable_bytes(given, tmp_path, capsys):
-    (tmp_path / "corpus.txt").write_bytes(b"good text here\nbad \xff\xfe byte\n\nthe end\n")
-    options = replace(given, corpus=str(tmp_path / "corpus.txt"), heldout_fraction=0)
-    options = replace(options, output_dir=str(tmp_path / "data"))
-    none = replace(options, max_undecodable_share=0.0)
-    with pytest.raises(InputError):
-        build.build(none)
-    assert not (tmp_path / "data" / "pretrain_tfrecords").exists()
-    assert build.build(options)["problems"] == {"undecodable_bytes": 2}
-    assert "2 bytes" in capsys.readouterr().err
-    with pytest.raises(InputError):
-        build.build(none)  # of what was built before
-
-
 @pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
-def test_what_is_hardly_text_is_rejected_unless_told(given, tmp_path, corpus_format):
-    """A file of random bytes among others; and a small one, which is judged with the others."""
+def test_bytes_that_are_not_text(given, tmp_path, capsys, corpus_format):
+    """A few are replaced; a file of random bytes among others is rejected."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     (corpus / "good.txt").write_text("an ordinary line of text\n\n" * 4_000)
-    (corpus / "noise.bin").write_bytes(random.Random(0).randbytes(64_000))
-    options = replace(given, corpus=str(corpus), output_dir=str(tmp_path / "data"))
-    options = replace(options, corpus_format=corpus_format)
-    with pytest.raises(InputError):
-        build.build(options)
-    found = build.build(replace(options, max_undecodable_share=1.0))
-    assert found["problems"]["undecodable_bytes"] > 10_000
+    (corpus / "bad.txt").write_bytes(b"bad \xff\xfe byte\n\nthe end\n")
+    options = replace(given, corpus=str(corpus), corpus_format=corpus_format)
+    found = build.build(replace(options, output_dir=str(tmp_path / "few")))
+    assert found["problems"] == {"undecodable_bytes": 2}
+    assert "2 bytes" in capsys.readouterr().err
     (corpus / "noise.bin").write_bytes(random.Random(0).randbytes(60_000))
-    options = replace(options, output_dir=str(tmp_path / "small"))
     with pytest.raises(InputError):
-        build.build(options)
-    assert not (tmp_path / "small" / "manifest.json").exists()
+        build.build(replace(options, output_dir=str(tmp_path / "many")))
+    assert not list((tmp_path / "many").iterdir())

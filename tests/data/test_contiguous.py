@@ -14,7 +14,7 @@ from data.manifest import read_manifest
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from tests.build_support import VOCABULARY, content, stopped_after
+from tests.build_support import VOCABULARY, content
 
 S = 16
 
@@ -115,19 +115,6 @@ def test_ordered_blocks_follow_the_text(contiguous, given, tmp_path):
     assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= tokenized(texts_of(given))
     counts = read_manifest(str(tmp_path / "data"))["splits"]["train"]
     assert 0 <= counts["tokens"] - len(stream) < S - 1
-
-
-def test_stopped_builds_give_the_same_bytes(contiguous, tmp_path, monkeypatch):
-    options, _ = contiguous
-    options = replace(options, num_shards=3, output_dir=str(tmp_path / "whole"))
-    build.build(options)
-    stopped = replace(options, output_dir=str(tmp_path / "stopped"))
-    with monkeypatch.context() as patched:
-        stopped_after(1, patched)
-        with pytest.raises(KeyboardInterrupt):
-            build.build(stopped)
-    build.build(stopped)
-    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
 
 
 # ---------------------------------------------------------------- words and lines
