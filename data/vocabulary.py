@@ -23,7 +23,6 @@ from data.added_tokens import (
     added_tokens_by_id,
     check_added_tokens,
 )
-from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError, located
 from settings import typed
 
@@ -248,21 +247,15 @@ def _pieces(model: bytes, where: str) -> list[str]:
 
 def _read_tokens(path: str) -> list[str]:
     """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
-    raw = files.read_bytes(path)
-    reject_other_encodings(raw, path)
     try:
-        text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+        text = files.read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        received = error.object[error.start : error.start + 4]
-        raise InputError(f"{path} line {line} must be UTF-8. Received: {received!r}") from error
+        raise InputError(f"{path} must be UTF-8: {error}") from error
     tokens = [line.rstrip("\r") for line in text.split("\n")]
     while tokens and not tokens[-1]:
         del tokens[-1]
     if "" in tokens:
-        raise InputError(
-            f"{path} line {tokens.index('') + 1} should hold a token. Received: a blank line"
-        )
+        raise InputError(f"{path} line {tokens.index('') + 1} should not be blank")
     return tokens
 
 
