@@ -59,7 +59,7 @@ class Layout(abc.ABC):
                 documents=1,
                 lines=len(document.lines),
                 characters=document.characters,
-                unknown_tokens=np.count_nonzero(ids == self.vocabulary.unk_id),
+                unknown_tokens=int(np.count_nonzero(ids == self.vocabulary.unk_id)),
             )
 
     @abc.abstractmethod
