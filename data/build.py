@@ -224,15 +224,17 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
         for split in splits:
             splits[split].update(shard["splits"][split])
     characters = sum(counts["characters"] for counts in splits.values())
-    hardly_text = problems["undecodable_bytes"] > MAX_UNDECODABLE_SHARE * characters
-    if hardly_text or not splits["train"]["examples"]:
+    replaced = problems["undecodable_bytes"]
+    if replaced > MAX_UNDECODABLE_SHARE * characters or not splits["train"]["examples"]:
         storage.rmtree(work)
         raise InputError(
-            f"{options.corpus} should hold UTF-8 text to train on, with at most"
+            f"the corpus {options.corpus} should hold UTF-8 text to train on, with at most"
             f" {MAX_UNDECODABLE_SHARE:.0%} of other bytes per character. Received:"
             f" {characters:,} characters, {splits['train']['documents']:,} training documents and"
             f" {listing(problems) or 'no problems'}"
         )
+    if replaced:
+        warn(f"{replaced:,} bytes are not UTF-8 and were replaced")
     content = {
         "settings": dataclasses.asdict(settings),
         "example_layout": settings.example_layout,
