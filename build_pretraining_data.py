@@ -87,7 +87,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "num_processes",
     None,
-    "Number of processes. Default: one per core, fewer for little text. The result is the same.",
+    "Processes of --runner local. Default: one per core, fewer for little text. The result is the"
+    " same.",
 )
 flags.DEFINE_enum(
     "runner",
@@ -95,17 +96,14 @@ flags.DEFINE_enum(
     ["local", "beam"],
     "Processes of this machine, or an Apache Beam pipeline, whose options follow `--`.",
 )
-flags.DEFINE_float(
-    "max_undecodable_share",
-    0.1,
-    "Largest number of bytes per character that are not UTF-8, which are replaced and counted;"
-    " 0 accepts none, 1 anything.",
-)
 
 
 def main(argv: list[str]) -> None:
     """Builds the data that the flags ask for."""
-    check_runner(argv[1:])
+    if argv[1:] and FLAGS.runner == "local":
+        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
+    if FLAGS.runner == "beam" and importlib.util.find_spec("apache_beam") is None:
+        raise InputError("--runner beam needs Apache Beam, see requirements-beam.txt")
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is all that is held out: leave out --heldout_fraction")
     paths = ["vocab"]
@@ -113,8 +111,7 @@ def main(argv: list[str]) -> None:
         require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
         paths += ["corpus", "heldout_corpus"]
     for name in paths:
-        path = FLAGS[name].value
-        check_there(f"--{name}", path)
+        check_there(f"--{name}", FLAGS[name].value)
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
     from data import build  # TensorFlow: it takes seconds
 
@@ -125,19 +122,6 @@ def main(argv: list[str]) -> None:
 
         logging.set_verbosity(logging.WARNING)  # Beam logs a line for every step of its own
         build.build(options, functools.partial(beam_build.build_shards, arguments=argv[1:]))
-
-
-def check_runner(arguments: list[str]) -> None:
-    """Raises InputError where arguments and flags are not of the runner, or Beam is missing."""
-    if FLAGS.runner == "local":
-        if arguments:
-            raise InputError(f"Unknown argument {arguments[0]!r}; see --help")
-    elif FLAGS.num_processes is not None:
-        raise InputError("--num_processes is for --runner local: Beam's options follow `--`")
-    elif importlib.util.find_spec("apache_beam") is None:
-        raise InputError(
-            "--runner beam needs Apache Beam, see requirements-beam.txt: it is not installed"
-        )
 
 
 if __name__ == "__main__":

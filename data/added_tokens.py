@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,7 @@ class AddedToken:
         content: what is looked for.
         normalized: whether it is looked for in normalised text, itself normalised; else in the
             text as it is.
-        special: whether it is left out where ids are decoded; kept for Hugging Face.
-        lstrip: whether whitespace before it belongs to it, which changes no ids.
-        rstrip: likewise after it.
+        special, lstrip, rstrip: change no ids; kept for Hugging Face.
     """
 
     content: str
@@ -41,11 +40,9 @@ class AddedToken:
 
 
 def added_token(fields: Mapping[str, Any], where: str) -> AddedToken:
-    """A token of a tokenizer's file; InputError for what would be found elsewhere here.
+    """A token of a tokenizer's file; InputError, naming `where`, for what is found otherwise here.
 
-    Args:
-        fields: `content`, and such of the flags as are not by default.
-        where: the file and the field, for errors.
+    `fields` are `content`, and such of the flags as are not by default.
     """
     content = fields.get("content") if isinstance(fields, Mapping) else None
     if not isinstance(content, str) or not content:
@@ -71,24 +68,23 @@ def added_tokens_by_id(settings: Mapping[str, Any], where: str) -> list[tuple[in
 
 def check_added_tokens(added: Sequence[AddedToken], do_lower_case: bool, where: str) -> None:
     """Raises InputError for tokens that cannot be found exactly as Hugging Face finds them."""
-    beginnings: dict[str, set[str]] = {}
+    beginnings: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
     for token in added:
         for n in range(1, len(token.content) + 1):
-            beginnings.setdefault(token.content[:n].lower(), set()).add(token.content)
+            beginnings[token.content[:n].lower()].add(token.content)
     for token in added:
-        reason = _unfit(token, do_lower_case)
-        if reason:
+        if reason := _unfit(token, do_lower_case):
             raise InputError(f"{where}: the added token {token.content!r} {reason}")
-        ends = [token.content[n:].lower() for n in range(1, len(token.content))]
-        for end in ends:
-            if others := beginnings.get(end, set()) - {token.content}:
+        # A proper end is another's beginning, or all of it another's but for the case.
+        for n in range(len(token.content)):
+            others = beginnings[token.content[n:].lower()] - {token.content}
+            if n == 0:
+                others = {other for other in others if len(other) == len(token.content)}
+            if others:
                 raise InputError(
                     f"{where}: the added tokens {token.content!r} and {min(others)!r} may overlap"
-                    " in a text, which is not supported here"
+                    " in a text, or differ in case alone, which is not supported here"
                 )
-    lowered = [token.content.lower() for token in added]
-    if twice := {content for content in lowered if lowered.count(content) > 1}:
-        raise InputError(f"{where}: the added tokens {min(twice)!r} differ in nothing but case")
 
 
 def _unfit(token: AddedToken, do_lower_case: bool) -> str | None:

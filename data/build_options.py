@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from data.examples import MIN_TARGET
 from data.vocabulary import TOKENIZERS
 from settings import at_least, check_fields, check_setting, one_of, within
 
 LAYOUTS = ("segments", "contiguous", "ordered")
-LANGUAGE_MODEL_FORMATS = ("language_model", "tfds_language_model")  # have lines, not documents
+LINES = "language_model"  # the corpus format that has lines, not documents
 DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None}  # None: all
+MIN_TARGET = 5  # tokens of the shortest example that is aimed at, as of ELECTRA
 
 
 def separates_lines(tokenizer: str, corpus_format: str) -> bool:
-    """Whether a stream has a separator behind each line, and not behind each document."""
-    return tokenizer == "words" or corpus_format in LANGUAGE_MODEL_FORMATS
+    """Returns True if a stream has a separator behind each line, and not behind each document."""
+    return tokenizer == "words" or corpus_format == LINES
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What to build.
+    """What to build: flags of build_pretraining_data.py, which has the meaning of each.
 
     Attributes:
-        corpus: path (or name) of the corpus.
-        corpus_format: one of `data.corpus.CORPUS_FORMATS`.
-        output_dir: the data folder.
-        vocab: a vocab.txt, a SentencePiece model or a folder that holds one; None learns one.
-        vocab_size: of the learned vocabulary. None: see `DEFAULT_VOCAB_SIZES`.
-        do_lower_case: None takes it from beside the vocabulary, else True; of words and of
-            SentencePiece False.
-        strip_accents: likewise, else as the casing; of SentencePiece True.
-        max_seq_length: S.
-        heldout_fraction: share of the text that is held out, in [0, 1).
-        seed: of examples, order, held-out split.
-        num_shards: record files per split; None gives files of about SHARD_BYTES of text.
-        max_undecodable_share: the largest number of bytes that are not UTF-8 per character of the
-            text and of its files, see `data.readers.base.Corpus.decode`; 0 rejects any. Changes
-            nothing in the result, nor does the next one.
-        num_processes: None means one per core, fewer where there is little text.
-        example_layout: one of `LAYOUTS`, see data/example_layouts.py; None: contiguous for words
-            and for corpora of language models.
-        tokenizer: of a vocabulary that is learned, one of `data.vocabulary.TOKENIZERS`;
-            None is the first; of a
-            vocabulary that is given, None or what that says.
-        heldout_corpus: held-out text of its own, in the same format; `heldout_fraction` is 0 then.
+        do_lower_case, strip_accents: None takes them from beside the vocabulary; of a learned one
+            word pieces are lower-cased, and stripped if lower-cased; SentencePiece's are stripped.
+        num_shards: record files per split; None gives files of about `data.build.SHARD_BYTES`.
+        num_processes: None means one per core, fewer for little text. It changes no result.
+        tokenizer: of a learned vocabulary; of one that is given, None or its own.
     """
 
     corpus: str
@@ -58,7 +42,6 @@ class BuildOptions:
     heldout_fraction: float = field(default=0.01, metadata=within(0, 1))
     seed: int = 0
     num_shards: int | None = field(default=None, metadata=at_least(1))
-    max_undecodable_share: float = field(default=0.1, metadata=at_least(0))
     num_processes: int | None = field(default=None, metadata=at_least(1))
     example_layout: str | None = field(default=None, metadata=one_of(*LAYOUTS))
     tokenizer: str | None = field(default=None, metadata=one_of(*TOKENIZERS))
@@ -66,19 +49,53 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        documents = self.corpus_format not in LANGUAGE_MODEL_FORMATS
-        fits = documents or self.example_layout != "segments"
+        fits = self.corpus_format != LINES or self.example_layout != "segments"
         expected = f"contiguous for `corpus_format` {self.corpus_format}"
         check_setting(self, fits, "example_layout", expected)
         fits = self.tokenizer != "words" or not self.strip_accents
         check_setting(self, fits, "strip_accents", "false for `tokenizer` words")
 
-    def layout(self, tokenizer: str) -> str:
-        """The layout, where the vocabulary has this tokenizer."""
-        contiguous = separates_lines(tokenizer, self.corpus_format)
-        return self.example_layout or ("contiguous" if contiguous else "segments")
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """Everything that decides the bytes of a data folder, as its manifest records it.
+
+    Attributes:
+        corpus_units, corpus_bytes, corpus_digest: see `data.build.build`.
+        vocabulary: `learned`, `vocab_size`, the `digest` of a given one, the switches, `tokenizer`.
+        heldout_fraction: expected share of documents that are held out, in [0, 1).
+        num_shards: number of record files of each split.
+        heldout_corpus: units, bytes and digest of what is held out, if it is a corpus of its own.
+    """
+
+    corpus_format: str
+    corpus_units: int
+    corpus_bytes: int
+    corpus_digest: str
+    vocabulary: dict[str, Any]
+    max_seq_length: int
+    heldout_fraction: float
+    seed: int
+    num_shards: int
+    example_layout: str
+    heldout_corpus: dict[str, Any] | None
 
     @property
-    def share_held_out(self) -> float:
-        """The share of the corpus that is held out; none where another corpus is."""
-        return 0.0 if self.heldout_corpus else self.heldout_fraction
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have files."""
+        held_out = self.heldout_fraction or self.heldout_corpus
+        return ("train", "heldout") if held_out else ("train",)
+
+    @property
+    def separated_lines(self) -> bool:
+        """See `separates_lines`."""
+        return separates_lines(self.vocabulary["tokenizer"], self.corpus_format)
+
+    @property
+    def longest_whole(self) -> int | None:
+        """Characters of the longest document that is not divided; None divides none.
+
+        What has lines alone is not divided, nor are documents of tfds data sets, of unknown size.
+        """
+        longest = int(self.heldout_fraction * self.corpus_bytes)
+        return None if self.corpus_format == LINES else longest or None

@@ -1,10 +1,10 @@
-"""Documents -> pre-training examples: where each example starts and where its segments end.
+"""Documents -> pre-training examples, in one of the layouts of `data.build_options.LAYOUTS`.
 
-ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the version with the
-two-segment fix), with two differences. What does not fit an example continues in the next one
-instead of being thrown away. And once a line has gone to the second segment, so do all that follow;
-there, a short one may still be put in front of it. So the examples of a document, end to end, are
-the document.
+`ExamplePlanner` has ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the
+version with the two-segment fix), with two differences. What does not fit an example continues in
+the next one instead of being thrown away. And once a line has gone to the second segment, so do all
+that follow; there, a short one may still be put in front of it. So the examples of a document, end
+to end, are the document.
 
 The rules are applied to token counts alone; the ids are then gathered for thousands of examples at
 once.
@@ -12,33 +12,204 @@ once.
 
 from __future__ import annotations
 
+import abc
 import bisect
+import collections
 import random
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from data.build_options import MIN_TARGET, BuildSettings
+from data.readers.base import Document
+from data.tokenization import Tokenizer
+from data.vocabulary import Vocabulary
+
 SHORT_TARGET_PROBABILITY = 0.05
 SINGLE_SEGMENT_PROBABILITY = 0.1
-MIN_TARGET = 5
 # [CLS] a [SEP] and [CLS] a [SEP] b [SEP]
 ONE_SEGMENT_SPECIALS, TWO_SEGMENTS_SPECIALS = 2, 3
+_ENCODE_EXAMPLES = 2048
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask, segments [N, S]; see `assemble`
+
+
+class Layout(abc.ABC):
+    """The examples of one shard, of both splits.
+
+    Attributes:
+        counts: of documents, lines, characters, tokens, tokens_kept, unknown_tokens, examples and
+            padding positions (of blocks, words too), per split; of examples, as they are yielded.
+    """
+
+    def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
+        self.settings, self.tokenizer = settings, tokenizer
+        self.vocabulary = tokenizer.vocabulary
+        self.counts = {split: collections.Counter() for split in settings.splits}
+
+    def begin_unit(self, number: int) -> None:  # noqa: B027
+        """Called before the documents of each unit, with its index in the corpus."""
+
+    def add(self, parts: Sequence[tuple[str, Document]]) -> None:
+        """Takes documents and the split of each, which are tokenized in one call."""
+        tokenized = self.tokenizer.tokenize_documents([document.lines for _, document in parts])
+        for (split, document), (ids, line_ends) in zip(parts, tokenized):
+            self._add(split, document, ids, line_ends)
+            self.counts[split].update(
+                documents=1,
+                lines=len(document.lines),
+                characters=document.characters,
+                unknown_tokens=int(np.count_nonzero(ids == self.vocabulary.unk_id)),
+            )
+
+    @abc.abstractmethod
+    def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
+        """Takes a document with its ids; see `Tokenizer.tokenize_documents`."""
+
+    def arrays(self, split: str, order_key: list[int]) -> Iterator[Arrays]:
+        """Yields the examples of a split, some thousands at a time.
+
+        `order_key` is of the permutation of its examples, where the layout has one.
+        """
+        starts = self._in_order(split, order_key)
+        for i in range(0, len(starts), _ENCODE_EXAMPLES):
+            ids, mask, segments = self._assembled(split, starts[i : i + _ENCODE_EXAMPLES])
+            padding = mask.size - int(mask.sum(dtype=np.int64))
+            self.counts[split].update(examples=len(ids), padding=padding)
+            arrays = ids, mask, segments
+            yield with_cls_last(*arrays) if self.vocabulary.cls_is_last else arrays
+
+    @abc.abstractmethod
+    def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
+        """Where the examples of a split begin, [N] or [N, 3], in their order."""
+
+    @abc.abstractmethod
+    def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
+        """The examples that begin there, as they are without `with_cls_last`."""
+
+
+class Segments(Layout):
+    """ELECTRA's examples: one or two segments of a document."""
+
+    def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
+        super().__init__(settings, tokenizer)
+        self._documents = [np.zeros([0], np.int32)]
+        self._num_tokens = 0
+        self._plans: dict[str, list[tuple[int, int, int]]] = {s: [] for s in settings.splits}
+
+    def begin_unit(self, number: int) -> None:
+        """See `Layout`: the choices of a unit are its own."""
+        generator = random.Random(f"examples {self.settings.seed} {number}")
+        self._planner = ExamplePlanner(self.settings.max_seq_length, generator)
+
+    def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
+        self._plans[split].extend(
+            (self._num_tokens + start, first, second)
+            for start, first, second in self._planner.plan(line_ends.tolist())
+        )
+        self._documents.append(ids)
+        self._num_tokens += len(ids)
+        self.counts[split].update(tokens=len(ids))
+
+    def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
+        self._documents = [np.concatenate(self._documents)]
+        plans = np.array(self._plans[split], np.int64).reshape(-1, 3)  # [N, 3]
+        return plans[_permutation(len(plans), order_key)]
+
+    def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
+        self.counts[split].update(tokens_kept=int(starts[:, 1:].sum()))
+        ids = {name: getattr(self.vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
+        return assemble(self._documents[0], starts, self.settings.max_seq_length, **ids)
+
+
+class Contiguous(Layout):
+    """Blocks of a stream: the documents of a split, each with a separator behind it.
+
+    The separator is [SEP], or the `<eos>` of words, and stands behind each line instead where
+    `settings.separated_lines` says so. Every token of the stream is in one block, but that blocks
+    begin with a token more: with [CLS], or where the vocabulary has none, with the last token of
+    the block before (the first with `<eos>`). So a causal language model predicts each token once.
+    Blocks are full but for the last one of a split, and do not end with a separator of their own.
+    With SentencePiece, <cls> is their last token instead of the first.
+
+    Training's are permuted, those that are held out keep the order of the text. In the layout
+    "ordered" training's do, too, for a memory of the text before, which must not hold padding: the
+    last block of a shard, which is not full, is left out of training.
+    """
+
+    def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
+        super().__init__(settings, tokenizer)
+        begin = np.array([self.vocabulary.cls_id], np.int32)
+        self._streams = {split: [begin] for split in settings.splits}
+
+    def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
+        part = with_separators(ids, line_ends, self.vocabulary, self.settings.separated_lines)
+        self._streams[split].append(part)
+        words = sum(len(line.split()) for line in document.lines)
+        self.counts[split].update(tokens=len(part), words=words + len(part) - len(ids))
+
+    def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
+        stream, S = np.concatenate(self._streams[split]), self.settings.max_seq_length
+        self._streams[split] = [stream]
+        starts = np.arange(0, len(stream) - 1, S - 1)  # [N]
+        if split != "train":
+            return starts
+        if self.settings.example_layout == "ordered":
+            return starts[starts + S <= len(stream)]
+        return starts[_permutation(len(starts), order_key)]
+
+    def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
+        (stream,) = self._streams[split]
+        source = starts[:, None] + np.arange(self.settings.max_seq_length)  # [N, S]
+        mask = source < len(stream)
+        ids = np.where(mask, stream[np.minimum(source, len(stream) - 1)], self.vocabulary.pad_id)
+        if not begins_with_last_token(self.vocabulary):
+            ids[:, 0] = self.vocabulary.cls_id
+        self.counts[split].update(tokens_kept=int(mask.sum(dtype=np.int64)) - len(ids))
+        return ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)
+
+
+def begins_with_last_token(vocabulary: Vocabulary) -> bool:
+    """Returns True if a block of a stream begins with the last token of the one before.
+
+    So it is where no token is for beginnings alone, as of words; else it begins with [CLS].
+    """
+    return vocabulary.cls_id == vocabulary.sep_id
+
+
+def with_cls_last(ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Arrays:
+    """Examples [N, S] that begin with <cls>, with it behind their last token and as segment 2.
+
+    These are XLNet's: A <sep> B <sep> <cls>, see `data.tokenization.Frame`.
+    """
+    last = np.arange(len(ids)), mask.sum(1, dtype=np.int64) - 1
+    cls_ids = ids[:, 0]
+    # The last column stays: padding, or where there is none, the place of <cls>.
+    ids, segments = (np.concatenate([x[:, 1:], x[:, -1:]], 1) for x in (ids, segments))
+    ids[last], segments[last] = cls_ids, 2
+    return ids, mask, segments
+
+
+def with_separators(
+    ids: np.ndarray, line_ends: np.ndarray, vocabulary: Vocabulary, separated_lines: bool
+) -> np.ndarray:
+    """The ids of a document with a separator behind it, or behind each line: int32 [n]."""
+    return np.insert(ids, line_ends if separated_lines else [len(ids)], vocabulary.sep_id)
+
+
+def _permutation(size: int, key: list[int]) -> np.ndarray:
+    """A permutation of range(size) that depends on `key`, two integers, alone."""
+    # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
+    return np.argsort(np.random.Philox(key=key).random_raw(size), kind="stable")
 
 
 class ExamplePlanner:
     """Cuts documents into examples.
 
-    Args:
-        max_seq_length: S, at least MIN_TARGET.
-        generator: the source of every choice. Only its `random()` is used, the one method whose
-            stream Python promises to keep.
+    Of the generator, only `random()` is used, the one method whose stream Python promises to keep.
     """
 
     def __init__(self, max_seq_length: int, generator: random.Random) -> None:
-        if max_seq_length < MIN_TARGET:
-            raise ValueError(
-                f"`max_seq_length` should be at least {MIN_TARGET}. Received: {max_seq_length}"
-            )
         self._S = max_seq_length
         self._random = generator.random
         self._target = max_seq_length
@@ -46,12 +217,9 @@ class ExamplePlanner:
     def plan(self, line_ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yields (start, first, second) of each example of one document.
 
-        Args:
-            line_ends: for each line of the document, the number of tokens up to its end.
-
-        Yields:
-            Position of the example's first token in the document, and the number of tokens in its
-            two segments; `second` is 0 for an example of one segment.
+        That is the position of its first token in the document, and the number of tokens in its two
+        segments; `second` is 0 for an example of one. `line_ends` has, for each line of the
+        document, the number of tokens up to its end.
         """
         start = 0
         while line_ends and start < line_ends[-1]:
@@ -96,7 +264,7 @@ def assemble(
     cls_id: int,
     sep_id: int,
     pad_id: int = 0,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Arrays:
     """Gathers the tokens of many examples into padded arrays.
 
     Args:

@@ -14,12 +14,10 @@ each. So a worker can read the files of its own records alone.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -38,9 +36,8 @@ _PLAIN_WINDOW = 1024
 def record_files(data_dir: str, split: str = "train") -> list[str]:
     """Record files of one split ("train" or "heldout") of a data folder, in name order.
 
-    Raises:
-        InputError: there are none; or one that the folder's manifest lists is missing or of another
-            size. Without a manifest: there are not the N that `-of-N` in their names counts.
+    InputError if there are none, or not those that the manifest lists, with their sizes; without a
+    manifest, not the N that `-of-N` in their names counts.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
     files = [file for file in storage.matching(*os.path.split(pattern)) if ".tmp-" not in file]
@@ -48,66 +45,61 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
         raise InputError(f"{pattern}: no record files; build_pretraining_data.py makes them")
     content = manifest.read_manifest(data_dir)
     if content is None:
-        _check_numbered_files(files)
-    else:
-        _check_listed_files(data_dir, split, content)
+        total = re.search(r"-of-0*(\d+)$", files[0])
+        if total and int(total[1]) != len(files):
+            raise InputError(
+                f"{os.path.dirname(files[0])} should hold the {total[1]} files that their names"
+                f" count. Received: {len(files)} files"
+            )
+        return files
+    for name, entry in content.get("files", {}).items():
+        path = os.path.join(data_dir, name)
+        if not name.startswith(SPLITS[split]):
+            continue
+        size = storage.getsize(path) if storage.exists(path) else "no"
+        if size != entry["bytes"]:
+            raise InputError(
+                f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes"
+                f" that {manifest.MANIFEST} lists: copy it again, or build the data again."
+                f" Received: {size} bytes"
+            )
     return files
 
 
-def _check_numbered_files(files: Sequence[str]) -> None:
-    """Raises InputError where files are missing that are named NAME-0-of-N, and so on."""
-    total = re.search(r"-of-0*(\d+)$", files[0])
-    if total and int(total[1]) != len(files):
-        raise InputError(
-            f"{os.path.dirname(files[0])} should hold the {total[1]} files that their names count."
-            f" Received: {len(files)} files"
-        )
-
-
-def _check_listed_files(data_dir: str, split: str, content: dict[str, Any]) -> None:
-    """Raises InputError where a record file is not as the folder's manifest lists it."""
-    for name, entry in content.get("files", {}).items():
-        path = os.path.join(data_dir, name)
-        if name.startswith(f"{SPLITS[split]}/") and manifest.listed_records(path, content) is None:
-            size = storage.getsize(path) if storage.exists(path) else "no"
-            raise InputError(
-                f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes "
-                f"that {manifest.MANIFEST} lists: copy it again, or build the data again. "
-                f"Received: {size} bytes"
-            )
-
-
 def count_records(files: Sequence[str]) -> dict[str, int]:
-    """Number of records of each file.
-
-    From the folder's manifest where it lists the file with its present size, else by reading the
-    file through once.
-
-    Raises:
-        InputError: a file is missing, truncated or corrupt.
-    """
-    folders = {file: os.path.dirname(os.path.dirname(storage.abspath(file))) for file in files}
-    manifests = {folder: manifest.read_manifest(folder) for folder in set(folders.values())}
-    listed = {file: manifest.listed_records(file, manifests[folders[file]]) for file in files}
-    return {
-        file: records.count_file(file) if count is None else count for file, count in listed.items()
-    }
+    """Number of records of each file, from its folder's manifest, else by reading it through."""
+    read_manifest = functools.cache(manifest.read_manifest)
+    counts = {}
+    for file in files:
+        folder, name = os.path.split(storage.abspath(file))
+        folder, split = os.path.split(folder)
+        listed = (read_manifest(folder) or {}).get("files", {}).get(f"{split}/{name}")
+        if listed and storage.exists(file) and storage.getsize(file) == listed["bytes"]:
+            counts[file] = listed["records"]
+        else:
+            counts[file] = records.count_file(file)
+    return counts
 
 
-@dataclasses.dataclass(frozen=True)
-class _Order:
-    """The order of the records, without the records."""
+class _Stream:
+    """The serialized records of some files without end, or once, in their order."""
 
-    files: tuple[str, ...]
-    seed: int
-    shuffle: bool
-    files_per_group: int
-    window: int
+    def __init__(self, files: Sequence[str], seed: int, shuffle: bool) -> None:
+        self.files, self.seed, self.shuffle = files, seed, shuffle
+        self.files_per_group = FILES_PER_GROUP if shuffle else 1
+        self.window = WINDOW if shuffle else _PLAIN_WINDOW
+        self.num_groups = -(-len(files) // self.files_per_group)  # in an epoch
 
-    @property
-    def num_groups(self) -> int:
-        """Groups of files in an epoch."""
-        return -(-len(self.files) // self.files_per_group)
+    def windows(self, start: int, repeat: bool) -> tf.data.Dataset:
+        """Windows of records, string [<= window], from record `start` of the stream on."""
+        epoch, group, skip = self.find(start)
+
+        def epoch_windows(number: tf.Tensor) -> tf.data.Dataset:
+            resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
+            return self.epoch(number, resumed * group, resumed * skip)
+
+        last_epoch = np.iinfo(np.int64).max if repeat else 1
+        return tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
 
     def file_order(self, epoch: int | tf.Tensor) -> tf.Tensor:
         """Indices of the files in the order of an epoch, int64 [number of files]."""
@@ -116,7 +108,7 @@ class _Order:
         # The windows' seeds have a second part >= 0; this one is negative.
         return _permutation(len(self.files), [self.seed, -1 - tf.cast(epoch, tf.int64)])
 
-    def start(self, record: int) -> tuple[int, int, int]:
+    def find(self, record: int) -> tuple[int, int, int]:
         """Epoch, group, and offset in the group, of record `record` of the endless stream."""
         if not record:
             return 0, 0, 0  # without counting what the files hold
@@ -130,7 +122,7 @@ class _Order:
         return epoch, group, int(offset - (ends - sizes)[group])
 
     def epoch(self, epoch: tf.Tensor, first_group: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
-        """Windows, string [<= window], from record `skip` of `first_group` to the epoch's end."""
+        """Windows from record `skip` of `first_group` to the epoch's end."""
         order = self.file_order(epoch)
 
         def group_windows(group: tf.Tensor) -> tf.data.Dataset:
@@ -210,28 +202,30 @@ def pretraining_dataset(
         A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S].
 
     Raises:
-        InputError: no files or no records; fewer files than shards; shards that do not divide the
-            batch, or cannot be divided among the workers; a file is missing; the first record of a
-            file is truncated, of another length, schema or vocabulary, or holds other masks or
-            segments than there are. What is wrong further inside a file shows while iterating, as
-            an error of TensorFlow; see `clear_read_errors`.
+        InputError: no records; shards that cannot be dealt; a first record that does not fit. What
+            is wrong further inside a file is an error while iterating: see `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
     if not check_first_records(files, max_seq_length, vocab_size):
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
-    share = batch_size // workers
-    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
+    if shards > 1 and (batch_size % shards or shards % workers):
+        raise InputError(
+            f"`data_shards` should divide the batch of {batch_size} sequences, and be 1 or"
+            f" divisible by the {workers} workers. Received: {shards}"
+        )
+    share, each = batch_size // workers, batch_size // shards
+    dealt = [files]
     if shards > 1:
-        _check_shards(shards, batch_size, workers)
         own = shards // workers
         dealt = deal_files(files, shards)[worker * own : (worker + 1) * own]
-    else:
-        dealt = [files]
-    each = batch_size // shards
-    streams = (_stream(own, seed, start_step * each, shuffle, repeat) for own in dealt)
-    dataset = _in_rows([stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams])
+    streams = [_Stream(own, seed, shuffle).windows(start_step * each, repeat) for own in dealt]
+    streams = [stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams]
+    dataset = streams[0]
+    if len(streams) > 1:  # one after the other in one element
+        dataset = tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
+    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
     parse = functools.partial(_parse, **sizes)
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
@@ -240,11 +234,7 @@ def pretraining_dataset(
 def check_first_records(
     files: Sequence[str], max_seq_length: int, vocab_size: int | None = None
 ) -> int:
-    """Checks schema, length and values of the first record of each file; returns their number.
-
-    Raises:
-        InputError: a file is missing or damaged, or its record does not fit.
-    """
+    """Returns the number of files with a record; InputError if a first record does not fit."""
     first = tf.data.Dataset.from_tensor_slices(tf.constant(files, tf.string)).flat_map(
         lambda file: tf.data.TFRecordDataset(file).take(1)
     )
@@ -266,33 +256,10 @@ def check_first_records(
     return number
 
 
-def _in_rows(streams: list[tf.data.Dataset]) -> tf.data.Dataset:
-    """Elements of several streams, string [n] each, one after the other in one element."""
-    if len(streams) == 1:
-        return streams[0]
-    return tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
-
-
-def _check_shards(shards: int, batch_size: int, workers: int) -> None:
-    """Raises InputError where shards cannot have equal shares of a batch, or workers of shards."""
-    if batch_size % shards:
-        raise InputError(
-            f"`data_shards` should divide the batch of {batch_size} sequences. Received: {shards}"
-        )
-    if shards % workers:
-        raise InputError(
-            f"`data_shards` should be 1 or divisible by the {workers} workers. Received: {shards}"
-        )
-
-
 def deal_files(files: Sequence[str], shards: int) -> list[tuple[str, ...]]:
     """Deals files to shards: the largest first, each to the shard that has the fewest bytes.
 
-    Returns:
-        The files of each shard, in the order of `files`.
-
-    Raises:
-        InputError: fewer files than shards have records.
+    Returns the files of each shard, in the order of `files`.
     """
     sizes = {file: storage.getsize(file) for file in files}
     filled = sum(size > 0 for size in sizes.values())
@@ -310,27 +277,6 @@ def deal_files(files: Sequence[str], shards: int) -> list[tuple[str, ...]]:
     return [tuple(file for file in files if file in own) for own in map(set, dealt)]
 
 
-def _stream(
-    files: tuple[str, ...], seed: int, start: int, shuffle: bool, repeat: bool
-) -> tf.data.Dataset:
-    """Windows of serialized records, string [<= window], from record `start` of the stream on."""
-    order = _Order(
-        files,
-        seed,
-        shuffle,
-        files_per_group=FILES_PER_GROUP if shuffle else 1,
-        window=WINDOW if shuffle else _PLAIN_WINDOW,
-    )
-    epoch, group, skip = order.start(start)
-
-    def epoch_windows(number: tf.Tensor) -> tf.data.Dataset:
-        resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
-        return order.epoch(number, resumed * group, resumed * skip)
-
-    last_epoch = np.iinfo(np.int64).max if repeat else 1
-    return tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
-
-
 def _parse(
     serialized: tf.Tensor, batch_size: int, max_seq_length: int, vocab_size: int | None
 ) -> dict[str, tf.Tensor]:
@@ -345,11 +291,9 @@ def _parse(
 
 @contextlib.contextmanager
 def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
-    """Names the file behind TensorFlow's errors about damaged or missing ones, which do not.
+    """Raises InputError, with its name, for a damaged or missing file; TensorFlow names none.
 
-    Raises:
-        InputError: a file is damaged or missing. Other errors pass unchanged, such as those of
-            records whose values are out of range, which name the feature.
+    Other errors pass, such as of values that are out of range, which name the feature.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The TFRecord schema of pre-training examples: writing it fast, reading it, saying what is wrong.
+"""The TFRecord schema of pre-training examples: writing it fast, reading and checking it.
 
 One record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
 (padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
@@ -39,29 +39,18 @@ def encode_examples(
     would be most of the builder's time; here the varints of a whole batch are laid out by NumPy.
 
     Args:
-        input_ids: integers [N, S], 0 <= id < 2**21.
+        input_ids: integers [N, S], in [0, 2**21), or ValueError.
         input_mask: integers [N, S], 0 or 1.
         segment_ids: integers [N, S], 0, 1 or 2.
-
-    Returns:
-        N byte strings; parsed by `tf.train.Example.FromString` they hold the three int64 lists.
-
-    Raises:
-        ValueError: a value is out of its range.
     """
     N, S = input_ids.shape
-    for name, values, limit in (
-        ("input_ids", input_ids, _MAX_VARINT_ID),
-        ("input_mask", input_mask, _LIMITS["input_mask"]),
-        ("segment_ids", segment_ids, _LIMITS["segment_ids"]),
-    ):
-        if values.size and not (values.min() >= 0 and values.max() < limit):
-            raise ValueError(f"`{name}` should be in [0, {limit}). Received: {values}")
+    if N and not (input_ids.min() >= 0 and input_ids.max() < _MAX_VARINT_ID):
+        raise ValueError(f"ids should be in [0, {_MAX_VARINT_ID}). Received: {input_ids}")
 
     payload, bounds = _varints(input_ids)
     tail = []  # the two entries whose varints are one byte each
     for name, values in (("input_mask", input_mask), ("segment_ids", segment_ids)):
-        head = _entry_head(name, S)
+        head = np.frombuffer(_entry_head(name, S), np.uint8)
         tail += [np.broadcast_to(head, [N, len(head)]), values.astype(np.uint8)]
     tail = np.concatenate(tail, axis=1)  # [N, bytes]
     tail_size, tail = tail.shape[1], tail.tobytes()
@@ -95,40 +84,31 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def delimited(field: int, size: int) -> bytes:
+def _delimited(field: int, size: int) -> bytes:
     """Tag and length that precede `size` bytes of a length-delimited field."""
     return _varint(field << 3 | 2) + _varint(size)
 
 
-def _entry(name: str, size: int) -> tuple[bytes, int]:
-    """Head of one map entry of `Features` whose packed int64 list takes `size` bytes; full size."""
-    int64_list = delimited(1, size)  # Int64List.value
-    feature = delimited(3, len(int64_list) + size) + int64_list  # Feature.int64_list
-    key = delimited(1, len(name)) + name.encode()
-    body = key + delimited(2, len(feature) + size) + feature
-    head = delimited(1, len(body) + size) + body  # Features.feature
-    return head, len(head) + size
-
-
-@functools.lru_cache(maxsize=64)
-def _entry_head(name: str, size: int) -> np.ndarray:
-    return np.frombuffer(_entry(name, size)[0], np.uint8)
+def _entry_head(name: str, size: int) -> bytes:
+    """Head of one map entry of `Features` whose packed int64 list takes `size` bytes."""
+    int64_list = _delimited(1, size)  # Int64List.value
+    feature = _delimited(3, len(int64_list) + size) + int64_list  # Feature.int64_list
+    key = _delimited(1, len(name)) + name.encode()
+    body = key + _delimited(2, len(feature) + size) + feature
+    return _delimited(1, len(body) + size) + body  # Features.feature
 
 
 @functools.lru_cache(maxsize=65536)
 def _example_head(input_ids_size: int, tail_size: int) -> bytes:
-    head, size = _entry("input_ids", input_ids_size)
-    return delimited(1, size + tail_size) + head  # Example.features
+    head = _entry_head("input_ids", input_ids_size)
+    return _delimited(1, len(head) + input_ids_size + tail_size) + head  # Example.features
 
 
 def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, int]:
     """Writes lists of serialised examples to a TFRecord file, atomically.
 
-    Returns:
-        Number of records and size of the file in bytes.
-
-    Raises:
-        InputError: the file cannot be written (full disk, no permission); nothing is left behind.
+    Returns the number of records and the size of the file in bytes. InputError if it cannot be
+    written (full disk, no permission); nothing is left behind.
     """
     count = 0
     with files.replacing(path) as temporary:
@@ -155,12 +135,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
 
 
 def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) -> list[tf.Tensor]:
-    """Assertions that ids are in [0, vocab_size) and other features in range; name the feature.
-
-    Args:
-        features: from `parse_examples`.
-        vocab_size: V; None leaves the upper end of the ids unchecked.
-    """
+    """Assertions that ids are in [0, vocab_size) and other features in range; name the feature."""
     limits = {"input_ids": vocab_size or tf.int32.max, **_LIMITS}
     checks = []
     for name, limit in limits.items():
@@ -171,17 +146,11 @@ def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) 
 
 
 def count_file(path: str) -> int:
-    """Counts the records of one file by reading it through, checksums included.
-
-    Raises:
-        InputError: the file is missing, truncated or corrupt.
-    """
+    """Counts the records of one file by reading it through; InputError if it is damaged."""
     try:
         return int(_count(tf.constant(os.fspath(path))))
-    except tf.errors.NotFoundError:
-        raise InputError(f"{path}: there is no such record file") from None
-    except tf.errors.DataLossError as error:
-        raise InputError(f"{path}: truncated or corrupt record file: {reason(error)}") from None
+    except (tf.errors.NotFoundError, tf.errors.DataLossError) as error:
+        raise InputError(f"{path}: missing, truncated or corrupt: {reason(error)}") from None
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])  # traced once, not per file

@@ -15,9 +15,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as ops
 
-from data.sentencepiece_model import WORD_BEGIN
 from data.tokenization import Frame, Tokenizer
-from data.vocabulary import Vocabulary
+from data.vocabulary import WORD_BEGIN, Vocabulary
 
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"  # where Python's str.split() divides
 _QUOTES = "`'"  # two of one kind are a double quote
@@ -26,15 +25,9 @@ _WHOLE = 1 << 30  # bytes; longer than any piece
 
 
 def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """XLNet's `preprocess_text`: whitespace is one space, `` and '' are ".
+    """XLNet's `preprocess_text` of string [...]: whitespace is one space, `` and '' are ".
 
-    Args:
-        lines: string [...], UTF-8.
-        do_lower_case: whether to lower-case.
-        strip_accents: whether to decompose (NFKD) and drop combining marks (`keep_accents` false).
-
-    Returns:
-        string, of the shape of `lines`.
+    `strip_accents` decomposes (NFKD) and drops combining marks (XLNet's `keep_accents` is false).
     """
     lines = tf.strings.strip(tf.strings.regex_replace(lines, f"{_WHITESPACE}+", " "))
     lines = tf.strings.regex_replace(lines, "|".join(2 * quote for quote in _QUOTES), '"')
@@ -82,9 +75,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._name = f"sentencepiece {hashlib.sha256(vocabulary.model).hexdigest()}"
         self._cuts = self._cut_before_commas()
 
-    @property
-    def marks(self) -> str:
-        return _marks()
+    marks = property(lambda self: _marks())
 
     @property
     def frame(self) -> Frame:
@@ -152,9 +143,8 @@ class SentencePieceTokenizer(Tokenizer):
     def _cut_before_commas(self) -> dict[str, np.ndarray]:
         """What each piece of the vocabulary becomes: itself, or several; see the class.
 
-        Returns:
-            `splits` int64 [V + 1], of the others; `ids` int32; `start` and `end` int64, the bytes
-            from there to the end of the piece.
+        Returns `splits` int64 [V + 1], of the others; `ids` int32; `start` and `end` int64, the
+        bytes from there to the end of the piece.
         """
         tokens = self.vocabulary.tokens
         numbers = {
@@ -213,14 +203,11 @@ def _begins_with_space(
 
 def _in_run(codes: tf.RaggedTensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Of chosen characters of texts: their place in a run of such, from 0, and whether it is at an
-    edge of the text.
+    edge of the text: int64, bool [all characters]; the others' values mean nothing.
 
     Args:
         codes: [B, (characters)].
-        chosen: bool [all characters]; the others' values mean nothing.
-
-    Returns:
-        int64, bool [all characters].
+        chosen: bool [all characters].
     """
     number = tf.size(chosen, tf.int64)
     own, text = tf.range(number), _rows(codes.row_splits, number)

@@ -7,66 +7,29 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import heapq
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import storage
 from data import records
-from data.corpus import Corpus, Document, Unit
-from data.example_layouts import CLASSES
+from data.build_options import BuildSettings
+from data.examples import Contiguous, Segments
 from data.input_pipeline import SPLITS
-from data.readers.base import member_paths
+from data.readers.base import Corpus, Document, Unit, member_paths
 from data.tokenization import Tokenizer, batches
 
 DIGEST_BYTES = 64 << 10
 
 
-@dataclasses.dataclass(frozen=True)
-class ShardSettings:
-    """What decides the bytes of the records, besides corpus and vocabulary.
-
-    Attributes:
-        max_seq_length: S.
-        heldout_fraction: expected share of documents that are held out, in [0, 1).
-        seed: of the examples, their order and the held-out split.
-        num_shards: number of record files of each split.
-        longest_whole: characters of the longest document that falls on one side as a whole; of a
-            longer one, the end is held out. None divides none.
-        layout: of examples; one of `data.build_options.LAYOUTS`.
-        separated_lines: whether a contiguous layout has a separator behind each line.
-        heldout_corpus: whether what is held out comes from a corpus of its own.
-    """
-
-    max_seq_length: int
-    heldout_fraction: float
-    seed: int
-    num_shards: int
-    longest_whole: int | None = None
-    layout: str = "segments"
-    separated_lines: bool = False
-    heldout_corpus: bool = False
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that have files."""
-        held_out = self.heldout_fraction or self.heldout_corpus
-        return ("train", "heldout") if held_out else ("train",)
-
-
 class DealtUnit(NamedTuple):
-    """A unit that a shard is built of.
+    """A unit of a corpus that a shard is built of, with its index there.
 
-    Attributes:
-        number: its index in the corpus.
-        corpus: where it comes from.
-        unit: what to read.
-        side: the split that all of it belongs to; None: see `divide`.
+    `side` is the split that all of it belongs to; None: see `divide`.
     """
 
     number: int
@@ -76,7 +39,7 @@ class DealtUnit(NamedTuple):
 
 
 def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
-    """Whether a document is held out: a function of its text and the seed alone.
+    """Returns True if a document is held out: a function of its text and the seed alone.
 
     Copies of a document fall on the same side wherever they lie in the corpus.
     """
@@ -86,7 +49,7 @@ def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
     return int.from_bytes(digest, "little") < heldout_fraction * 2**64
 
 
-def divide(document: Document, settings: ShardSettings) -> dict[str, Document]:
+def divide(document: Document, settings: BuildSettings) -> dict[str, Document]:
     """The sides of a document: it falls on one as a whole, or is too long and has an end held out.
 
     A document of more text than is to be held out of the whole corpus, a novel among ten, would
@@ -94,17 +57,17 @@ def divide(document: Document, settings: ShardSettings) -> dict[str, Document]:
     held out, from the beginning of a word on; so copies are divided alike.
     """
     longest, fraction = settings.longest_whole, settings.heldout_fraction
-    sizes = [len(line) for line in document.lines]
-    if not fraction or longest is None or sum(sizes) <= longest:
+    if not fraction or longest is None or document.characters <= longest:
         heldout = is_heldout(document, fraction, settings.seed)
         return {"heldout" if heldout else "train": document}
-    left = min(round(sum(sizes) * (1 - fraction)), sum(sizes) - 1)  # characters to train on
+    total = document.characters
+    left = min(round(total * (1 - fraction)), total - 1)  # characters to train on
     number = 0
-    while left >= sizes[number]:
-        left -= sizes[number]
+    while left >= len(document.lines[number]):
+        left -= len(document.lines[number])
         number += 1
     line = document.lines[number]
-    cut = line.rfind(" ", 0, left) + 1 or (left if sizes[number] > longest else 0)
+    cut = line.rfind(" ", 0, left) + 1 or (left if len(line) > longest else 0)
     sides = {
         "train": [*document.lines[:number], line[:cut].rstrip()],
         "heldout": [line[cut:].lstrip(), *document.lines[number + 1 :]],
@@ -116,109 +79,50 @@ def divide(document: Document, settings: ShardSettings) -> dict[str, Document]:
     }
 
 
-def shard_file(split: str, index: int, num_shards: int) -> str:
-    """Path of a record file inside the data folder, named as ELECTRA names them."""
-    return f"{SPLITS[split]}/pretrain_data.tfrecord-{index:05d}-of-{num_shards:05d}"
-
-
-class _Shard:
-    """Reads documents into the layout of one shard."""
-
-    def __init__(self, settings: ShardSettings, tokenizer: Tokenizer) -> None:
-        self.settings, self.tokenizer = settings, tokenizer
-        self.layout = CLASSES[settings.layout](settings, tokenizer.vocabulary)
-        self.counts = self.layout.counts
-
-    def add(self, documents: list[Document], side: str | None) -> None:
-        """Tokenizes documents in one call; all are on one side, or each is where it falls."""
-        if side is not None:
-            sides = [(side, document) for document in documents]
-        else:
-            sides = [part for each in documents for part in divide(each, self.settings).items()]
-        lines = [line for _, document in sides for line in document.lines]
-        ids, row_splits = self.tokenizer.tokenize(lines)
-        unknown = np.concatenate([[0], np.cumsum(ids == self.tokenizer.vocabulary.unk_id)])
-        row = 0
-        for split, document in sides:
-            bounds = row_splits[row : row + len(document.lines) + 1]
-            row += len(document.lines)
-            begin, end = int(bounds[0]), int(bounds[-1])
-            self.layout.add(split, document.lines, ids[begin:end], bounds[1:] - begin)
-            self.counts[split].update(
-                documents=1,
-                lines=len(document.lines),
-                characters=_characters(document),
-                unknown_tokens=int(unknown[end] - unknown[begin]),
-            )
-
-    def encoded(self, split: str, order_key: list[int]) -> Iterator[list[bytes]]:
-        """Yields the examples of a split, serialised; see `Layout.arrays`."""
-        for arrays in self.layout.arrays(split, order_key):
-            yield records.encode_examples(*arrays)
-
-
 def build_shard(
     index: int,
     units: Sequence[DealtUnit],
     tokenizer: Tokenizer,
-    settings: ShardSettings,
+    settings: BuildSettings,
     folder: str,
-    unit_done: Callable[[Unit], None],
 ) -> dict[str, Any]:
-    """Builds the record files of one shard.
+    """Builds the record files of one shard in the split folders of `folder`, which exist.
 
-    Args:
-        index: of the shard.
-        units: in order.
-        tokenizer: with the vocabulary of the build.
-        settings: of the build.
-        folder: where the split folders lie; they exist.
-        unit_done: called after each unit has been read.
-
-    Returns:
-        `splits`: counts of documents, lines, tokens, tokens_kept, unknown_tokens, examples and
-        padding positions per split; `problems`: the reader's counts; `files`: records and bytes
-        of each file.
-
-    Raises:
-        InputError: unreadable text, or a file that cannot be written.
+    Returns `splits`: `Layout.counts`; `problems`: the reader's counts; `files`: records and bytes
+    of each file. InputError for unreadable text, or a file that cannot be written.
     """
-    shard = _Shard(settings, tokenizer)
+    layout_class = Segments if settings.example_layout == "segments" else Contiguous
+    layout = layout_class(settings, tokenizer)
     problems: collections.Counter = collections.Counter()
-    for dealt in units:
-        shard.layout.begin_unit(dealt.number)
-        for documents in batches(dealt.corpus.documents(dealt.unit, problems), _characters):
-            shard.add(documents, dealt.side)
-        unit_done(dealt.unit)
+    for number, corpus, unit, side in units:
+        layout.begin_unit(number)
+        documents = corpus.documents(unit, problems)
+        for batch in batches(documents, lambda document: document.characters):
+            if side is None:
+                layout.add([part for each in batch for part in divide(each, settings).items()])
+            else:
+                layout.add([(side, document) for document in batch])
 
     files = {}
     for number, split in enumerate(settings.splits):
-        name = shard_file(split, index, settings.num_shards)
-        key = [settings.seed % 2**64, 2 * index + number]
-        encoded = shard.encoded(split, key)
+        # Named as ELECTRA names them.
+        file = f"pretrain_data.tfrecord-{index:05d}-of-{settings.num_shards:05d}"
+        name = f"{SPLITS[split]}/{file}"
+        examples = layout.arrays(split, [settings.seed % 2**64, 2 * index + number])
+        encoded = (records.encode_examples(*arrays) for arrays in examples)
         count, size = records.write_record_file(os.path.join(folder, name), encoded)
         files[name] = {"records": count, "bytes": size}
-    splits = {split: dict(sorted(counts.items())) for split, counts in shard.counts.items()}
-    return {
-        "splits": splits,
-        "problems": dict(sorted(problems.items())),
-        "files": files,
-    }
-
-
-def _characters(document: Document) -> int:
-    return sum(map(len, document.lines))
+    splits = {split: dict(sorted(counts.items())) for split, counts in layout.counts.items()}
+    return {"splits": splits, "problems": dict(sorted(problems.items())), "files": files}
 
 
 def sample_training_lines(
-    corpus: Corpus, settings: ShardSettings, max_characters: int
+    corpus: Corpus, settings: BuildSettings, max_characters: int
 ) -> Iterator[str]:
     """Lines to learn a vocabulary from: training documents only, evenly over the corpus.
 
-    Args:
-        corpus: to read from.
-        settings: of the held-out split; the seed also decides in which order units are visited.
-        max_characters: about how much to take; no unit gives much more than its share.
+    About `max_characters` are taken; no unit gives much more than its share. The seed decides in
+    which order units are visited.
     """
     keys = np.random.Philox(key=[settings.seed % 2**64, 2**63]).random_raw(len(corpus.units))
     share = max(max_characters // len(corpus.units), 1 << 20)
@@ -226,9 +130,9 @@ def sample_training_lines(
     for i in np.argsort(keys, kind="stable").tolist():
         unit_end = taken + share
         for document in corpus.documents(corpus.units[i], collections.Counter()):
-            lines = divide(document, settings).get("train", Document("", [])).lines
-            yield from lines
-            taken += sum(map(len, lines))
+            if part := divide(document, settings).get("train"):
+                yield from part.lines
+                taken += part.characters
             if taken >= unit_end:
                 break
         if taken >= max_characters:
@@ -243,22 +147,18 @@ def deal_units(
     The largest units are dealt first, each to the emptiest shard. Those of a corpus that is held
     out are dealt alike, by themselves.
     """
-    dealt = _dealt(corpus, num_shards, None)
-    if heldout_corpus is not None:
-        heldout = _dealt(heldout_corpus, num_shards, "heldout")
-        dealt = [own + more for own, more in zip(dealt, heldout)]
-    return dealt
-
-
-def _dealt(corpus: Corpus, num_shards: int, side: str | None) -> list[list[DealtUnit]]:
-    units = sorted(enumerate(corpus.units), key=lambda item: (-unit_bytes(item[1]), item[0]))
-    loads = [(0, shard) for shard in range(num_shards)]  # a heap
     dealt: list[list[DealtUnit]] = [[] for _ in range(num_shards)]
-    for number, unit in units:
-        load, shard = loads[0]
-        dealt[shard].append(DealtUnit(number, corpus, unit, side))
-        heapq.heapreplace(loads, (load + max(1, unit_bytes(unit)), shard))
-    return [sorted(shard, key=lambda item: item.number) for shard in dealt]
+    for source, side in ((corpus, None), (heldout_corpus, "heldout")):
+        sizes = [unit_bytes(unit) for unit in source.units] if source else []
+        loads = [(0, shard) for shard in range(num_shards)]  # a heap
+        own: list[list[int]] = [[] for _ in range(num_shards)]
+        for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
+            load, shard = loads[0]
+            own[shard].append(number)
+            heapq.heapreplace(loads, (load + max(1, sizes[number]), shard))
+        for shard, numbers in enumerate(own):
+            dealt[shard] += [DealtUnit(n, source, source.units[n], side) for n in sorted(numbers)]
+    return dealt
 
 
 def unit_bytes(unit: Unit) -> int:
@@ -289,9 +189,8 @@ def unit_digest(unit: Unit) -> str:
 
 def _byte_ranges(unit: Unit) -> list[tuple[str, int, int]]:
     """(path, first byte, one past the last) of each file of a unit; of a tfds data set, none."""
-    paths = [path for _, path in member_paths(unit)] or [unit.path]
     return [
         (path, unit.start, storage.getsize(path) if unit.end < 0 else unit.end)
-        for path in paths
+        for _, path in member_paths(unit)
         if storage.isfile(path)
     ]

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from data.added_tokens import AddedToken
 from data.vocabulary import Vocabulary
 from errors import InputError
 
@@ -55,12 +54,9 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     an accent that is newer than the Unicode tables of the lower-casing op.
 
     Args:
-        lines: string [...], UTF-8.
+        lines: string [...], UTF-8; of the same shape is what is returned.
         do_lower_case: whether to lower-case.
         strip_accents: whether to remove accents; the text is NFD then, else in its own form.
-
-    Returns:
-        string, of the shape of `lines`.
     """
     lines = tf.strings.regex_replace(lines, _REMOVED_AND_ACCENTS if strip_accents else _REMOVED, "")
     if do_lower_case:
@@ -90,14 +86,9 @@ def batches(items: Iterable[T], characters: Callable[[T], int] = len) -> Iterato
 class Frame(NamedTuple):
     """The special pieces around the texts of a sequence, by their ids.
 
-    BERT's [CLS] A [SEP] B [SEP] has `begin` ([CLS],) and `after_text` ([SEP],). XLNet's
-    A <sep> B <sep> <cls> has `after_text` (<sep>,), `end` (<cls>,) and 2 as `end_segment`.
-
-    Attributes:
-        begin: before the first text, of its segment, which is 0.
-        after_text: behind each text, of its segment.
-        end: behind them all.
-        end_segment: the segment of `end`.
+    BERT's [CLS] A [SEP] B [SEP] has `begin` ([CLS],), of the first text's segment, which is 0, and
+    `after_text` ([SEP],), of the segment of its text. XLNet's A <sep> B <sep> <cls> has
+    `after_text` (<sep>,), `end` (<cls>,) and 2 as `end_segment`.
     """
 
     begin: tuple[int, ...]
@@ -106,7 +97,7 @@ class Frame(NamedTuple):
     end_segment: int = 0
 
     def size(self, texts: int) -> int:
-        """How many special pieces a sequence of one or two texts has."""
+        """The number of special pieces of a sequence of one or two texts."""
         return len(self.begin) + texts * len(self.after_text) + len(self.end)
 
 
@@ -116,12 +107,9 @@ class Tokenizer:
     Gives the ids of BERT's Python tokenizer, with two exceptions: characters that only one side's
     Unicode tables know, and words over 200 characters, which are cut into pieces here.
 
-    Attributes:
-        vocabulary: the one it is of.
-        marks: a regular expression for the characters that normalisation may remove as marks of
-            the character before them.
     """
 
+    # A regular expression for characters that normalisation may remove as marks of the one before.
     marks = ACCENTS
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -130,7 +118,11 @@ class Tokenizer:
         for number, added in enumerate(vocabulary.added_tokens):
             mark = chr(_FIRST_MARK + number)
             tokens[vocabulary.ids[added.content]] = mark
-            self._marks.append((mark, self._looked_for(added), added.normalized))
+            content = added.content
+            if added.normalized:  # it is looked for in normalised text
+                with tf.init_scope():
+                    content = self.normalize(tf.constant(content)).numpy().decode()
+            self._marks.append((mark, content, added.normalized))
         self._marks.sort(key=lambda mark: -len(mark[1]))  # the longest of several is found
         self._wordpiece = tf_text.FastBertTokenizer(
             tokens,
@@ -160,6 +152,22 @@ class Tokenizer:
             lengths.append(np.diff(ragged.row_splits.numpy()))
         return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
 
+    def tokenize_documents(
+        self, documents: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Tokenizes the lines of some documents in one call.
+
+        Yields:
+            (ids int32 [n], line_ends int64 [number of lines]) of each document: for each line, the
+            number of ids up to its end.
+        """
+        ids, row_splits = self.tokenize([line for lines in documents for line in lines])
+        row = 0
+        for lines in documents:
+            bounds = row_splits[row : row + len(lines) + 1]
+            row += len(lines)
+            yield ids[bounds[0] : bounds[-1]], bounds[1:] - bounds[0]
+
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""
         if not self._marks:
@@ -167,26 +175,12 @@ class Tokenizer:
         lines = self._marked(tf.strings.regex_replace(lines, _MARKS, _NO_MARK), normalized=False)
         return self._wordpiece.tokenize(self._marked(self.normalize(lines), normalized=True))
 
-    def _looked_for(self, added: AddedToken) -> str:
-        """What stands for an added token in the text in which it is looked for."""
-        if not added.normalized:
-            return added.content
-        with tf.init_scope():
-            return self.normalize(tf.constant(added.content)).numpy().decode()
-
     def _marked(self, lines: tf.Tensor, normalized: bool) -> tf.Tensor:
         """Lines with the marks of added tokens, as words, in their places."""
         for mark, content, after in self._marks:
             if after == normalized:
                 lines = tf.strings.regex_replace(lines, re.escape(content), f" {mark} ")
         return lines
-
-    def _reject_added(self) -> None:
-        if self._marks:
-            raise InputError(
-                "tasks whose answers are spans of text are not supported with a vocabulary that"
-                f" has added tokens. Received: {self.vocabulary.added_tokens[0].content!r}"
-            )
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """Tokenizes string [B] that went through `normalize` already; also inside a graph.
@@ -198,7 +192,11 @@ class Tokenizer:
         Raises:
             InputError: the vocabulary has added tokens.
         """
-        self._reject_added()
+        if self._marks:
+            raise InputError(
+                "tasks whose answers are spans of text are not supported with a vocabulary that"
+                f" has added tokens. Received: {self.vocabulary.added_tokens[0].content!r}"
+            )
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -208,8 +206,8 @@ class Tokenizer:
             codes: code points int32 [B, (characters)].
 
         Returns:
-            (int32 [all characters], how many characters it becomes; bool [all characters], whether
-            it is a mark that is removed).
+            (int32 [all characters], the number of characters that it becomes; bool, whether it is a
+            mark that is removed).
         """
         distinct, index = tf.unique(codes.values)
         characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")

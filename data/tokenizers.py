@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from data.sentencepiece_tokenization import SentencePieceTokenizer
-from data.tokenization import Frame, Tokenizer
+from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
 
@@ -23,7 +23,7 @@ class WordTokenizer(Tokenizer):
 
     Words of PTB and WikiText are cut already: "do n't". No character is removed or replaced, but
     for lower-casing where the vocabulary asks for it. A word that is not in the vocabulary is
-    `<unk>`, and so is "<unk>" itself.
+    `<unk>`, and so is "<unk>" itself. <eos> also comes before the first text.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -40,11 +40,6 @@ class WordTokenizer(Tokenizer):
             unknown_token=vocabulary.tokens[vocabulary.unk_id],
             no_pretokenization=True,
         )
-
-    @property
-    def frame(self) -> Frame:
-        """<eos> text <eos>: what ends a line comes before the first one, too."""
-        return Frame((self.vocabulary.cls_id,), (self.vocabulary.sep_id,))
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""

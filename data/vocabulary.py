@@ -10,6 +10,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import sentencepiece
+from google.protobuf.message import DecodeError
+from sentencepiece import sentencepiece_model_pb2
+
 import files
 import storage
 from data.added_tokens import (
@@ -18,14 +22,6 @@ from data.added_tokens import (
     added_token,
     added_tokens_by_id,
     check_added_tokens,
-)
-from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
-from data.sentencepiece_model import (
-    MODEL_FILE,
-    MODEL_SUFFIX,
-    SPECIAL_PIECES,
-    pieces,
-    read_model,
 )
 from errors import InputError, located
 from settings import typed
@@ -36,9 +32,12 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TOKENIZERS = {
     "wordpiece": SPECIAL_TOKENS,
     "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]"),
-    "sentencepiece": SPECIAL_PIECES,
+    "sentencepiece": ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
 }
-VOCABULARY_FILE = "vocab.txt"  # of a SentencePiece model there is MODEL_FILE instead
+WORD_BEGIN = "\u2581"  # what stands for a space in SentencePiece's pieces
+_ALONE = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+VOCABULARY_FILE = "vocab.txt"
+MODEL_FILE = "spiece.model"  # a SentencePiece model, by the name in XLNet's releases
 SWITCHES_FILE = "tokenizer_config.json"
 _SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None, "tokenizer": str}
 _SWITCHES |= {"keep_accents": bool}  # the opposite, as Hugging Face says it of XLNet
@@ -136,50 +135,47 @@ class Vocabulary:
             strip_accents: likewise. Where nothing says it, as the casing: both are True by
                 default, as in BERT uncased. Of a SentencePiece model text is not lower-cased and
                 accents are removed by default, as in XLNet.
-
-        Raises:
-            InputError: no such file, not UTF-8, a blank line before the last token, a special token
-                missing, a token twice, or no SentencePiece model.
         """
         path = os.fspath(path)
         if storage.isdir(path):
             path = os.path.join(path, vocabulary_file(path))
-        model = read_model(path) if path.endswith(MODEL_SUFFIX) else None
-        tokens = _read_tokens(path) if model is None else list(pieces(model, path))
+        is_model = path.endswith(os.path.splitext(MODEL_FILE)[1])
+        model = files.read_bytes(path) if is_model else b""
+        tokens = _pieces(model, path) if is_model else _read_tokens(path)
         settings_path = os.path.join(os.path.dirname(path), SWITCHES_FILE)
         saved = files.read_json(settings_path) if storage.exists(settings_path) else {}
-        where = f"{settings_path}: `{ADDED_TOKENS}`"
         with located(settings_path):
-            tokenizer = _tokenizer(saved, model is not None)
-            switches = {
-                name: typed(name, saved[name], _SWITCHES[name]) for name in _SWITCHES.keys() & saved
-            }
+            switches = {n: typed(n, saved[n], kind) for n, kind in _SWITCHES.items() if n in saved}
+            tokenizer = switches.get("tokenizer", "sentencepiece" if is_model else "wordpiece")
+            if tokenizer not in TOKENIZERS or is_model != (tokenizer == "sentencepiece"):
+                raise InputError(
+                    f"`tokenizer` should be one of {', '.join(TOKENIZERS)}, and sentencepiece for"
+                    f" a {MODEL_FILE} alone. Received: {tokenizer!r}"
+                )
+        where = f"{settings_path}: `{ADDED_TOKENS}`"
         listed = [(where, *entry) for entry in added_tokens_by_id(saved, where)]
         added = join_added_tokens(tokens, listed, path, extends=tokenizer == "wordpiece")
         if do_lower_case is None:
-            do_lower_case = switches.get("do_lower_case", model is None)
+            do_lower_case = switches.get("do_lower_case", not is_model)
         if strip_accents is None:
             strip_accents = switches.get("strip_accents")
-        if strip_accents is None and model is not None:
+        if strip_accents is None and is_model:
             strip_accents = not switches.get("keep_accents", False)
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
         with located(path):
-            return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model or b"")
+            return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model)
 
     @classmethod
     def of_model(
         cls, model: bytes, *, do_lower_case: bool = False, strip_accents: bool = True
     ) -> Vocabulary:
         """The vocabulary of a SentencePiece model; InputError where the bytes are none."""
-        tokens = pieces(model, "The vocabulary")
-        return cls(tokens, do_lower_case, strip_accents, (), "sentencepiece", model)
+        tokens = _pieces(model, "The vocabulary")
+        return cls(tuple(tokens), do_lower_case, strip_accents, (), "sentencepiece", model)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`.
-
-        These are Hugging Face's names.
-        """
+        """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`."""
         storage.makedirs(folder)
         switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
         if self.added_tokens:
@@ -196,27 +192,30 @@ class Vocabulary:
 
 
 def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> Vocabulary:
-    """Returns the vocabulary of a model directory, which must be that of the training.
+    """Returns the vocabulary of a model directory, or InputError if it is not the training's.
 
     It may hold fewer tokens than the embeddings have rows, where `digest`, of the vocabulary in
     training, says that it is the one: the rows after them are padding.
-
-    Raises:
-        InputError: another number of tokens, other tokens or another casing.
     """
     vocabulary = Vocabulary.load(model_dir)
-    padded = vocabulary.size < vocab_size and digest == vocabulary.digest
-    if vocabulary.size != vocab_size and not padded:
+    same = vocabulary.size == vocab_size if digest is None else vocabulary.digest == digest
+    if not same or vocabulary.size > vocab_size:
         raise InputError(
-            f"{model_dir}: {vocabulary.file} should have the {vocab_size} tokens of"
-            f" config.json. Received: {vocabulary.size}"
-        )
-    if digest not in (None, vocabulary.digest):
-        raise InputError(
-            f"{model_dir}: {vocabulary.file}, or its casing in tokenizer_config.json, is not what"
-            " the model was trained with"
+            f"{model_dir}: {vocabulary.file}, with the casing in {SWITCHES_FILE}, should be what"
+            f" the model of {vocab_size} tokens was trained with. Received: {vocabulary.size}"
         )
     return vocabulary
+
+
+def word_starts(vocabulary: Vocabulary) -> list[bool]:
+    """Returns True for each token that begins a word, in the order of the ids.
+
+    Of SentencePiece as `_is_start_piece` in data_utils.py of zihangdai/xlnet has it.
+    """
+    tokens = vocabulary.tokens
+    if vocabulary.tokenizer == "sentencepiece":
+        return [token.startswith((WORD_BEGIN, "<")) or token in _ALONE for token in tokens]
+    return [not token.startswith("##") for token in tokens]
 
 
 def vocabulary_file(folder: str) -> str:
@@ -226,55 +225,55 @@ def vocabulary_file(folder: str) -> str:
     return MODEL_FILE if there and not other else VOCABULARY_FILE
 
 
-def _tokenizer(saved: dict[str, Any], is_model: bool) -> str:
-    """The tokenizer of a vocabulary: what the switches say, which must fit the file."""
-    default = "sentencepiece" if is_model else "wordpiece"
-    tokenizer = typed("tokenizer", saved.get("tokenizer", default), str)
-    expected = [name for name in TOKENIZERS if (name == "sentencepiece") == is_model]
-    if tokenizer not in expected:
-        kind = MODEL_FILE if is_model else VOCABULARY_FILE
+def _pieces(model: bytes, where: str) -> list[str]:
+    """The pieces of a SentencePiece model; InputError for one of another kind than XLNet's."""
+    expected = f"{where} should be a SentencePiece model of type unigram."
+    try:
+        stored = sentencepiece_model_pb2.ModelProto.FromString(model)
+        sentencepiece.SentencePieceProcessor(model_proto=model)
+    except (DecodeError, RuntimeError) as error:
+        raise InputError(f"{expected} Received: {error}") from error
+    # What FastSentencepieceTokenizer would get wrong without saying so.
+    spec = stored.trainer_spec
+    unigram = spec.model_type == spec.UNIGRAM
+    if not (unigram and stored.pieces) or spec.byte_fallback or spec.treat_whitespace_as_suffix:
         raise InputError(
-            f"`tokenizer` should be {' or '.join(expected)} for a {kind}. Received: {tokenizer!r}"
+            f"{expected} Received: {len(stored.pieces)} pieces, type"
+            f" {spec.ModelType.Name(spec.model_type).lower()}, byte_fallback {spec.byte_fallback},"
+            f" treat_whitespace_as_suffix {spec.treat_whitespace_as_suffix}"
         )
-    return tokenizer
+    return [piece.piece for piece in stored.pieces]
 
 
 def _read_tokens(path: str) -> list[str]:
     """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
-    raw = files.read_bytes(path)
-    reject_other_encodings(raw, path)
     try:
-        text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+        text = files.read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        received = error.object[error.start : error.start + 4]
-        raise InputError(f"{path} line {line} must be UTF-8. Received: {received!r}") from error
+        raise InputError(f"{path} must be UTF-8: {error}") from error
     tokens = [line.rstrip("\r") for line in text.split("\n")]
     while tokens and not tokens[-1]:
         del tokens[-1]
     if "" in tokens:
-        raise InputError(
-            f"{path} line {tokens.index('') + 1} should hold a token. Received: a blank line"
-        )
+        raise InputError(f"{path} line {tokens.index('') + 1} should not be blank")
     return tokens
 
 
 def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
     """Raises InputError where a token stands twice or a special token is missing."""
-    first_line: dict[str, int] = {}
-    for line, token in enumerate(tokens, start=1):
-        if token in first_line:
-            raise InputError(
-                f"The vocabulary must hold each token once. Received: {token!r} on lines "
-                f"{first_line[token]} and {line}"
-            )
-        first_line[token] = line
+    lines = {token: line for line, token in enumerate(tokens, start=1)}
+    if len(lines) < len(tokens):
+        line, twice = next(item for item in enumerate(tokens, start=1) if lines[item[1]] > item[0])
+        raise InputError(
+            f"The vocabulary must hold each token once. Received: {twice!r} on lines {line} and"
+            f" {lines[twice]}"
+        )
     special = list(dict.fromkeys(TOKENIZERS[tokenizer]))
-    missing = [token for token in special if token not in first_line]
+    missing = [token for token in special if token not in lines]
     if missing:
         raise InputError(
             f"The vocabulary must hold the special tokens {' '.join(special)}. "
-            f"Received: {len(first_line)} tokens without {' '.join(missing)}"
+            f"Received: {len(tokens)} tokens without {' '.join(missing)}"
         )
 
 
@@ -284,8 +283,7 @@ def join_added_tokens(
     """The added tokens of a tokenizer's files; those after the last of `tokens` join them.
 
     Args:
-        listed: (file and field, id, fields of the token), in the order of the ids; tokens that
-            stand twice are the same.
+        listed: (file and field, id, fields of the token), in the order of the ids.
         path: of the file with `tokens`.
         extends: false where tokens are the vocabulary's own alone, and found without being added.
     """

@@ -1,18 +1,25 @@
-"""Learns a WordPiece vocabulary from text: TensorFlow Text's learner, with a search of our own."""
+"""Learns a vocabulary from lines of text: of word pieces, of SentencePiece's pieces, or of words.
+
+For word pieces, TensorFlow Text's learner (top-down WordPiece) is given counted words and a count
+that a piece must reach. That count is searched for; what is then above the size wanted loses its
+rarest pieces.
+"""
 
 from __future__ import annotations
 
 import collections
+import io
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+import sentencepiece
 import tensorflow as tf
 from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
-from data.tokenization import batches, normalize
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from data import sentencepiece_tokenization, tokenization
+from data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
 from errors import InputError
 
 # The learner takes time in proportion to the distinct words, and rare ones decide little.
@@ -29,55 +36,110 @@ _PART = 8
 _CONTINUES = "\0"  # begins each part but the first; normalised text holds none
 # The search is over when it has at most this many times the tokens wanted.
 _SURPLUS = 1.1
+_PAD, _, _CLS, _SEP, _MASK = TOKENIZERS["sentencepiece"]
+_SENTENCEPIECE_OPTIONS = {
+    "model_type": "unigram",
+    "character_coverage": 0.99995,
+    # The ids of XLNet: <unk> 0, <s> 1, </s> 2, <cls> 3, <sep> 4, <pad> 5, <mask> 6, <eod> 7, ...
+    "control_symbols": [_CLS, _SEP, _PAD, _MASK, "<eod>"],
+    "user_defined_symbols": ["<eop>", *'.()"-–£€'],  # noqa: RUF001
+    "hard_vocab_limit": False,  # fewer pieces where the text yields no more
+    "max_sentence_length": 1 << 30,  # bytes; longer lines would be left out
+    # Threads add up their counts in their order, so the number decides the last bits of scores.
+    "num_threads": 16,
+    "minloglevel": 2,
+}
 
 
 def learn_vocabulary(
     texts: Iterable[str],
-    vocab_size: int,
+    vocab_size: int | None,
     *,
+    tokenizer: str = "wordpiece",
     do_lower_case: bool = True,
     strip_accents: bool = True,
 ) -> Vocabulary:
-    """Learns a WordPiece vocabulary from lines of text in any language.
-
-    Words are normalised and cut exactly as `data.tokenization` does it, counted, and given to
-    TensorFlow Text's learner (top-down WordPiece), with a count that a piece must reach. That
-    count is searched for; what is then above `vocab_size` loses its rarest pieces. The result is a
-    function of the texts and arguments alone; the order of the texts does not matter. Text without
-    spaces between its words (Thai, Lao, Khmer, Burmese) is learned from in parts of 8 characters.
+    """Learns a vocabulary, a function of the texts (of words: not of their order) and arguments.
 
     Args:
         texts: lines of text; read once.
         vocab_size: number of tokens wanted, the special tokens and single characters included.
-        do_lower_case, strip_accents: see `Vocabulary`.
+            None: all words.
+        tokenizer: what the tokens are, one of `data.vocabulary.TOKENIZERS`.
+        do_lower_case, strip_accents: see `Vocabulary`; of words, accents are not stripped.
 
     Returns:
-        `vocab_size` tokens, or fewer where the texts do not yield as many: first the special
-        tokens in the order of `SPECIAL_TOKENS`, then single characters, then the longer pieces.
+        `vocab_size` tokens, or fewer where the texts do not yield as many.
 
     Raises:
-        InputError: there are no words in the texts.
+        InputError: there are no words in the texts, or `vocab_size` does not suit them.
     """
-    counts = count_words(texts, do_lower_case=do_lower_case, strip_accents=strip_accents)
+    switches = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    if tokenizer == "sentencepiece":
+        return Vocabulary.of_model(_learn_sentencepiece(texts, vocab_size, **switches), **switches)
+    learn = _learn_words if tokenizer == "words" else _learn_wordpiece
+    return Vocabulary(tuple(learn(texts, vocab_size, **switches)), **switches, tokenizer=tokenizer)
+
+
+def _learn_words(
+    texts: Iterable[str], vocab_size: int | None, do_lower_case: bool, strip_accents: bool
+) -> list[str]:
+    """Special tokens, then words by falling count, ties by spelling; so cutoffs are ranks."""
+    del strip_accents
+    if do_lower_case:  # by the op that the tokenizer lower-cases by
+        texts = _normalized(texts, lambda lines: tf.strings.lower(lines, encoding="utf-8"))
+    counts = collections.Counter(word for line in texts for word in line.split())
+    special = list(dict.fromkeys(TOKENIZERS["words"]))
+    words = sorted(counts.keys() - {*special}, key=lambda word: (-counts[word], word))
+    return [*special, *words][:vocab_size]
+
+
+def _normalized(texts: Iterable[str], normalize: Callable[[tf.Tensor], tf.Tensor]) -> Iterator[str]:
+    for batch in tokenization.batches(texts):
+        yield from (line.decode() for line in normalize(tf.constant(batch, tf.string)).numpy())
+
+
+def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool) -> bytes:
+    """A unigram model, with XLNet's options, of normalised text; the same on any machine."""
+    found = _normalized(texts, lambda x: sentencepiece_tokenization.normalize(x, **switches))
+    found = (line.replace("\0", "") for line in found)  # NUL is an error there
+    # All of them first: an error in an iterator would end SentencePiece's reading in silence.
+    lines = list(filter(None, found))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            vocab_size=vocab_size,
+            **_SENTENCEPIECE_OPTIONS,
+        )
+    except RuntimeError as error:
+        raise InputError(
+            f"`vocab_size` should suit the text. Received: {vocab_size}, of which SentencePiece"
+            f" says: {' '.join(str(error).split())}"
+        ) from error
+    return model.getvalue()
+
+
+# ---------------------------------------------------------------- word pieces
+
+
+def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) -> list[str]:
+    """Special tokens, then single characters, then longer pieces; the order of texts is free."""
     # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
-    words = sorted(_parts(counts).items(), key=_frequency_then_spelling)
+    words = sorted(_parts(_count_words(texts, **switches)).items(), key=_frequency_then_spelling)
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
     if not words:
         raise InputError("A vocabulary must be learned from text with words. Received: none")
-    tokens = _trim(_search_pieces(words, vocab_size), vocab_size)
-    return Vocabulary(tuple(tokens), do_lower_case, strip_accents)
+    return _trim(_search_pieces(words, vocab_size), vocab_size)
 
 
-def count_words(
-    texts: Iterable[str], *, do_lower_case: bool, strip_accents: bool
-) -> collections.Counter[str]:
+def _count_words(texts: Iterable[str], **switches: bool) -> collections.Counter[str]:
     """Counts what the tokenizer takes for words: between whitespace, punctuation and CJK."""
     basic_tokenizer = BasicTokenizer(lower_case=False)
     counts: collections.Counter[bytes] = collections.Counter()
-    for batch in batches(texts):
-        lines = normalize(
-            tf.constant(batch), do_lower_case=do_lower_case, strip_accents=strip_accents
-        )
+    for batch in tokenization.batches(texts):
+        lines = tokenization.normalize(tf.constant(batch), **switches)
         # The word tokenizer parts at ASCII whitespace only.
         lines = tf.strings.regex_replace(lines, r"\p{Z}", " ")
         counts.update(basic_tokenizer.tokenize(lines).flat_values.numpy().tolist())

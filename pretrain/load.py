@@ -10,8 +10,7 @@ import tensorflow as tf
 
 import storage
 from data.manifest import read_manifest
-from data.vocabulary import SWITCHES_FILE, Vocabulary
-from data.word_starts import word_starts
+from data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
 from errors import InputError
 from model import Backbone, BackboneConfig, build_backbone, load_config
 from pretrain.hparams import PretrainingHParams, parse_hparams

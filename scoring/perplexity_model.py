@@ -12,7 +12,7 @@ import tf_keras
 
 from data.build_options import separates_lines
 from data.corpus import open_corpus
-from data.example_layouts import begins_with_last_token, with_separators
+from data.examples import begins_with_last_token, with_separators
 from data.input_pipeline import count_records, pretraining_dataset, record_files
 from data.manifest import read_manifest
 from data.tokenization import batches
@@ -57,17 +57,12 @@ def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
     parts, words = [np.zeros([0], np.int32)], 0
     problems: collections.Counter = collections.Counter()
     for unit in corpus.units:
-        documents = corpus.documents(unit, problems)
-        for batch in batches(documents, lambda document: sum(map(len, document.lines))):
-            ids, splits = tokenizer.tokenize([line for each in batch for line in each.lines])
-            row = 0
-            for document in batch:
-                bounds = splits[row : row + len(document.lines) + 1]
-                row += len(document.lines)
-                own = ids[bounds[0] : bounds[-1]]
-                parts.append(with_separators(own, bounds[1:] - bounds[0], vocabulary, by_line))
+        for batch in batches(corpus.documents(unit, problems), lambda each: each.characters):
+            tokenized = tokenizer.tokenize_documents([document.lines for document in batch])
+            for document, (ids, line_ends) in zip(batch, tokenized):
+                parts.append(with_separators(ids, line_ends, vocabulary, by_line))
                 words += sum(len(line.split()) for line in document.lines)
-                words += len(parts[-1]) - len(own)
+                words += len(parts[-1]) - len(ids)
     return _text([np.concatenate(parts)], words, vocabulary, by_line)
 
 

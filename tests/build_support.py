@@ -6,12 +6,21 @@ import string
 from pathlib import Path
 
 from data import shards
+from data.build_options import BuildSettings
 from data.vocabulary import Vocabulary
 
 LETTERS = string.ascii_lowercase
 VOCABULARY = Vocabulary(
     ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *LETTERS, *(f"##{x}" for x in LETTERS))
 )
+
+
+def settings(fraction: float, corpus_bytes: int = 0) -> BuildSettings:
+    """Of a build of text, with seed 5 and three shards."""
+    vocabulary = {"tokenizer": "wordpiece"}
+    return BuildSettings(
+        *("text", 1, corpus_bytes, "", vocabulary, 32, fraction, 5, 3, "segments", None)
+    )
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -12,8 +12,8 @@ import unicodedata
 
 import sentencepiece
 
-from data.sentencepiece_learning import learn_sentencepiece
 from data.vocabulary import Vocabulary
+from data.vocabulary_learning import learn_vocabulary
 
 _WORDS = ["the", "of", "a", "small", "river", "runs", "by", "old", "houses", "where", "she"]
 _WORDS += ["would", "read,", "write", "and", "count"]
@@ -30,10 +30,16 @@ def sentences(count, seed=0):
     return found
 
 
-@functools.cache
-def vocabulary(vocab_size=300, **switches):
+def learned(texts, vocab_size, do_lower_case=False):
     """As it is learned for own corpora."""
-    return learn_sentencepiece(sentences(400), vocab_size, **switches)
+    options = {"tokenizer": "sentencepiece", "do_lower_case": do_lower_case}
+    return learn_vocabulary(texts, vocab_size, **options)
+
+
+@functools.cache
+def vocabulary():
+    """Of made-up text."""
+    return learned(sentences(400), 300)
 
 
 @functools.cache

@@ -28,8 +28,7 @@ from checkpoints.xlnet.networks import (
     read_networks,
     unwritten,
 )
-from data.sentencepiece_model import MODEL_FILE
-from data.vocabulary import SWITCHES_FILE, Vocabulary
+from data.vocabulary import MODEL_FILE, SWITCHES_FILE, Vocabulary
 from errors import located
 from files import read_json, write_json
 from model.config import CONFIG_FILE, read_fields

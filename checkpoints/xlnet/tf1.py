@@ -26,7 +26,7 @@ from checkpoints.xlnet.networks import (
     tf1_slots,
     unwritten,
 )
-from data.sentencepiece_model import MODEL_FILE
+from data.vocabulary import MODEL_FILE
 from errors import InputError, located
 from model.config import read_fields
 from model.xlnet.config import XLNetConfig

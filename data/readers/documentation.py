@@ -51,18 +51,16 @@ class InstalledDocumentation(Corpus):
 
     files_per_unit = 256
 
-    def __init__(self, path: str = "", **options: float) -> None:
+    def __init__(self, path: str = "") -> None:
         """Lists the packages' source files.
 
         Args:
             path: installed packages with commas between ("numpy,scipy"), or a folder of packages;
                 empty means every package of the running environment.
-            options: without effect, as nobody can correct an installed package: files that are not
-                valid Python are counted.
         """
         is_folder = os.path.isdir(path)
         self._names = None if is_folder or not path else frozenset(path.split(","))
-        super().__init__(path if is_folder else sysconfig.get_paths()["purelib"], **options)
+        super().__init__(path if is_folder else sysconfig.get_paths()["purelib"])
 
     def _find_units(self) -> Iterator[Unit]:
         by_package = collections.defaultdict(list)

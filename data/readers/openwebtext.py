@@ -34,10 +34,10 @@ class OpenWebTextCorpus(Corpus):
         as "other_files".
         """
         with base.readable_file(unit.path) as file:
-            yield from self._members(file, unit.name, unit.path, problems)
+            yield from self._members(file, unit.name, problems)
 
     def _members(
-        self, file: BinaryIO, name: str, path: str, problems: collections.Counter
+        self, file: BinaryIO, name: str, problems: collections.Counter
     ) -> Iterator[Document]:
         """Yields the texts of an open, decompressed tar stream and of the archives within it."""
         # "r|" never seeks. Decompression is left to `base`: tarfile's own takes a cut-off
@@ -46,16 +46,15 @@ class OpenWebTextCorpus(Corpus):
             for member in archive:
                 if not member.isfile() or os.path.basename(member.name).startswith("."):
                     continue
-                where = f"{path}, member {member.name},"
                 content = archive.extractfile(member)
                 if member.name.endswith(".txt"):
-                    lines = base.nonempty_lines(self.decode(content.read(), where, 0, problems))
+                    lines = base.nonempty_lines(base.decode(content.read(), problems))
                     if lines:
                         yield Document(f"{name}:{member.name}", lines)
                     else:
                         problems["empty_documents"] += 1
                 elif member.name.endswith(_ARCHIVES):
                     with base.decompressed(content, member.name) as inner:
-                        yield from self._members(inner, f"{name}:{member.name}", path, problems)
+                        yield from self._members(inner, f"{name}:{member.name}", problems)
                 else:
                     problems["other_files"] += 1

@@ -1,8 +1,9 @@
-"""Plain text: blank lines between documents, or one document per file."""
+"""Plain text: blank lines between documents, one document per file, or lines that all count."""
 
 from __future__ import annotations
 
 import collections
+import itertools
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -26,16 +27,15 @@ class TextCorpus(Corpus):
         """Yields the unit's documents, see the class."""
         with base.readable_file(unit.path) as file:
             if unit.end < 0:
-                blocks = base.blocks(file, self.range_bytes)
+                blocks = _blocks(file, self.range_bytes)
             else:
                 size = storage.getsize(unit.path)
                 start, end = (self._cut(file, place, size) for place in (unit.start, unit.end))
                 file.seek(start)
-                blocks = iter([(start, file.read(end - start))])
+                blocks = iter([file.read(end - start)])
             number = 0
-            for offset, raw in blocks:
-                text = self.decode(raw, unit.path, offset, problems)
-                for part in _BLANK_LINE.split(text):
+            for raw in blocks:
+                for part in _BLANK_LINE.split(base.decode(raw, problems)):
                     if lines := base.nonempty_lines(part):
                         yield Document(f"{unit.name}:{number}", lines)
                         number += 1
@@ -48,7 +48,7 @@ class TextCorpus(Corpus):
             return size
         first = place - min(_SEARCHED, self.range_bytes)
         file.seek(first)
-        return first + base.last_cut(file.read(place - first))
+        return first + _last_cut(file.read(place - first))
 
 
 class TextPerFileCorpus(Corpus):
@@ -78,10 +78,44 @@ class TextPerFileCorpus(Corpus):
         for name, path in base.member_paths(unit):
             empty = True
             with base.readable_file(path) as file:
-                for offset, raw in base.blocks(file, self.block_bytes):
-                    text = self.decode(raw, path, offset, problems)
-                    if lines := base.nonempty_lines(text):
+                for raw in _blocks(file, self.block_bytes):
+                    if lines := base.nonempty_lines(base.decode(raw, problems)):
                         empty = False
                         yield Document(name, lines)
             if empty:
                 problems["empty_documents"] += 1
+
+
+class LanguageModelCorpus(Corpus):
+    """Files of lines, such as those of PTB and WikiText; blank ones count, too.
+
+    A document here is 100 lines that follow each other, as the files do not say where texts end.
+    """
+
+    lines_per_document = 100
+
+    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
+        """Yields the lines that begin in the unit, stripped, by the hundred."""
+        with base.readable_file(unit.path) as file:
+            lines = base.raw_lines(file, unit.start, unit.end)
+            while part := list(itertools.islice(lines, self.lines_per_document)):
+                texts = [base.decode(raw, problems) for _, raw in part]
+                yield Document(f"{unit.name}:{part[0][0]}", texts)
+
+
+def _last_cut(raw: bytes) -> int:
+    """The last place to cut a text: behind a blank line, else a line, a word or a character."""
+    for end in (rb"\n\s*\n", rb"\n", rb"\s"):
+        if found := re.match(rb".*" + end, raw, re.DOTALL):
+            return found.end()
+    last = range(len(raw) - 1, max(0, len(raw) - 4), -1)
+    return next((i for i in last if raw[i] & 0xC0 != 0x80), len(raw))
+
+
+def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yields blocks of at most `size` bytes, see `_last_cut`."""
+    rest = b""
+    while raw := rest + file.read(size - len(rest)):
+        cut = _last_cut(raw) if len(raw) == size else len(raw)
+        yield raw[:cut]
+        rest = raw[cut:]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from data.readers.base import Corpus, Document, Unit, nonempty_lines
+from data.readers.base import Corpus, Document, Unit, decode, nonempty_lines
 from data.streams import without_autotuning
 from errors import InputError, reason
 
@@ -22,18 +22,15 @@ class TfdsCorpus(Corpus):
     environment variable TFDS_DATA_DIR names (the library's own default: ~/tensorflow_datasets).
     """
 
-    _download = True
-
-    def __init__(self, path: str, **options: float) -> None:
+    def __init__(self, path: str) -> None:
         name, _, split = path.partition("@")
         self._name, _, feature = name.partition("#")
         self._feature, self._split = feature or None, split or "train"
         self._data_dir = os.environ.get("TFDS_DATA_DIR") or None
-        super().__init__(path, **options)
+        super().__init__(path)
 
     def _find_units(self) -> Iterator[Unit]:
-        builder = open_dataset(self._name, self._data_dir, download=self._download)
-        self._check_order(builder)
+        builder = open_dataset(self._name, self._data_dir)
         self._feature = _text_feature(builder, self._feature)
         split = split_info(builder, self._split)
         # As many parts as files, so that a part is about one file, but none without examples.
@@ -47,44 +44,16 @@ class TfdsCorpus(Corpus):
         import tensorflow_datasets as tfds
 
         split = tfds.even_splits(self._split, unit.end)[unit.start]
-        builder = open_dataset(self._name, self._data_dir, download=self._download)
+        builder = open_dataset(self._name, self._data_dir)
         wanted = tfds.decode.PartialDecoding({self._feature: True})
         for index, example in enumerate(in_order(builder, split, wanted)):
-            name = f"{unit.name}:{index}"
-            text = self.decode(example[self._feature], name, 0, problems)
-            if lines := self._lines(text):
-                yield Document(name, lines)
+            if lines := nonempty_lines(decode(example[self._feature], problems)):
+                yield Document(f"{unit.name}:{index}", lines)
             else:
                 problems["empty_documents"] += 1
 
-    def _check_order(self, builder: Any) -> None:
-        """Raises InputError where the examples are not in an order that this corpus needs."""
 
-    def _lines(self, text: str) -> list[str]:
-        return nonempty_lines(text)
-
-
-class TfdsLanguageModelCorpus(TfdsCorpus):
-    """The same of a dataset whose lines all count, blank ones too; it must be prepared already.
-
-    Its examples are one text, so it should have been written in their order.
-    """
-
-    _download = False
-
-    def _check_order(self, builder: Any) -> None:
-        if not builder.info.disable_shuffling:
-            raise InputError(
-                f"Dataset {builder.info.full_name} should keep the order of the text, but"
-                " tensorflow-datasets shuffled its examples (its builder does not set"
-                " `disable_shuffling`); give the text's files with --corpus_format language_model"
-            )
-
-    def _lines(self, text: str) -> list[str]:
-        return [line.strip() for line in text.split("\n")]
-
-
-def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
+def open_dataset(name: str, folder: str | None) -> Any:
     """The prepared builder of a dataset, which is downloaded if it is not there yet.
 
     Each process opens its own: builders do not travel well.
@@ -93,10 +62,9 @@ def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
         name: `NAME[/CONFIG][:VERSION]`.
         folder: where datasets are kept; None: the library's default (TFDS_DATA_DIR, or
             ~/tensorflow_datasets).
-        download: whether it may be downloaded.
 
     Raises:
-        InputError: there is no such dataset, or it cannot be downloaded.
+        InputError: there is no such dataset.
     """
     import tensorflow_datasets as tfds
 
@@ -107,12 +75,6 @@ def open_dataset(name: str, folder: str | None, download: bool = True) -> Any:
             f"tensorflow-datasets must know the dataset. Received: {name!r} ({reason(error)})"
         ) from error
     if not builder.info.splits:
-        if not download:
-            raise InputError(
-                f"Dataset {name} should be prepared, as nothing is downloaded here: run"
-                f" `tfds build {name} --data_dir FOLDER` and set TFDS_DATA_DIR to FOLDER. There is"
-                f" none in {builder.data_dir}"
-            )
         builder.download_and_prepare()
     return builder
 
@@ -143,11 +105,7 @@ def in_order(builder: Any, split: str, decoders: Any = None) -> Iterator[dict[st
 
 
 def _text_feature(builder: Any, wanted: str | None) -> str:
-    """Chooses the feature to read.
-
-    Raises:
-        InputError: it is not a text feature, or none is wanted and there is no obvious one.
-    """
+    """The feature to read; InputError if it is no text, or none is wanted and none is obvious."""
     import tensorflow_datasets as tfds
 
     features = builder.info.features

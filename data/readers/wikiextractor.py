@@ -54,7 +54,7 @@ class WikiExtractorCorpus(Corpus):
                 return
             if lines is None and not opens:
                 continue
-            line = self.decode(raw, unit.path, offset, problems)
+            line = base.decode(raw, problems)
             if opens:
                 if lines is not None:
                     raise InputError(
@@ -80,10 +80,8 @@ class WikiExtractorCorpus(Corpus):
         self, unit: Unit, file: BinaryIO, problems: collections.Counter
     ) -> Iterator[tuple[str, str, str]]:
         """Yields (id, title, text) of each line {"id": ..., "title": ..., "text": ...}."""
-        for offset, raw in base.raw_lines(file, unit.start):
-            if 0 <= unit.end <= offset:
-                return
-            line = self.decode(raw, unit.path, offset, problems)
+        for offset, raw in base.raw_lines(file, unit.start, unit.end):
+            line = base.decode(raw, problems)
             if not line:
                 continue
             try:

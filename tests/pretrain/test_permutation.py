@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from data.word_starts import word_starts
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
 from pretrain.hparams import parse_hparams
 from pretrain.permutation import (
     factorization_order,
