@@ -141,9 +141,7 @@ def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
     The first one where several are equal.
     """
-    best: dict[tuple, RunGroup] = {}
-    for group in by_median(groups):
-        best.setdefault((group.task, group.model, group.init), group)
+    best = {(group.task, group.model, group.init): group for group in by_median(groups)[::-1]}
     return [group for group in groups if group in best.values()]
 
 
