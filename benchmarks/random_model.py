@@ -22,7 +22,7 @@ from checkpoints.model_directory import (
 from data.vocabulary import Vocabulary
 from finetune import declaration
 from finetune.hparams import resolve_hparams
-from finetune.load import FineTuned
+from finetune.load import TaskModel
 from finetune.objective import FineTuning
 from model import Encoder, EncoderConfig, build_encoder, named_size
 
@@ -43,7 +43,7 @@ def make_classifier(size: str, folder: str) -> None:
     hparams = resolve_hparams({"classifier": "dense"}, task, config)
     objective = FineTuning(encoder, task.plugin.head(task, config, hparams))
     record = {"hparams": {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}}
-    save_fine_tuned(FineTuned(objective, task, hparams, vocabulary, record), folder, {})
+    save_fine_tuned(TaskModel(objective, task, hparams, vocabulary, record), folder, {})
 
 
 def _random_encoder(size: str) -> tuple[EncoderConfig, Vocabulary, Encoder]:

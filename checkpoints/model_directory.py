@@ -13,7 +13,7 @@ import files
 import storage
 from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
-from finetune.load import FineTuned
+from finetune.load import TaskModel
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from model.xlnet.config import XLNetConfig
 from pretrain.hparams import (
@@ -158,7 +158,7 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     _save(checkpoint, folder, "model.ckpt", conversion.step)
 
 
-def save_fine_tuned(model: FineTuned, folder: str, about: dict[str, Any]) -> None:
+def save_fine_tuned(model: TaskModel, folder: str, about: dict[str, Any]) -> None:
     """Writes the folder of a fine-tuned model, without scores; see `save`."""
     describe_run(folder, model.record["hparams"], {"converted": about})
     model.objective.encoder.config.save(folder)

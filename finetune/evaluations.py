@@ -16,6 +16,7 @@ from training import checkpointing, monitoring, workers
 from training.model_directory import CHECKPOINT_FOLDER
 
 SPLIT = "dev"  # of the rows in metrics.jsonl
+WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
 _FOLDER = "best"  # in the run's folder, until the run is finished
 
 
@@ -61,9 +62,7 @@ class Evaluations:
         """Takes the scores of a step; its weights are kept if they are the best."""
         score = _or_lowest(scores[self._metric])
         if self._keeps_best and all(score > before for before in self._scores.values()):
-            checkpoint = tf.train.Checkpoint(objective=self._objective)
-            folder = os.path.join(workers.written(self._folder), CHECKPOINT_FOLDER)
-            tf.train.CheckpointManager(checkpoint, folder, max_to_keep=1).save(step)
+            keep_weights_only(workers.written(self._folder), self._objective, step)
         self._scores[step] = score
 
     @property
@@ -87,6 +86,21 @@ class Evaluations:
             workers.barrier()  # the chief has written them
             checkpointing.restore(tf.train.Checkpoint(objective=self._objective), self._folder)
         return {"best_step": self.best_step}
+
+
+def keep_weights_only(folder: str, objective: FineTuning, step: int) -> None:
+    """Replaces the checkpoints of a folder by one without the optimizer's slots, a third as large.
+
+    At the end of a run that keeps the last step's weights this comes after `result.json`, which
+    says that it is finished: until then the larger checkpoint, of the same weights, stays.
+    """
+    manager = tf.train.CheckpointManager(
+        tf.train.Checkpoint(objective=objective),
+        os.path.join(folder, CHECKPOINT_FOLDER),
+        max_to_keep=1,  # the others go when this one is complete
+        checkpoint_name=WEIGHTS_NAME,
+    )
+    manager.save(step)
 
 
 def forget_best(folder: str) -> None:

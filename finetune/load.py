@@ -23,7 +23,7 @@ from training.model_directory import TASK_FILE, read_record
 from training.stored_shapes import as_stored
 
 
-class FineTuned(NamedTuple):
+class TaskModel(NamedTuple):
     """A fine-tuned model."""
 
     objective: FineTuning  # the encoder and the task's head, with the weights of the run
@@ -33,7 +33,7 @@ class FineTuned(NamedTuple):
     record: dict[str, Any]  # what `hparams.json` holds: settings, package versions, git commit
 
 
-def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
+def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     """Loads a run of run_finetuning.py, `OUTPUT_DIR/TASK/SETTING/trial_N`.
 
     `changes` are hyper-parameters other than the run's, such as `max_seq_length`.
@@ -60,4 +60,4 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> FineTuned:
         head = task.plugin.head(task, config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)
-    return FineTuned(objective, task, hparams, vocabulary, record)
+    return TaskModel(objective, task, hparams, vocabulary, record)

@@ -57,5 +57,4 @@ def largest_errors(predicted: Predicted, n: int) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value of a row or a request in words."""
     return (", ".join(value) or "none") if isinstance(value, list) else str(value)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from files import write_text
-from finetune.published import PUBLISHED_TASKS, Published, published_rows
+from finetune.published import PUBLISHED_TASKS, published_rows
 from finetune.results import (
     RunGroup,
     best_settings,
@@ -31,12 +31,13 @@ from finetune.results import (
 
 REPORT_FILE = "report.md"
 _COLUMNS = r"^(task|model.*|init|trial|seed|steps|seconds|folder|(setting|scores|coll|undef).*)$"
+_PUBLISHED = ("task", "score", "ours", "published", "statistic", "pre-training", "source")
 _HEAD = """# Fine-tuning results
 
 Scores are times 100, of each run of a setting; runs differ in their seeds alone. The setting of
 highest median is bold. A baseline answers without learning. A score is "not clearly above" it where
 the 95 % bootstrap interval of its lead reaches 0. Published figures are of models of the same
-architecture and objective, by the statistic and the pre-training that the note says.
+architecture and objective, each beside ours by its statistic.
 
 """
 
@@ -66,25 +67,34 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
 
 def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> str:
     """The report as Markdown; `unfinished` are folders of runs that are not finished."""
-    best, sources = best_settings(groups), {}
-    rows = [_cells(group, group in best, sources) for group in groups]
-    frame = pd.DataFrame(rows).replace(r"\|", r"\\|", regex=True).replace("", "-")
+    best, models = best_settings(groups), {}
+    for group in best:
+        models.setdefault((group.model, group.init), []).append(group)
     lines = [f"not in here, as it is not finished: `{folder}`" for folder in unfinished]
-    lines += [*_warnings(groups), *_averages(best, sources)]
+    lines += _warnings(groups)
+    for (model, init), own in models.items():
+        if (average := glue_average(own)) is not None:
+            name = f"average of the eight GLUE tasks, {model or 'model'}, {init} weights"
+            lines.append(f"{name}: **{_number(average)}**, of medians")
     for row in PUBLISHED_TASKS:  # of other models, on data that may be divided in another way
         if row["task"] in {group.task for group in best}:
             lines.append(f"published figure: {', '.join(row.values())}")
     for group in best:
         run = max(group.results, key=rank)
         lines.append(f'best run of {group.task}, {group.init}: `convbert.load("{run["folder"]}")`')
-    notes = [f"[{mark}] {source}" for source, mark in sources.items()]
-    parts = [frame.to_markdown(index=False, disable_numparse=True)]
-    parts += ["\n".join(f"- {line}" for line in lines), *notes]
-    return _HEAD + "\n\n".join(parts) + "\n"
+    tables = [[_cells(group, group in best) for group in groups]]
+    tables += [[*_published(own)] for own in models.values()]
+    parts = [_markdown(rows) for rows in tables if rows]
+    return _HEAD + "\n\n".join([*parts, "\n".join(f"- {line}" for line in lines)]) + "\n"
 
 
-def _cells(group: RunGroup, best: bool, sources: dict[str, int]) -> dict[str, str]:
-    """A group's row of the table; `sources` are marks of published figures, which grow."""
+def _markdown(rows: Sequence[dict[str, str]]) -> str:
+    frame = pd.DataFrame(rows).replace(r"\|", r"\\|", regex=True).replace("", "-")
+    return frame.to_markdown(index=False, disable_numparse=True)
+
+
+def _cells(group: RunGroup, best: bool) -> dict[str, str]:
+    """A group's row of the table."""
     summary, bold = summarize(group.scores(*group.headline)), "**" if best else ""
     error = f" ± {summary['standard_error']:.1f}" if "standard_error" in summary else ""
     median, mean, top, worst = (
@@ -100,11 +110,6 @@ def _cells(group: RunGroup, best: bool, sources: dict[str, int]) -> dict[str, st
         for metric in scores
         if (split, metric) != group.headline
     ]
-    published = [
-        f"{_figure(row, group.task, sources)} {row.metrics.get(group.task, '')}".strip()
-        for row in published_rows(group.results[0])
-        if group.task in row.scores
-    ]
     return {
         "task": group.task,
         "score": " ".join(group.headline),
@@ -116,7 +121,6 @@ def _cells(group: RunGroup, best: bool, sources: dict[str, int]) -> dict[str, st
         "best": top,
         "worst": worst,
         "baseline": compare(group),
-        "published": ", ".join(published),
         "other medians": ", ".join(others),
     }
 
@@ -159,27 +163,23 @@ def _warnings(groups: Sequence[RunGroup]) -> Iterator[str]:
         yield f"one trial decides nothing, use --num_trials: {names}"
 
 
-def _averages(best: Sequence[RunGroup], sources: dict[str, int]) -> Iterator[str]:
-    """The averages of the eight GLUE tasks, each published one beside ours by its statistic."""
-    for model, init in dict.fromkeys((group.model, group.init) for group in best):
-        mine = [group for group in best if (group.model, group.init) == (model, init)]
-        if (average := glue_average(mine)) is None:
-            continue
-        name = f"average of the eight GLUE tasks, {model or 'model'}, {init} weights"
-        yield f"{name}: **{_number(average)}**, of medians"
-        for row in published_rows(mine[0].results[0]):
-            if "average" in row.scores:
-                statistic = row.statistic.split(" ")[0] or "median"
-                ours = _number(glue_average(mine, statistic, row.metrics))
-                figure = _figure(row, "average", sources)
-                yield f"{ours} is the average by the {statistic}, published {figure}"
-
-
-def _figure(row: Published, task: str, sources: dict[str, int]) -> str:
-    told = "; ".join(filter(None, (row.statistic, row.pretraining)))
-    mark = sources.setdefault(f"{row.source} ({told})", len(sources) + 1)
-    error = f" ± {row.errors[task]:g}" if task in row.errors else ""
-    return f"{row.scores[task]:g}{error} [{mark}]"
+def _published(best: Sequence[RunGroup]) -> Iterator[dict[str, str]]:
+    """Published figures of the architecture of a model, each beside ours by its statistic."""
+    groups = {group.task: group for group in best}
+    for row in published_rows(best[0].results[0]):
+        statistic = row.statistic.split(" ")[0] or "median"
+        for task, figure in row.scores.items():
+            metric, ours = "", None
+            if task == "average":
+                ours = glue_average(best, statistic, row.metrics)
+            elif group := groups.get(task):
+                split, metric = group.headline
+                metric = row.metrics.get(task, metric)
+                ours = summarize(group.scores(split, metric) or [None]).get(statistic)
+            if ours is not None:
+                error = f" ± {row.errors[task]:g}" if task in row.errors else ""
+                cells = (task, metric, _number(ours), f"{figure:g}{error}", row.statistic)
+                yield dict(zip(_PUBLISHED, (*cells, row.pretraining, row.source)))
 
 
 def _number(value: float | None) -> str:

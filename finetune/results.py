@@ -80,7 +80,7 @@ def described(result: dict[str, Any]) -> str:
     score = headline_score(result)
     told = f"{' '.join(headline(result))} {'undefined' if score is None else f'{score:.1f}'}"
     told += ", from random weights" * (result["init"] == "random")
-    return told + ", collapsed" * bool(collapse(result))
+    return told + (f", collapsed: {collapse(result)}" if collapse(result) else "")
 
 
 def rank(result: dict[str, Any]) -> tuple:
@@ -141,9 +141,7 @@ def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
     The first one where several are equal.
     """
-    best: dict[tuple, RunGroup] = {}
-    for group in by_median(groups):
-        best.setdefault((group.task, group.model, group.init), group)
+    best = {(group.task, group.model, group.init): group for group in by_median(groups)[::-1]}
     return [group for group in groups if group in best.values()]
 
 
@@ -200,11 +198,8 @@ def choose_run(output_dir: str) -> dict[str, Any]:
             f"Received: {len(results)} without"
         )
     best, *others = sorted(with_weights, key=rank, reverse=True)  # stable: by folder if equal
-    print(f"best run of {len(with_weights)}: {best['folder']}, {described(best)}")
-    if headline_score(best) is None:
-        warn(f"{best['folder']}: no run has a score that is defined")
-    if collapse(best):
-        warn(f"{best['folder']}: the best run is collapsed, {collapse(best)}")
+    tell = warn if collapse(best) or headline_score(best) is None else print
+    tell(f"best run of {len(with_weights)}: {best['folder']}, {described(best)}")
     chosen_from = {
         "folder": storage.abspath(output_dir),
         "others": {os.path.relpath(r["folder"], output_dir): headline_score(r) for r in others},

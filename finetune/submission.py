@@ -103,9 +103,8 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
 def _chosen(file: ServerFile, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The first run that is not collapsed, else the first; says which."""
     run = next((run for run in runs if not collapse(run)), runs[0])
-    print(f"{file.name}: {run['folder']} ({described(run)}; {len(runs)} considered)")
-    if collapse(run):
-        warn(f"{file.name}: {run['folder']} is collapsed, {collapse(run)}, like all others")
+    tell = warn if collapse(run) else print
+    tell(f"{file.name}: {run['folder']}, the best of {len(runs)} runs, {described(run)}")
     return run
 
 

@@ -20,10 +20,15 @@ from errors import decorating, warn
 from files import read_json, write_json, write_text
 from finetune import predictions
 from finetune.baselines import baseline
-from finetune.evaluations import SPLIT, Evaluations, forget_best
+from finetune.evaluations import (
+    SPLIT,
+    WEIGHTS_NAME,
+    Evaluations,
+    forget_best,
+    keep_weights_only,
+)
 from finetune.kinds.predicted import Predicted
 from finetune.learner import Learner, training_batches
-from finetune.objective import FineTuning
 from finetune.plan import Context, Trial
 from finetune.predictor import Predictor
 from finetune.task_data import Split
@@ -39,7 +44,6 @@ from training.model_directory import (
 from training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
-WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
 CHECKPOINTS_KEPT = 2  # until a run is finished; of a damaged one the one before is taken
 _ADVICE = "Choose another --output_dir."
 
@@ -111,10 +115,10 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
     folder = workers.written(trial.folder)
     keeps_best = hparams.keep == "best"
     if train and keeps_best:  # first, as checkpoints of training hold the weights of the last step
-        _keep_weights_only(folder, objective, result["best_step"])
+        keep_weights_only(folder, objective, result["best_step"])
     write_json(os.path.join(folder, RESULT_FILE), result)
     if train and not keeps_best:
-        _keep_weights_only(folder, objective, result["steps"])
+        keep_weights_only(folder, objective, result["steps"])
     if train:
         forget_best(folder)
     if train and workers.is_chief():
@@ -183,21 +187,6 @@ def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> 
     learner.objective.encoder.config.save(folder)
     context.vocabulary.save(folder)
     write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
-
-
-def _keep_weights_only(folder: str, objective: FineTuning, steps: int) -> None:
-    """Replaces the checkpoints of training by one without the optimizer's slots, a third as large.
-
-    Where the last step's are kept, this comes after `result.json`, which is what says that the run
-    is finished. Killed in between, the larger checkpoint stays, which holds the same weights.
-    """
-    manager = tf.train.CheckpointManager(
-        tf.train.Checkpoint(objective=objective),
-        os.path.join(folder, CHECKPOINT_FOLDER),
-        max_to_keep=1,  # the others go when this one is complete
-        checkpoint_name=WEIGHTS_NAME,
-    )
-    manager.save(steps)
 
 
 def _forget_useless(trial: Trial) -> None:

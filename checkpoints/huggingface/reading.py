@@ -26,7 +26,7 @@ from checkpoints.model_directory import (
 )
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
 from errors import InputError
-from finetune.load import FineTuned
+from finetune.load import TaskModel
 from model import DiscriminatorHead, EncoderConfig, build_encoder
 from pretrain.hparams import PretrainingHParams
 from pretrain.load import SpecialIds
@@ -68,7 +68,7 @@ def read(path: str, options: Options) -> Conversion:
     return Conversion(source.config, hparams, vocabulary, found, notes=source.notes)
 
 
-def read_fine_tuned(path: str, options: Options) -> tuple[FineTuned, list[str]]:
+def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     """A model with the head of a task, `options.task`, and notes; see `read`."""
     source, vocabulary = _open(path, options)
     with no_larger_than(source.tensors.shapes.values(), path):

@@ -21,7 +21,7 @@ from errors import InputError, located
 from files import read_json
 from finetune import declaration
 from finetune.hparams import resolve_hparams
-from finetune.load import FineTuned
+from finetune.load import TaskModel
 from finetune.objective import FineTuning
 from finetune.task import Task
 from model import EncoderConfig, build_encoder
@@ -108,7 +108,7 @@ def fields(task: Task) -> dict[str, Any]:
     return found
 
 
-def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
+def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> TaskModel:
     """The encoder of a folder with the head of a task.
 
     Args:
@@ -135,7 +135,7 @@ def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
     for variable in (head.dense.kernel, head.dense.bias) if order is not None else ():
         variable.assign(tf.gather(variable, order, axis=-1))
     described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
-    return FineTuned(objective, task, hparams, vocabulary, {"hparams": described})
+    return TaskModel(objective, task, hparams, vocabulary, {"hparams": described})
 
 
 def _settings(task: Task, source: Source) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from checkpoints.slots import Slot
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
-from finetune.load import FineTuned
+from finetune.load import TaskModel
 from model import Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.masked_lm import MaskedLMSettings
@@ -76,7 +76,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     return notes
 
 
-def write_fine_tuned(model: FineTuned, folder: str) -> list[str] | None:
+def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
     """Writes a fine-tuned model with its head; returns notes.
 
     Returns None, and writes nothing, where transformers has no such head.

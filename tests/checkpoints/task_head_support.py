@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from checkpoints import formats
 from checkpoints.model_directory import Options
-from finetune.load import FineTuned, load_fine_tuned
+from finetune.load import TaskModel, load_fine_tuned
 from finetune.objective import FineTuning
 from tests.model_support import random_features
 from tests.serving.support import fine_tuned, task
@@ -68,7 +68,7 @@ def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path
     return objective, tmp_path / "theirs"
 
 
-def reread(folder: pathlib.Path, case: str, **changes: Any) -> FineTuned:
+def reread(folder: pathlib.Path, case: str, **changes: Any) -> TaskModel:
     """What is made of a folder in Hugging Face's format; fields of the task that are None go."""
     values = {**declaration(case), **changes}
     task, output = folder.parent / "task.json", folder.parent / "back"

@@ -78,7 +78,7 @@ class Killed(Exception):
     [
         (Evaluations, "add", 2),  # the best weights are written, the score is not
         (Trainer, "train", 6),
-        (trial, "_keep_weights_only", 1),  # the best weights are there, or the result is
+        (trial, "keep_weights_only", 1),  # the best weights are there, or the result is
     ],
 )
 def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypatch, place):

@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
+from finetune.evaluations import WEIGHTS_NAME
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
 from finetune.predictor import Predictor
 from finetune.task import Task
 from finetune.task_data import Split
-from finetune.trial import WEIGHTS_NAME
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams
 from pretrain.load import SpecialIds

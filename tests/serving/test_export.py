@@ -18,8 +18,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 import convbert
 from errors import InputError
 from finetune.encoding import Encoded, Split
+from finetune.evaluations import WEIGHTS_NAME
 from finetune.load import load_fine_tuned
-from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
 from serving.export import export, size_on_disk
 from serving.load import load
