@@ -27,7 +27,7 @@ from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import Context, Trial
 from model import Backbone, BackboneConfig, build_backbone
-from model.sizes import size_of
+from model.architectures import size_of
 from pretrain.load import load_encoder, restore_encoder
 from settings import check_setting
 from training import devices, workers

@@ -187,7 +187,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _part_gradients_fn(self, batch, normalizers, seed):
         """Sums over the terms of the loss, whose gradients are taken one after the other."""
-        terms = self._terms(batch, normalizers, training=True, seed=seed)
+        terms = self.objective.losses(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
             loss, sums, gradients = self._term_gradients(terms)
             while True:
@@ -198,13 +198,6 @@ class Trainer(orbit.AbstractTrainer):
                 more, more_sums, more_gradients = term
                 loss, sums = loss + more, {**sums, **more_sums}
                 gradients = [a + b for a, b in zip(gradients, more_gradients)]
-
-    def _terms(self, *arguments, **options):
-        """The terms of the loss, each computed when it is asked for."""
-        if self.objective.losses is None:
-            yield self.objective.loss(*arguments, **options)
-        else:
-            yield from self.objective.losses(*arguments, **options)
 
     def _term_gradients(self, terms):
         """The next term of the loss, its metrics and gradients; None after the last."""
@@ -225,7 +218,7 @@ class Trainer(orbit.AbstractTrainer):
 class Evaluator(orbit.AbstractEvaluator):
     """Measures an objective on held-out batches, always with the same masks.
 
-    `micro_batches` is as for `Trainer`; `derive` makes more metrics of the metrics.
+    `micro_batches` is as for `Trainer`.
     """
 
     def __init__(
@@ -236,10 +229,8 @@ class Evaluator(orbit.AbstractEvaluator):
         seed: int,
         strategy: tf.distribute.Strategy,
         micro_batches: int = 1,
-        derive: Callable[[dict[str, float]], dict[str, float]] = lambda values: {},
     ):
         self.objective, self.strategy, self.seed = objective, strategy, seed
-        self._derive = derive
         self._create_dataset, self._micro_batches = create_dataset, micro_batches
         check_parts(objective, strategy, micro_batches)
         self._run = plain_function(self._run_fn)
@@ -255,8 +246,7 @@ class Evaluator(orbit.AbstractEvaluator):
                 parts = self.strategy.experimental_local_results(value)
                 totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
         gathered = workers.gather(totals)
-        values = metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
-        return {**values, **self._derive(values)}
+        return metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
 
     def _run_fn(self, features, number):  # of which a TPU needs a name, so it is no lambda
         return self.strategy.run(self._replica_step, args=(features, number))

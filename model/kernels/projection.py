@@ -8,14 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from backend import built_for_litert
-from model.kernels.activations import (
-    fused_gelu,
-    fused_gelu_new,
-    gelu,
-    gelu_new,
-    gelu_new_reference,
-    gelu_reference,
-)
+from model.kernels.activations import gelu, gelu_new, gelu_new_reference, gelu_reference
 from model.kernels.fusion import compiles, fused, running_on_cpu_only, sizes, sum_to_last_axis
 
 
@@ -28,7 +21,7 @@ def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return _affine(inputs, weights, bias)
 
 
-def affine_reference(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def affine_reference(inputs, weights, bias):
     """`affine`, readable."""
     return tf.einsum("...i,io->...o", inputs, weights) + bias
 
@@ -68,13 +61,6 @@ def _add_bias_apart(product, bias):
     return tf.nn.bias_add(product, bias)
 
 
-@fused
-def _add_bias_and_gelu(product, bias, approximate):
-    biased = tf.cast(product, tf.float32) + tf.cast(bias, tf.float32)
-    function = fused_gelu_new if approximate else fused_gelu
-    return tf.cast(function.plain(biased), product.dtype)
-
-
 def affine_gelu(
     inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
 ) -> tf.Tensor:
@@ -85,25 +71,19 @@ def affine_gelu(
     bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
     applied to: `gelu(affine(...))` keeps it.
     """
-    if built_for_litert():
-        return (gelu_new if approximate else gelu)(affine(inputs, weights, bias))
     weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
-    flat = tf.reshape(inputs, [-1, weights.shape[0]])
-    product = tf.matmul(flat, weights)
-    shape = [*sizes(inputs)[:-1], weights.shape[1]]
-    if _bias_apart(inputs, weights):
-        outputs = _add_bias_and_gelu(product, bias, approximate)
-    elif approximate:
-        outputs = tf.nn.gelu(tf.nn.bias_add(product, bias), approximate=True)
+    if built_for_litert() or _bias_apart(inputs, weights):
+        return (gelu_new if approximate else gelu)(affine(inputs, weights, bias))
+    product = tf.matmul(tf.reshape(inputs, [-1, weights.shape[0]]), weights)
+    x = tf.nn.bias_add(product, bias)
+    if approximate:
+        outputs = tf.nn.gelu(x, approximate=True)
     else:
-        x = tf.nn.bias_add(product, bias)
         outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
-    return tf.reshape(outputs, shape)
+    return tf.reshape(outputs, [*sizes(inputs)[:-1], weights.shape[1]])
 
 
-def affine_gelu_reference(
-    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
-) -> tf.Tensor:
+def affine_gelu_reference(inputs, weights, bias, approximate=False):
     """`affine_gelu`, readable."""
     function = gelu_new_reference if approximate else gelu_reference
     return function(affine_reference(inputs, weights, bias))
@@ -142,9 +122,7 @@ def grouped_product(
     return activation(tf.reshape(outputs, [B, S, bias.shape[0]]) + bias)
 
 
-def grouped_product_reference(
-    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable
-) -> tf.Tensor:
+def grouped_product_reference(inputs, weights, bias, activation):
     """`grouped_product`, readable."""
     parts = zip(tf.split(inputs, weights.shape[0], -1), tf.unstack(weights))
     return activation(tf.concat([part @ of_group for part, of_group in parts], -1) + bias)
@@ -169,9 +147,7 @@ def project(
     return [None if layer is None else next(remaining) for layer in layers]
 
 
-def project_reference(
-    inputs: tf.Tensor, layers: Sequence[tf_keras.layers.Dense | None]
-) -> list[tf.Tensor | None]:
+def project_reference(inputs, layers):
     """`project`, readable."""
     return [None if layer is None else layer(inputs) for layer in layers]
 
@@ -192,7 +168,7 @@ def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> t
     return tf.reshape(logits, [*sizes(hidden)[:-1], table.shape[0]])
 
 
-def vocabulary_logits_reference(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def vocabulary_logits_reference(hidden, table, bias):
     """`vocabulary_logits`, readable."""
     return tf.einsum("bpe,ve->bpv", hidden, table) + bias
 

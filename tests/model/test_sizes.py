@@ -10,8 +10,8 @@ import pytest
 
 from errors import InputError
 from model import SIZES, EncoderConfig, build_backbone, named_size
+from model.architectures import ALIASES
 from model.config import CONVOLUTIONS, TOKEN_MIXERS
-from model.sizes import ALIASES
 from model.xlnet.config import XLNetConfig
 from tests.model_support import TINY
 

@@ -93,7 +93,7 @@ MISTAKES = [
     ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
     ({"model_hparam_overrides": {"vocab_size": 100}}, "`vocab_size` in `model_hparam_overrides`"),
     ({"model_hparam_overrides": {"layer_norm_eps": 0.0}}, "`layer_norm_eps` should be in (0"),
-    ({"masked_lm_act": "selu"}, "`masked_lm_act` should be null or one of gelu, gelu_new"),
+    ({"masked_lm_act": "selu"}, "`masked_lm_act` should be gelu or gelu_new"),
     ({"generator_intermediate_size": 0}, "`generator_intermediate_size` should be at least 1"),
     ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
     ({"optimizer": "sgd"}, "`optimizer` should be adam or lamb"),
