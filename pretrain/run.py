@@ -181,10 +181,10 @@ def controlled(
 ) -> Iterator[orbit.Controller]:
     """Yields what runs steps and evaluations; nothing it prints is shown."""
     train, *heldout = batches
-    settings = {"seed": hparams.seed, "strategy": strategy}
-    parts = {of: {**settings, "micro_batches": of.micro_batches} for of in batches}
-    trainer = Trainer(objective, optimizer, train, xla=run.xla, **parts[train])
-    evaluators = [Evaluator(objective, of, **parts[of]) for of in heldout]
+    settings = {"seed": hparams.seed, "strategy": strategy, "micro_batches": train.micro_batches}
+    trainer, evaluator = Trainer(objective, optimizer, train, xla=run.xla, **settings), None
+    for of in heldout:
+        evaluator = Evaluator(objective, of, **{**settings, "micro_batches": of.micro_batches})
     with (
         contextlib.closing(trainer),
         clear_read_errors([file for of in batches for file in of.files]),
@@ -195,7 +195,7 @@ def controlled(
         yield orbit.Controller(
             global_step=optimizer.iterations,
             trainer=trainer,
-            evaluator=evaluators[0] if evaluators else None,
+            evaluator=evaluator,
             strategy=strategy,
             steps_per_loop=run.iterations_per_loop,
             checkpoint_manager=manager,

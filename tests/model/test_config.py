@@ -79,8 +79,3 @@ def test_bad_file_is_named(tmp_path, text, complaint):
         load_config(str(tmp_path))
     assert str(path) in str(error.value)
     assert complaint in str(error.value)
-
-
-def test_the_token_that_stands_for_a_text():
-    last = TINY.replace(summary_last=True)
-    assert (TINY.summary_token, last.summary_token) == (0, -1)

@@ -21,7 +21,7 @@ from model.xlnet.attention import (
 )
 from model.xlnet.network import XLNetLMHead, next_memory
 from tests.model.test_xlnet import LENGTHS, B, M, P, S, batch, memory_of, order
-from tests.model.xlnet_support import NO_DROPOUT, TINY, build
+from tests.model.xlnet_support import TINY, build
 from tests.model_support import normal, tensors
 
 D, C = TINY.hidden_size, TINY.type_vocab_size
@@ -289,9 +289,3 @@ def test_what_is_computed_is_the_same_compiled_and_of_any_length():
     features = given[0]
     compiled = tf.function(lambda features: encoder(features).pooled, jit_compile=True)
     np.testing.assert_allclose(compiled(features), encoder(features).pooled, atol=1e-5)
-
-
-def test_dropout_of_nothing_is_inference():
-    encoder, features = build(**NO_DROPOUT), tensors(batch())
-    trained = encoder(features, training=True, seed=SEED).sequence
-    np.testing.assert_allclose(trained, encoder(features).sequence, atol=1e-5)
