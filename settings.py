@@ -107,6 +107,16 @@ def within(low: float, high: float) -> dict[str, Any]:
     return {"check": (lambda value: low <= value < high, f"in [{low}, {high})")}
 
 
+def above(low: float) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: a number greater than `low`."""
+    return {"check": (lambda value: value > low, f"greater than {low}")}
+
+
+def between(low: float, high: float) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: a number in (low, high)."""
+    return {"check": (lambda value: low < value < high, f"in ({low}, {high})")}
+
+
 def one_of(*choices: str) -> dict[str, Any]:
     """Metadata of a field for `check_fields`: one of some names."""
     return {"check": (lambda value: value in choices, " or ".join(choices))}

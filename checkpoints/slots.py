@@ -16,8 +16,7 @@ from model.encoder import EncoderLayer
 from model.layers import Dense, Embeddings, GroupedDense, LayerNorm
 from model.token_mixing import Convolution, SpanKey, TokenMixer
 from model.xlnet.attention import AttentionBiases, RelativeAttention
-from model.xlnet.head import XLNetLMHead
-from model.xlnet.network import WordEmbeddings, XLNet, XLNetLayer
+from model.xlnet.network import WordEmbeddings, XLNet, XLNetLayer, XLNetLMHead
 from plugins import source
 
 # Layers whose computation other formats have. Subclasses may compute something else.

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from model.sizes import ANY_VALUE, named_size
+from model.architectures import ANY_VALUE, named_size
 
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
 _SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
@@ -32,7 +32,7 @@ class Published:
     """One row of a published table."""
 
     name: str  # model, objective and data as the table prints them, where it prints FLOPs
-    size: str  # of `model.sizes.SIZES`
+    size: str  # of `model.SIZES`
     changes: dict[str, Any]  # fields of the architecture in which the model differs from it
     source: str  # document and table
     pretraining: str  # objective, amount of text or of FLOPs, updates, as far as the source tells

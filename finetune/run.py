@@ -26,7 +26,7 @@ from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import finished_result, run_trial
 from model import BackboneConfig, load_config
-from model.sizes import size_of
+from model.architectures import size_of
 from pretrain.load import load_encoder
 from settings import check_setting
 from training import devices, workers

@@ -3,22 +3,17 @@
 Names are imported when they are first used, so that reading a configuration needs no TensorFlow.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
 _MODULES = {
-    "architectures": ("build_backbone", "load_config", "register_architecture"),
+    "architectures": ("SIZES", "build_backbone", "load_config", "named_size"),
     "backbone": ("Backbone", "EncoderOutput"),
-    "config": ("BackboneConfig", "EncoderConfig"),
+    "config": ("BackboneConfig", "EncoderConfig", "register_architecture"),
     "encoder": ("Encoder", "build_encoder"),
     "heads.pretraining": ("CausalLMHead", "DiscriminatorHead", "MaskedLMHead"),
-    "sizes": ("SIZES", "named_size"),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}
-
-__all__ = list(_NAMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,21 +1,23 @@
-"""An architecture as a frozen, validated dataclass, stored as `config.json`."""
+"""An architecture as a frozen, validated dataclass, stored as `config.json`; and their registry."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import files
 import storage
-from errors import InputError, located
+from errors import InputError
+from plugins import Registry, source
 from settings import (
     at_least,
     check_fields,
     check_setting,
-    field_names,
+    checked_values,
     one_of,
-    reject_unknown,
+    replace_checked,
     within,
 )
 
@@ -66,6 +68,20 @@ class BackboneConfig:
         """A copy with some fields changed, validated again."""
         return dataclasses.replace(self, **changes)
 
+    def overridden(self, changes: dict[str, Any]) -> BackboneConfig:
+        """A copy of a named size with some fields changed, and those that go with them."""
+        return replace_checked(self, changes)
+
+    def with_summary_last(self) -> BackboneConfig:
+        """The same for texts that end with a summary token, of segment 2, as XLNet's do.
+
+        Raises:
+            InputError: such texts do not fit.
+        """
+        expected = "at least 3 with a SentencePiece vocabulary, as <cls> is of segment 2"
+        check_setting(self, self.type_vocab_size >= 3, "type_vocab_size", expected)
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
         fields = dataclasses.asdict(self)
@@ -77,19 +93,40 @@ class BackboneConfig:
         """Writes `config.json` into `folder`; raises InputError when that cannot be done."""
         files.write_json(os.path.join(folder, CONFIG_FILE), self.to_json())
 
-    @classmethod
-    def load(cls, folder: str) -> BackboneConfig:
-        """Reads `config.json` of `folder`; raises InputError when it is missing or does not fit."""
-        path = os.path.join(folder, CONFIG_FILE)
-        values = read_fields(path)
-        architecture = values.pop("architecture", DEFAULT_ARCHITECTURE)
-        if architecture != cls.architecture:
-            raise InputError(
-                f"{path}: `architecture` should be {cls.architecture}. Received: {architecture!r}"
-            )
-        with located(path):
-            reject_unknown(values, field_names(cls))
-            return cls(**values)
+
+class Architecture(NamedTuple):
+    """A registered architecture; see `register_architecture`."""
+
+    config_class: type[BackboneConfig]
+    build: Callable | str
+
+
+ARCHITECTURES: Registry[Architecture] = Registry("architecture")
+SIZES: dict[str, BackboneConfig] = {}  # by name, of all architectures
+
+
+def register_architecture(
+    config_class: type[BackboneConfig],
+    build: Callable | str,
+    sizes: Mapping[str, BackboneConfig] | None = None,
+) -> None:
+    """Makes an architecture known to every command.
+
+    Args:
+        config_class: a frozen dataclass that names its `architecture`.
+        build: makes a backbone whose variables exist, `build(config, embeddings=None,
+            name="encoder")`; `embeddings` are those of another backbone to share. Or its name,
+            "module:function", which is imported when it is called.
+        sizes: configurations by name, for `model_size`.
+
+    Raises:
+        InputError: the name of the architecture, or of a size, is another's.
+    """
+    for name in sizes or {}:
+        if name in SIZES and source(type(SIZES[name])) != source(config_class):
+            raise InputError(f"{source(config_class)}: there is a size {name} already")
+    ARCHITECTURES.add(config_class.architecture, Architecture(config_class, build), config_class)
+    SIZES.update(sizes or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +204,26 @@ class EncoderConfig(BackboneConfig):
         for name in ("hidden_size", "intermediate_size"):
             whole = getattr(self, name) % groups == 0
             check_setting(self, whole, name, f"divisible by {groups} groups")
+
+    def overridden(self, changes: dict[str, Any]) -> EncoderConfig:
+        """As in the original, `hidden_size` alone also sets the heads and the inner width."""
+        changes = checked_values(type(self), changes)
+        D = changes.get("hidden_size", self.hidden_size)
+        if self.hidden_size != D:
+            follow = {
+                "num_attention_heads": max(1, D // self.head_size),
+                "intermediate_size": 4 * D,
+            }
+            follow |= {"embedding_size": D} if self.embedding_size == self.hidden_size else {}
+            changes = follow | changes
+        return self.replace(**changes)
+
+    def with_summary_last(self) -> EncoderConfig:
+        """See BackboneConfig."""
+        # Causal language modelling predicts each token of a text, and so begins with another.
+        check_setting(self, not self.causal, "causal", "false with a SentencePiece vocabulary")
+        segments = max(self.type_vocab_size, 3)
+        return self.replace(summary_last=True, type_vocab_size=segments)
 
     @property
     def num_heads(self) -> int:

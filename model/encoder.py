@@ -24,9 +24,8 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.mixer = TokenMixer(config, name="mixer")
         self.mixer_output = dense(config, config.hidden_size, "mixer_output")
         self.mixer_norm = LayerNorm("mixer_norm", config.layer_norm_eps)
-        self.intermediate = _feed_forward(
-            config, config.intermediate_size, "intermediate", config.hidden_act
-        )
+        inner = config.intermediate_size
+        self.intermediate = _feed_forward(config, inner, "intermediate", config.hidden_act)
         self.output_dense = _feed_forward(config, config.hidden_size, "output_dense")
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
@@ -121,19 +120,18 @@ class Encoder(tf_keras.layers.Layer):
         padding_mask = padding if config.mask_padding else None
         recompute = training and self.rematerialize and not (output_attentions or output_kernels)
         options = {"bias": bias, "padding_mask": padding_mask, "training": training}
-        hidden, hidden_states, mixing = embedded, [], []
+        hidden, hidden_states, probabilities, kernels = embedded, [], [], []
         for i, layer in enumerate(self.layers_in_order()):
             options["seeds"] = seeds[3 * i : 3 * i + 3]
-            hidden, *about = run_layer(layer, hidden, rematerialized=recompute, **options)
+            hidden, *mixing = run_layer(layer, hidden, rematerialized=recompute, **options)
             hidden_states.append(hidden)
-            mixing.append(about)
-
-        def of_mixing(i, wanted):
-            return tuple(about[i] for about in mixing if about[i] is not None) if wanted else ()
-
+            if output_attentions and mixing[0] is not None:
+                probabilities.append(mixing[0])
+            if output_kernels and mixing[1] is not None:
+                kernels.append(mixing[1])
         pooled = hidden[:, 0] if config.summary_token == 0 else last_token(hidden, mask)
-        probabilities, kernels = of_mixing(0, output_attentions), of_mixing(1, output_kernels)
-        return EncoderOutput(hidden, pooled, embedded, tuple(hidden_states), probabilities, kernels)
+        of_layers = map(tuple, (hidden_states, probabilities, kernels))
+        return EncoderOutput(hidden, pooled, embedded, *of_layers)
 
 
 def build_encoder(

@@ -16,8 +16,6 @@ from model.kernels import (
     sizes,
 )
 
-LAYER_NORM_EPSILON = EncoderConfig.layer_norm_eps  # TensorFlow 1's; Keras' default is 1e-3
-
 
 def initializer(config: BackboneConfig) -> tf_keras.initializers.Initializer:
     """BERT's truncated normal; a new object each time, since Keras ties what shares one."""
@@ -46,7 +44,7 @@ class LayerNorm(tf_keras.layers.LayerNormalization):
     With a residual, of residual + dropout(inputs): the end of a block.
     """
 
-    def __init__(self, name: str = "LayerNorm", epsilon: float = LAYER_NORM_EPSILON):
+    def __init__(self, name: str = "LayerNorm", epsilon: float = EncoderConfig.layer_norm_eps):
         super().__init__(epsilon=epsilon, name=name)
 
     def call(self, inputs, residual=None, rate=0.0, training=False, seed=None):

@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 
 from model.config import BackboneConfig, EncoderConfig
-from model.xlnet.config import XLNetConfig
 
 # Operations per element that ELECTRA's flops_computation.py assumes: small beside the products.
 DROPOUT = 4  # draw, compare, multiply, rescale
@@ -68,73 +67,47 @@ def linear(inputs: int, outputs: int, groups: int = 1) -> Flops:
 
 
 def embedding(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
-    """Word, segment and position embeddings, summed, normalised, and projected to D.
-
-    Args:
-        length: S, tokens per sequence; a dense lookup chooses among as many positions.
-        dense_lookup: whether lookups count as products with one-hot vectors.
-    """
+    """Word, segment and position embeddings, summed, normalised, and projected to D."""
     E, D = config.embedding_size, config.hidden_size
     rows = config.vocab_size + config.type_vocab_size + length if dense_lookup else 0
     flops = Flops(2 * E * rows, (2 + LAYER_NORM + DROPOUT) * E)
     return flops if E == D else flops + linear(E, D)
 
 
-def attention_projections(config: EncoderConfig) -> Flops:
-    """Key and value; the query is counted by `token_mixer`, since both halves share it."""
-    return linear(config.hidden_size, config.mixer_size) * 2
-
-
-def attention_scores(config: EncoderConfig, length: int) -> Flops:
-    """Scores, softmax, dropout and the weighted sum of values over `length` keys."""
-    per_score = 1 + SOFTMAX + DROPOUT  # the first is the division by sqrt(H)
-    return Flops(4 * config.mixer_size * length, per_score * config.num_heads * length)
-
-
-def convolution_kernels(config: EncoderConfig) -> Flops:
-    """Where the K taps of every token and head come from; nothing for a "static" convolution."""
+def convolution(config: EncoderConfig) -> Flops:
+    """The convolution half: its values, where the K taps come from, and the convolution itself."""
     D, A, K = config.hidden_size, config.mixer_size, config.conv_kernel_size
+    values, products = linear(D, A), 2 * K * A
     if config.convolution == "static":
-        return Flops()
-    flops = linear(A, config.num_heads * K) + Flops(0, SOFTMAX * config.num_heads * K)
+        return values + Flops(products)
+    taps = config.num_heads * K  # of every token
+    flops = values + linear(A, taps) + Flops(0, SOFTMAX * taps + products)
     if config.convolution == "span":
         flops += Flops(2 * K * D) + linear(D, A)  # depthwise, pointwise: the span-aware key
         flops += Flops(0, A)  # times the query
     return flops
 
 
-def convolution(config: EncoderConfig) -> Flops:
-    """The convolution half: its values, its kernels, and the convolution itself."""
-    D, A, K = config.hidden_size, config.mixer_size, config.conv_kernel_size
-    products = 2 * K * A
-    taps = Flops(products) if config.convolution == "static" else Flops(0, products)
-    return linear(D, A) + convolution_kernels(config) + taps
-
-
 def token_mixer(config: EncoderConfig, length: int) -> Flops:
     """Token mixing with its output projection: the block of the paper's Table 5."""
     D, A = config.hidden_size, config.mixer_size
     attends, convolves = config.token_mixer != "convolution", config.token_mixer != "attention"
-    flops = Flops()
+    flops = linear((attends + convolves) * A, D)
     if attends or config.convolution == "span":
         flops += linear(D, A)  # query
     if attends:
-        flops += attention_projections(config) + attention_scores(config, length)
-    if convolves:
-        flops += convolution(config)
-    return flops + linear((attends + convolves) * A, D)
-
-
-def feed_forward(config: EncoderConfig) -> Flops:
-    """The two layers of the feed-forward block and the activation between."""
-    D, inner, G = config.hidden_size, config.intermediate_size, config.linear_groups
-    return linear(D, inner, G) + Flops(0, GELU * inner) + linear(inner, D, G)
+        flops += linear(D, A) * 2  # key, value
+        per_score = 1 + SOFTMAX + DROPOUT  # the first is the division by sqrt(H)
+        flops += Flops(4 * A * length, per_score * config.num_heads * length)
+    return flops + convolution(config) if convolves else flops
 
 
 def layer(config: EncoderConfig, length: int) -> Flops:
     """One layer: mixing, feed-forward, and after each dropout, residual and normalisation."""
-    after = Flops(0, (DROPOUT + 1 + LAYER_NORM) * config.hidden_size)
-    return token_mixer(config, length) + feed_forward(config) + after * 2
+    D, inner, G = config.hidden_size, config.intermediate_size, config.linear_groups
+    feed_forward = linear(D, inner, G) + Flops(0, GELU * inner) + linear(inner, D, G)
+    after = Flops(0, (DROPOUT + 1 + LAYER_NORM) * D)
+    return token_mixer(config, length) + feed_forward + after * 2
 
 
 @forward.register
@@ -182,41 +155,7 @@ def discriminator_head(config: BackboneConfig) -> Flops:
     return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)
 
 
-@forward.register
-def xlnet(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
-    """XLNet in one stream.
-
-    The encodings of distances, which are made and projected once for a batch, are not counted.
-    """
-    D = config.hidden_size
-    lookup = Flops(2 * D * config.vocab_size if dense_lookup else 0, DROPOUT * D)
-    projections = Flops(2 * D * D) * 4  # q, k, v, output
-    return lookup + _xlnet_layers(config, length, projections)
-
-
 @functools.singledispatch
 def query_stream(config: BackboneConfig, length: int) -> Flops | None:
     """Like `forward`, of the query stream, whose keys are those of the content stream."""
     return None
-
-
-@query_stream.register
-def xlnet_query_stream(config: XLNetConfig, length: int) -> Flops:
-    """XLNet's query stream."""
-    D = config.hidden_size
-    return Flops(0, DROPOUT * D) + _xlnet_layers(config, length, Flops(2 * D * D) * 2)
-
-
-def _xlnet_layers(config, length, projections):
-    """All layers, each with such projections, and the last dropout."""
-    D, N, S = config.hidden_size, config.num_attention_heads, length
-    biases = Flops(0, 3 * D)
-    scores = Flops(2 * D * S) + Flops(2 * D * 2 * S)  # contents; distances
-    segments = Flops(2 * D + 2 * N * config.type_vocab_size * S)
-    per_score = 2 + 1 + SOFTMAX + DROPOUT  # a sum of three, scaled
-    probabilities = Flops(2 * D * S, per_score * N * S)
-    inner = config.intermediate_size
-    feed_forward = linear(D, inner) + linear(inner, D) + Flops(0, (GELU + DROPOUT) * inner)
-    after = Flops(0, (DROPOUT + 1 + LAYER_NORM) * D) * 2
-    layer = projections + biases + scores + segments + probabilities + feed_forward + after
-    return layer * config.num_hidden_layers + Flops(0, DROPOUT * D)

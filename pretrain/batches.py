@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import tensorflow as tf
 
-import storage
-from data.input_pipeline import count_records, deal_files, pretraining_dataset, record_files
-from data.manifest import read_manifest
+from data.input_pipeline import count_records, pretraining_dataset, record_files
 from data.streams import batch_stream
 from errors import InputError, located
-from pretrain.hparams import PretrainingHParams
+from pretrain.hparams import PretrainingHParams, RunSettings
 from training import workers
 from training.distribution import micro_batches
-
-_UNEVEN = 1.1  # the ratio of the sizes of two shards that is worth a line
 
 
 class Batches:
@@ -23,11 +17,10 @@ class Batches:
 
     Args:
         split: "train", whose batches are shuffled and have no end, or "heldout", one pass in order.
-        batch_size: over all devices; `micro_batch_size` on a device at a time.
+        run: says `micro_batch_size` and `eval_batch_size`, by default `train_batch_size`.
 
     Attributes:
         files: the record files.
-        record_length: tokens of a record.
         micro_batches: how many micro-batches each device's share of a batch is cut into.
         in_graph: see `training.loop.Trainer`.
     """
@@ -39,34 +32,32 @@ class Batches:
         data_dir: str,
         split: str,
         hparams: PretrainingHParams,
-        batch_size: int,
+        run: RunSettings,
         strategy: tf.distribute.Strategy,
-        micro_batch_size: int | None = None,
     ):
-        devices = strategy.num_replicas_in_sync
-        name = "train_batch_size" if split == "train" else "eval_batch_size"
+        devices, name, batch_size = strategy.num_replicas_in_sync, "train_batch_size", None
+        if split == "heldout":
+            name, batch_size = "eval_batch_size", run.eval_batch_size
+        batch_size = batch_size or hparams.train_batch_size
         if batch_size % devices:
             raise InputError(
                 f"`{name}` should be divisible by the {devices} devices. Received: {batch_size}"
             )
         with located(f"`{name}` of {batch_size}"):
-            self.micro_batches = micro_batches(batch_size, devices, micro_batch_size)
-        self._data_dir, self.files = data_dir, record_files(data_dir, split)
+            self.micro_batches = micro_batches(batch_size, devices, run.micro_batch_size)
+        self.files = record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self._shards = hparams.data_shards if self._training else 1
-        self.record_length = hparams.objective.record_length(hparams.max_seq_length)
-        self._in_order = self._training and hparams.objective.in_order()
+        self._in_order = self._training and hparams.objective.memory_length > 0
         if self._in_order:
             self._shards = batch_size  # each sequence of a batch reads files of its own
             self._check_order(devices)
         self()
-        if self._shards > 1 and workers.is_chief():
-            _report_uneven(self.files, self._shards)
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
         """The batches from a step on; of each, the share of this worker."""
         first = self._records(start_step)
-        if not self._in_order or self.record_length == self._hparams.max_seq_length:
+        if not self._in_order or not self._hparams.objective.reuse_length:
             return first
         # The second half of a sequence is the first one of the next.
         pairs = tf.data.Dataset.zip(first, self._records(start_step + 1))
@@ -78,7 +69,7 @@ class Batches:
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
-            max_seq_length=self.record_length,
+            max_seq_length=self._hparams.record_length,
             vocab_size=self._hparams.vocab_size,
             seed=self._hparams.seed if self._training else 0,
             start_step=start_step,
@@ -105,23 +96,7 @@ class Batches:
                 f" Received: {self._batch_size}"
             )
 
-    def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
-        """Returns what the objective derives from metrics of held-out batches."""
-        counts = (read_manifest(self._data_dir) or {}).get("splits", {}).get("heldout", {})
-        return self._hparams.objective.derived_metrics(values, counts)
-
     def examples(self, num_steps: int) -> int:
         """Returns the number of examples of the first `num_steps` batches; -1: of all."""
         total = sum(count_records(self.files).values())
         return total if num_steps < 0 else min(total, num_steps * self._batch_size)
-
-
-def _report_uneven(files: list[str], shards: int) -> None:
-    """Prints a line if records of one shard are seen clearly more often than those of another."""
-    sizes = [sum(map(storage.getsize, part)) for part in deal_files(files, shards)]
-    if (ratio := max(sizes) / min(sizes)) > _UNEVEN:
-        print(
-            f"data_shards={shards}: the largest shard has {ratio:.2f} times the bytes of the"
-            " smallest, whose examples are seen as much more often",
-            file=sys.stderr,
-        )

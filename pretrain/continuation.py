@@ -11,15 +11,14 @@ from data.vocabulary import Vocabulary
 from errors import InputError, located, reason
 from model import BackboneConfig, load_config
 from pretrain import objectives
-from pretrain.hparams import CommandLine, PretrainingHParams
+from pretrain.hparams import ENCODER_NAMES, CommandLine, PretrainingHParams
 from pretrain.load import is_fine_tuned, load_hparams, stored_parts
 from settings import check_setting, differences, field_names
+from training import workers
 from training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from training.objective import Objective
 
-# What says the architecture.
-_ARCHITECTURE = ("model_size", "model_hparam_overrides", "embedding_size", "conv_type")
-_ARCHITECTURE += ("conv_kernel_size", "linear_groups", "head_ratio")
+_ARCHITECTURE = ("model_size", "model_hparam_overrides")  # what says it in a record
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is said.
 _WARMUP = 0.1
 
@@ -47,7 +46,7 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     else:
         names = [name for name in before.network_fields if name in field_names(now)]
     names = [name for name in (*names, "max_seq_length") if name not in said]
-    if said.isdisjoint(_ARCHITECTURE):
+    if said.isdisjoint((*_ARCHITECTURE, *ENCODER_NAMES)):
         names += _ARCHITECTURE
     recorded = there.as_json()
     inherited = {name: recorded[name] for name in names}
@@ -79,7 +78,7 @@ class Start:
     carries_optimizer: bool
 
     def restore(self, objective: Objective, optimizer) -> None:
-        """Reads what is carried; InputError when the checkpoint holds other variables."""
+        """Reads what is carried, and says it; InputError when the checkpoint lacks variables."""
         networks = {name: getattr(objective, name) for name in self.networks}
         parts = {"objective": tf.train.Checkpoint(**networks)}
         if self.carries_optimizer:
@@ -98,12 +97,9 @@ class Start:
                 " objective, generator or optimizer; --continue_optimizer fresh starts without the"
                 f" optimizer's ({reason(error)})"
             ) from error
-
-    def describe(self) -> str:
-        """One line for the user."""
         state = "carried" if self.carries_optimizer else "fresh"
         new = f"; from random weights: {', '.join(self.new_networks)}" if self.new_networks else ""
-        return f"from {self.path}: {', '.join(self.networks)}{new}; optimizer {state}"
+        workers.say(f"from {self.path}: {', '.join(self.networks)}{new}; optimizer {state}")
 
 
 def plan_start(

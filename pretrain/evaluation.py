@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from typing import Any
@@ -24,7 +23,6 @@ from training.distribution import create_strategy
 from training.loop import Evaluator
 from training.model_directory import read_record, reject_other_run
 
-OTHER_SPLIT = "other_heldout"  # in metrics.jsonl: held-out records of data that is not the model's
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
 
 
@@ -57,9 +55,10 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    content = manifest_trained_on(read_record(model_dir))
-    trained_on = content["settings"].get("corpus_digest") if content else None
-    held_out_of = ((read_manifest(data_dir) or {}).get("settings") or {}).get("corpus_digest")
+    manifests = manifest_trained_on(read_record(model_dir)), read_manifest(data_dir)
+    trained_on, held_out_of = (
+        ((manifest or {}).get("settings") or {}).get("corpus_digest") for manifest in manifests
+    )
     if trained_on is not None and trained_on == held_out_of:
         warn(
             f"{data_dir} was built from the corpus that {model_dir} was trained on, with other"
@@ -80,27 +79,21 @@ def evaluate(
     hparams, run = read_settings(model_dir, hparam_values, run_values)
     check_vocabulary(data_dir, model_dir)
     strategy = create_strategy(run.strategy, run.tpu)  # before anything uses TensorFlow
-    batches = Batches(
-        data_dir, "heldout", hparams, run.eval_batch_size, strategy, run.micro_batch_size
-    )
+    batches = Batches(data_dir, "heldout", hparams, run, strategy)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = load_objective(model_dir)
-    evaluator = Evaluator(
-        objective,
-        batches,
-        seed=hparams.seed,
-        strategy=strategy,
-        micro_batches=batches.micro_batches,
-        derive=batches.derived_metrics,
-    )
+    parts = {"strategy": strategy, "micro_batches": batches.micro_batches}
+    evaluator = Evaluator(objective, batches, seed=hparams.seed, **parts)
     with clear_read_errors(batches.files):
         values = evaluator.evaluate(tf.constant(run.num_eval_steps))
     if not workers.is_chief():
         return step
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
-    other = {} if is_own_data(data_dir, model_dir) else {"data_dir": storage.abspath(data_dir)}
-    log.action(OTHER_SPLIT if other else "heldout", **other)(values)
+    if is_own_data(data_dir, model_dir):
+        log.action("heldout")(values)
+    else:
+        log.action("other_heldout", storage.abspath(data_dir))(values)
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
         f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",
@@ -123,6 +116,4 @@ def read_settings(
     hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
     reject_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
-    run = replace_checked(RunSettings(), settings | run_values)
-    size = run.eval_batch_size or hparams.train_batch_size
-    return hparams, dataclasses.replace(run, eval_batch_size=size)
+    return hparams, replace_checked(RunSettings(), settings | run_values)

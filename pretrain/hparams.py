@@ -10,9 +10,8 @@ from typing import Any
 import tf_keras
 
 from data.manifest import read_manifest
-from data.vocabulary import Vocabulary
 from errors import InputError
-from model import BackboneConfig, EncoderConfig, named_size
+from model import BackboneConfig, named_size
 from pretrain import objectives
 from pretrain.objectives import ObjectiveSettings
 from settings import (
@@ -20,18 +19,20 @@ from settings import (
     check_fields,
     check_setting,
     checked_bool,
-    checked_values,
     field_names,
     one_of,
     reject_unknown,
     replace_checked,
+    typed,
     within,
 )
 from training.objective import Objective
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
 _DEFAULT = "replaced_token_detection"
-_MIXERS = {"sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}
+# Fields of an encoder that the original's JSON has beside the others; here they are overrides.
+ENCODER_NAMES = ("embedding_size", "conv_type", "conv_kernel_size", "linear_groups", "head_ratio")
+_MIXERS = {"sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}  # `conv_type`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +41,8 @@ class PretrainingHParams:
 
     In JSON, `objective` is a name and the fields of that objective stand beside the others.
 
-    None means "as the model size says": see `SIZE_DEFAULTS` for training and `model.sizes` for the
-    architecture. `resolve_hparams` replaces every None.
+    None means "as the model size says", see `SIZE_DEFAULTS`, or the data; `resolve_hparams`
+    replaces it.
     """
 
     objective: ObjectiveSettings = field(default_factory=objectives.get(_DEFAULT))
@@ -66,16 +67,10 @@ class PretrainingHParams:
 
     # Model.
     model_size: str = "medium-small"
-    model_hparam_overrides: dict = field(default_factory=dict)  # EncoderConfig fields
-    # By default that of the data's vocabulary. `model_hparam_overrides` may say a larger one:
-    # the rows beyond are padding.
+    model_hparam_overrides: dict = field(default_factory=dict)  # fields of the encoder
+    # That of the data's vocabulary. `model_hparam_overrides` may say a larger one: the rows beyond
+    # are padding.
     vocab_size: int | None = None
-    embedding_size: int | None = None
-    # "sdconv" is token_mixer "mixed", "noconv" attention, "convonly" convolution.
-    conv_type: str | None = field(default=None, metadata=one_of(*_MIXERS))
-    conv_kernel_size: int | None = None
-    linear_groups: int | None = None
-    head_ratio: int | None = None
     do_lower_case: bool | None = None  # by default, as the data's vocabulary says
 
     # Set from flags, kept here because they change results.
@@ -87,6 +82,11 @@ class PretrainingHParams:
         steps = self.num_train_steps
         expected = f"at least 0 and less than num_train_steps ({steps})"
         check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
+
+    @property
+    def record_length(self) -> int:
+        """The tokens of a record. A sequence that overlaps with the next is of two records."""
+        return self.objective.reuse_length or self.max_seq_length
 
     def as_json(self) -> dict[str, Any]:
         """Returns all settings in one object; `parse_hparams` reads it."""
@@ -155,6 +155,11 @@ class CommandLine:
         """The run settings that are said, with defaults for others."""
         return replace_checked(RunSettings(), self.run_values)
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What `hparams.json` says of the flags, among the run settings."""
+        return {name: getattr(self, name) for name in ("data_dir", *CONTINUE_FLAGS)}
+
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
@@ -198,13 +203,15 @@ def translate(values: dict[str, Any]) -> dict[str, Any]:
 def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     """Sorts a JSON object's keys into hyper-parameters, run settings, and ignored names.
 
-    Fields of any objective are hyper-parameters; see `unused_fields`.
+    Fields of any objective are hyper-parameters; see `report_unused`.
 
     Raises:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
             something that does not exist here.
     """
-    hparam_names = dict.fromkeys([*field_names(PretrainingHParams), *_objective_fields()])
+    hparam_names = dict.fromkeys(
+        [*field_names(PretrainingHParams), *ENCODER_NAMES, *_objective_fields()]
+    )
     run_names = field_names(RunSettings)
     known = [*hparam_names, *run_names, *FLAG_NAMES, *IGNORED_NAMES, *UNSUPPORTED_NAMES]
     reject_unknown(values, known)
@@ -220,15 +227,14 @@ def _objective_fields() -> list[str]:
     return field_names(*map(objectives.get, objectives.names()))
 
 
-def unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
-    """Returns names of fields that other objectives have and this one does not."""
+def _unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) -> list[str]:
     of_others = {*_objective_fields()} - {*field_names(PretrainingHParams, settings)}
     return [name for name in values if name in of_others]
 
 
 def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
-    """Prints the names of values of fields that an objective does not have."""
-    if unused := unused_fields(values, type(objective)):
+    """Prints the names of values of fields that other objectives have and this one does not."""
+    if unused := _unused_fields(values, type(objective)):
         print(f"not used by objective {objective.name}: {', '.join(unused)}", file=sys.stderr)
 
 
@@ -240,14 +246,41 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
     """
     settings = objectives.get(values.get("objective", _DEFAULT))
     for name in field_names(settings):
-        if name in field_names(PretrainingHParams, RunSettings):
+        if name in (*field_names(PretrainingHParams, RunSettings), *ENCODER_NAMES):
             raise InputError(f"objective {settings.name}: `{name}` is a setting of every run")
-    unused = {"objective", *unused_fields(values, settings)}
+    unused = {"objective", *ENCODER_NAMES, *_unused_fields(values, settings)}
+    overrides = _overrides(values)
     values = {name: value for name, value in values.items() if name not in unused}
     own = {name: values.pop(name) for name in field_names(settings) if name in values}
     objective = replace_checked(settings(), own)
     objective.check()
+    values["model_hparam_overrides"] = overrides
     return replace_checked(PretrainingHParams(objective=objective), values)
+
+
+def _overrides(values: dict[str, Any]) -> dict[str, Any]:
+    """The `model_hparam_overrides` of a JSON object, with the fields that stand beside them.
+
+    Those that the named size has anyway are left out, unless they could follow `hidden_size`.
+    """
+    size = typed("model_size", values.get("model_size", PretrainingHParams.model_size), str)
+    given = values.get("model_hparam_overrides", {})
+    overrides = dict(typed("model_hparam_overrides", given, dict))
+    beside = {name: values[name] for name in ENCODER_NAMES if values.get(name) is not None}
+    if (conv_type := beside.pop("conv_type", None)) is not None:
+        if conv_type not in (*_MIXERS,):
+            expected = " or ".join(_MIXERS)
+            raise InputError(f"`conv_type` should be {expected}. Received: {conv_type!r}")
+        beside["token_mixer"] = _MIXERS[conv_type]
+    for name, value in beside.items():
+        if overrides.setdefault(name, value) != value:
+            raise InputError(
+                f"`{name}` is {value} but {overrides[name]} in `model_hparam_overrides`"
+            )
+    if "hidden_size" in overrides:
+        return overrides
+    of_size = {**dataclasses.asdict(named_size(size)), "vocab_size": None}
+    return {name: value for name, value in overrides.items() if value != of_size.get(name)}
 
 
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
@@ -255,29 +288,20 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     hparams = parse_hparams(values)
     encoder = encoder_config(hparams, vocab_size)
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
-    defaults = dict(SIZE_DEFAULTS["base" if name.endswith("-base") else "small"])
-    defaults.update(SIZE_DEFAULTS.get(name, {}))
-    defaults.update(vocab_size=vocab_size)
-    if isinstance(encoder, EncoderConfig):
-        conv_types = {mixer: name for name, mixer in _MIXERS.items()}
-        defaults.update(
-            embedding_size=encoder.embedding_size,
-            conv_type=conv_types[encoder.token_mixer],
-            conv_kernel_size=encoder.conv_kernel_size,
-            linear_groups=encoder.linear_groups,
-            head_ratio=encoder.head_ratio,
-        )
+    defaults = SIZE_DEFAULTS["base" if name.endswith("-base") else "small"]
+    defaults = {**defaults, **SIZE_DEFAULTS.get(name, {}), "vocab_size": vocab_size}
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
-    objective = hparams.objective.resolve(hparams.model_size)
+    objective, length = hparams.objective.resolve(hparams.model_size), hparams.max_seq_length
     hparams = dataclasses.replace(hparams, objective=objective, **unset)
     same = hparams.vocab_size == vocab_size
     check_setting(hparams, same, "vocab_size", f"{vocab_size}, that of the vocabulary")
     longest = encoder.max_position_embeddings
     expected = f"at most max_position_embeddings ({longest})"
-    check_setting(hparams, hparams.max_seq_length <= longest, "max_seq_length", expected)
+    check_setting(hparams, length <= longest, "max_seq_length", expected)
     objective.check(encoder)
-    objective.record_length(hparams.max_seq_length)
-    one = hparams.data_shards == 1 or not objective.in_order()
+    fits = objective.reuse_length in (0, length / 2)
+    check_setting(objective, fits, "reuse_length", f"0, or half of `max_seq_length` ({length})")
+    one = hparams.data_shards == 1 or not objective.memory_length
     check_setting(hparams, one, "data_shards", "1 for batches that follow the text")
     return hparams
 
@@ -287,73 +311,31 @@ def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]
     built = ((read_manifest(data_dir) or {}).get("settings") or {}).get("max_seq_length")
     if built is None or values.get("max_seq_length") is not None:
         return values
-    reuses = values.get("reuse_length")  # sequences that overlap are of two records
-    return {**values, "max_seq_length": 2 * built if reuses else built}
+    return {**values, "max_seq_length": 2 * built if values.get("reuse_length") else built}
 
 
 def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
     """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
     manifest, length = read_manifest(data_dir) or {}, hparams.max_seq_length
-    of_record = hparams.objective.record_length(length)
-    built = manifest.get("settings", {}).get("max_seq_length", of_record)
-    if built != of_record:
+    built = manifest.get("settings", {}).get("max_seq_length", hparams.record_length)
+    if built != hparams.record_length:
         raise InputError(
-            f"`max_seq_length` should be {built * (length // of_record)}, as {data_dir} was built"
-            f" with {built}. Received: {length}"
+            f"`max_seq_length` should be {built * (length // hparams.record_length)}, as {data_dir}"
+            f" was built with {built}. Received: {length}"
         )
     layout = manifest.get("example_layout")
-    if hparams.objective.in_order() and layout != "ordered":
+    if hparams.objective.memory_length and layout != "ordered":
         raise InputError(
             f"--data_dir {data_dir} should be built with --example_layout ordered for a memory"
             f" of the text before. Received: {layout}"
         )
 
 
-def fitted_to(vocabulary: Vocabulary, config: BackboneConfig) -> BackboneConfig:
-    """Returns the encoder for a vocabulary: it knows where texts have their summary.
-
-    Raises:
-        InputError: an encoder that cannot be.
-    """
-    if not vocabulary.cls_is_last:
-        return config
-    if isinstance(config, EncoderConfig):
-        # Causal language modelling predicts each token of a text, and so begins with another.
-        check_setting(config, not config.causal, "causal", "false with a SentencePiece vocabulary")
-        segments = max(config.type_vocab_size, 3)
-        return config.replace(summary_last=True, type_vocab_size=segments)
-    expected = "at least 3 with a SentencePiece vocabulary, as <cls> is of segment 2"
-    check_setting(config, config.type_vocab_size >= 3, "type_vocab_size", expected)
-    return config
-
-
-def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> EncoderConfig:
-    """Returns the encoder that is pre-trained: the named size, then the overrides.
-
-    As in the original, overriding `hidden_size` alone also sets the number of heads and the inner
-    width that go with it.
-    """
-    config = named_size(hparams.model_size)
-    overrides = checked_values(type(config), hparams.model_hparam_overrides)
-    hidden_size = overrides.get("hidden_size")
-    ours = isinstance(config, EncoderConfig)  # others have fields of their own
-    if ours and hidden_size is not None and hidden_size != config.hidden_size:
-        head_size = config.hidden_size // config.num_attention_heads
-        overrides.setdefault("num_attention_heads", max(1, hidden_size // head_size))
-        overrides.setdefault("intermediate_size", 4 * hidden_size)
-        if config.embedding_size == config.hidden_size:
-            overrides.setdefault("embedding_size", hidden_size)
-    names = ("embedding_size", "conv_kernel_size", "linear_groups", "head_ratio")
-    said = {name: getattr(hparams, name) for name in names}
-    said["token_mixer"] = _MIXERS.get(hparams.conv_type)
-    for name, value in said.items():
-        if value is not None and overrides.setdefault(name, value) != value:
-            raise InputError(
-                f"`{name}` is {value} but {overrides[name]} in `model_hparam_overrides`"
-            )
+def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> BackboneConfig:
+    """Returns the encoder that is pre-trained: the named size, then the overrides."""
     pieces = hparams.vocab_size or vocab_size
-    overrides.setdefault("vocab_size", pieces)
-    config = replace_checked(config, overrides)
+    overrides = {"vocab_size": pieces, **hparams.model_hparam_overrides}
+    config = named_size(hparams.model_size).overridden(overrides)
     if config.vocab_size < pieces:
         raise InputError(
             f"`vocab_size` in `model_hparam_overrides` should be at least {pieces}, that of the"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,6 @@ from pretrain.hparams import (
     RunSettings,
     check_data,
     encoder_config,
-    fitted_to,
     report_unused,
     resolve_hparams,
     split_hparams,
@@ -131,36 +131,42 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     check_data(command.data_dir, hparams)
     report_unused(said, hparams.objective)
     warn_about_warmup(hparams)
-    config = fitted_to(vocabulary, encoder_config(hparams, vocabulary.size))
+    config = encoder_config(hparams, vocabulary.size)
+    config = config.with_summary_last() if vocabulary.cls_is_last else config
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary, start)
     checkpointing.check_run(model_dir, described, _ADVICE)
-    size, micro = hparams.train_batch_size, run.micro_batch_size
-    batches = [Batches(command.data_dir, "train", hparams, size, strategy, micro)]
+    batches = [Batches(command.data_dir, "train", hparams, run, strategy)]
     if command.do_eval:
-        size = run.eval_batch_size or size
-        batches.append(Batches(command.data_dir, "heldout", hparams, size, strategy, micro))
+        batches.append(Batches(command.data_dir, "heldout", hparams, run, strategy))
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
-        objective.begin_training(hparams.train_batch_size)
         optimizer = hparams.build_optimizer(objective)
     if run.rematerialize:
         rematerialize(objective)
     with strategy.scope():
-        manager = restored(model_dir, objective, optimizer, run, start)
-    resumed = manager.latest_checkpoint is not None
-    if resumed:
+        manager = checkpointing.create_manager(
+            tf.train.Checkpoint(objective=objective, optimizer=optimizer),
+            model_dir,
+            step=optimizer.iterations,
+            interval=run.save_checkpoints_steps,
+            max_to_keep=run.keep_checkpoint_max,
+            initialize=start and functools.partial(start.restore, objective, optimizer),
+        )
+    if resumed := manager.latest_checkpoint is not None:
         step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
         resuming = f"resuming from step {step} of {total}"
         workers.say(resuming if step < total else f"training is finished: step {step}")
-    command = dataclasses.replace(command, model_dir=workers.written(model_dir))
-    write_model_directory(command, described, run, config, vocabulary)
+    written = workers.written(model_dir)
+    describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
+    config.save(written)
+    vocabulary.save(written)
     with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
-        log = monitoring.MetricsLog(command.model_dir, optimizer.iterations, resumed=resumed)
+        log = monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
-        yield Prepared(command.model_dir, hparams, run, controller, log, command.do_eval)
+        yield Prepared(written, hparams, run, controller, log, command.do_eval)
 
 
 @contextlib.contextmanager
@@ -174,18 +180,14 @@ def controlled(
     manager: checkpointing.CheckpointManager,
 ) -> Iterator[orbit.Controller]:
     """Yields what runs steps and evaluations; nothing it prints is shown."""
-    settings = {"seed": hparams.seed, "strategy": strategy}
     train, *heldout = batches
-    count = train.micro_batches
-    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=count, **settings)
-    evaluator = None
+    settings = {"seed": hparams.seed, "strategy": strategy, "micro_batches": train.micro_batches}
+    trainer, evaluator = Trainer(objective, optimizer, train, xla=run.xla, **settings), None
     for of in heldout:
-        settings |= {"micro_batches": of.micro_batches, "derive": of.derived_metrics}
-        evaluator = Evaluator(objective, of, **settings)
-    files = [file for of in batches for file in of.files]
+        evaluator = Evaluator(objective, of, **{**settings, "micro_batches": of.micro_batches})
     with (
         contextlib.closing(trainer),
-        clear_read_errors(files),
+        clear_read_errors([file for of in batches for file in of.files]),
         # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
@@ -213,25 +215,21 @@ def fast_values(
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:
     """Warns when the learning rate never reaches its peak."""
-    steps = hparams.num_train_steps - hparams.schedule_from_step
-    if hparams.num_warmup_steps >= steps:
+    steps, warmup = hparams.num_train_steps - hparams.schedule_from_step, hparams.num_warmup_steps
+    if warmup >= steps:
         warn(
-            f"`num_warmup_steps` ({hparams.num_warmup_steps}) is not less than the {steps} steps of"
-            f" training: the learning rate never comes near its peak of {hparams.learning_rate:g}"
+            f"`num_warmup_steps` ({warmup}) is not less than the {steps} steps of training: the"
+            f" learning rate never comes near its peak of {hparams.learning_rate:g}"
         )
 
 
 def without_training(command: CommandLine) -> tuple[str, PretrainingHParams, int]:
-    """Measures a model if asked to, and returns what `report` takes.
-
-    The held-out records are those of --data_dir, the model's own data or other.
-    """
-    model_dir, run_values = command.model_dir, command.run_values
-    said = continued_values(command.hparam_values, command)
+    """Measures a model if asked to, on its own data or other; returns what `report` takes."""
+    model_dir, said = command.model_dir, (command.hparam_values, command.run_values)
     if command.do_eval:
-        step = evaluate(model_dir, command.data_dir, said, run_values)
+        step = evaluate(model_dir, command.data_dir, *said)
     else:
-        read_settings(model_dir, said, run_values)  # for settings that are not the model's
+        read_settings(model_dir, *said)  # for settings that are not the model's
         step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     return model_dir, load_hparams(model_dir)[0], step
 
@@ -289,45 +287,6 @@ def describe_hparams(
         )
         described |= {"continue_optimizer": decided} if decided else {}
     return described
-
-
-def restored(
-    model_dir: str,
-    objective: Objective,
-    optimizer: tf_keras.optimizers.Optimizer,
-    run: RunSettings,
-    start: Start | None,
-) -> checkpointing.CheckpointManager:
-    """Restores what is there, else what --continue_from gives; returns what saves checkpoints."""
-
-    def initialize() -> None:
-        if start is not None:
-            start.restore(objective, optimizer)
-            workers.say(start.describe())
-
-    return checkpointing.create_manager(
-        tf.train.Checkpoint(objective=objective, optimizer=optimizer),
-        model_dir,
-        step=optimizer.iterations,
-        interval=run.save_checkpoints_steps,
-        max_to_keep=run.keep_checkpoint_max,
-        initialize=initialize,
-    )
-
-
-def write_model_directory(
-    command: CommandLine,
-    described: dict[str, Any],
-    run: RunSettings,
-    config: BackboneConfig,
-    vocabulary: Vocabulary,
-) -> None:
-    """Makes the model directory self-describing; after everything has been checked."""
-    settings = {**dataclasses.asdict(run), "data_dir": command.data_dir}
-    settings |= {name: getattr(command, name) for name in CONTINUE_FLAGS}
-    describe_run(command.model_dir, described, settings)
-    config.save(command.model_dir)
-    vocabulary.save(command.model_dir)
 
 
 def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:

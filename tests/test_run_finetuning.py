@@ -14,7 +14,7 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from finetune import predictions
 from finetune.declaration import load_task
-from model import EncoderConfig, build_encoder
+from model import build_encoder, load_config
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune import squad_support, test_frames
@@ -248,7 +248,7 @@ def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path)
     shutil.copytree(reviews, data)
     shutil.copytree(model_dir, other)
     task, output = data / "reviews.json", tmp_path / "out"
-    encoder = build_encoder(EncoderConfig.load(str(other)))
+    encoder = build_encoder(load_config(str(other)))
     randomize(encoder)
     save_encoder(other, encoder)
     assert outcomes([arguments(model_dir, task, output)], tmp_path) == [None]
@@ -307,7 +307,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
     broken.write_text(task.read_text().replace('"review"', '"reviews"'))
     strange = tmp_path / "strange"
     (strange / "checkpoints").mkdir(parents=True)
-    EncoderConfig.load(str(model_dir)).save(str(strange))
+    load_config(str(model_dir)).save(str(strange))
     Vocabulary(Vocabulary.load(model_dir).tokens[:-1]).save(strange)
     cased, empty_handed = tmp_path / "cased", tmp_path / "empty_handed"
     shutil.copytree(model_dir, cased)

@@ -123,9 +123,7 @@ def test_two_workers_that_read_files_of_their_own(data_dir, tmp_path):
     flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING, do_eval=True)
     Pair(tmp_path, "run_pretraining.py", flags).succeed()
     flags = arguments(data_dir, tmp_path / "one", changes, defaults=TRAINING, do_eval=True)
-    done = command_support.run("run_pretraining.py", *flags)
-    assert done.returncode == 0
-    assert "data_shards=2" in done.stderr  # one shard is larger
+    assert command_support.run("run_pretraining.py", *flags).returncode == 0
     assert_same_weights(tmp_path / "m", tmp_path / "one")
 
 

@@ -225,7 +225,7 @@ class Trainer(orbit.AbstractTrainer):
 class Evaluator(orbit.AbstractEvaluator):
     """Measures an objective on held-out batches, always with the same masks.
 
-    `micro_batches` is as for `Trainer`; `derive` makes more metrics of the metrics.
+    `micro_batches` is as for `Trainer`.
     """
 
     def __init__(
@@ -236,10 +236,8 @@ class Evaluator(orbit.AbstractEvaluator):
         seed: int,
         strategy: tf.distribute.Strategy,
         micro_batches: int = 1,
-        derive: Callable[[dict[str, float]], dict[str, float]] = lambda values: {},
     ):
         self.objective, self.strategy, self.seed = objective, strategy, seed
-        self._derive = derive
         self._create_dataset, self._micro_batches = create_dataset, micro_batches
         check_parts(objective, strategy, micro_batches)
         self._run = plain_function(self._run_fn)
@@ -255,8 +253,7 @@ class Evaluator(orbit.AbstractEvaluator):
                 parts = self.strategy.experimental_local_results(value)
                 totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
         gathered = workers.gather(totals)
-        values = metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
-        return {**values, **self._derive(values)}
+        return metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
 
     def _run_fn(self, features, number):  # of which a TPU needs a name, so it is no lambda
         return self.strategy.run(self._replica_step, args=(features, number))

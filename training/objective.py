@@ -37,9 +37,6 @@ class Objective(tf.Module, abc.ABC):
     reads_whole_batch: bool = False
     losses: Callable[..., Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]] | None = None
 
-    def begin_training(self, batch_size: int) -> None:
-        """Makes what training alone needs, of a global batch of this size; usually nothing."""
-
     @abc.abstractmethod
     def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """Masks and draws noise: int32 [B, S] features to whatever `loss` needs, all [B, ...]."""

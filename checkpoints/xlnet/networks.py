@@ -16,8 +16,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from model import build_backbone
 from model.xlnet.config import XLNetConfig
-from model.xlnet.head import XLNetLMHead
-from model.xlnet.network import XLNet, XLNetLayer
+from model.xlnet.network import XLNet, XLNetLayer, XLNetLMHead
 from pretrain.load import SpecialIds
 from training.stored_shapes import no_larger_than
 

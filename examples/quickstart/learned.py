@@ -86,7 +86,7 @@ def main(_: list[str]) -> None:
     hparams, run = read_settings(model_dir, {}, {})
     vocabulary = check_vocabulary(data_dir, model_dir)
     strategy = create_strategy(run.strategy)
-    heldout = Batches(data_dir, "heldout", hparams, run.eval_batch_size, strategy)
+    heldout = Batches(data_dir, "heldout", hparams, run, strategy)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     objective = load_objective(model_dir)
     length, mask_id = hparams.max_seq_length, vocabulary.mask_id

@@ -28,7 +28,6 @@ from model.kernels.projection import (
     project,
     vocabulary_logits,
 )
-from model.kernels.relative import scores_by_key, scores_by_key_at
 from model.kernels.stateless_dropout import dropout, hashed_uniform, split_seeds
 from model.kernels.vocabulary import (
     log_sum_exp_cross_entropy,

@@ -32,7 +32,7 @@ def _gelu(inputs):
     return fused_gelu(inputs), lambda upstream: _gelu_gradient(inputs, upstream)
 
 
-def gelu_reference(inputs: tf.Tensor) -> tf.Tensor:
+def gelu_reference(inputs):
     """`gelu`, readable."""
     return inputs * 0.5 * (1.0 + tf.math.erf(inputs / 2.0**0.5))
 
@@ -57,7 +57,7 @@ def gelu_new(inputs: tf.Tensor):
     return fused_gelu_new(inputs), lambda upstream: _gelu_new_gradient(inputs, upstream)
 
 
-def gelu_new_reference(inputs: tf.Tensor) -> tf.Tensor:
+def gelu_new_reference(inputs):
     """`gelu_new`, readable."""
     return tf.nn.gelu(inputs, approximate=True)
 

@@ -88,9 +88,7 @@ def attention_probabilities(
     return probabilities(scores)
 
 
-def attention_probabilities_reference(
-    scores: tf.Tensor, bias: tf.Tensor, rate: float, seed: tf.Tensor | None
-) -> tf.Tensor:
+def attention_probabilities_reference(scores, bias, rate, seed):
     """`attention_probabilities`, readable."""
     return dropout_reference(tf.nn.softmax(scores + bias), rate, seed)
 
@@ -111,7 +109,7 @@ def split_heads(tensor: tf.Tensor, num_heads: int) -> tf.Tensor:
     return _swap_tokens_and_heads(tf.reshape(tensor, [B, S, num_heads, A // num_heads]))
 
 
-def split_heads_reference(tensor: tf.Tensor, num_heads: int) -> tf.Tensor:
+def split_heads_reference(tensor, num_heads):
     """`split_heads`, readable."""
     return tf.stack(tf.split(tensor, num_heads, axis=-1), axis=1)
 
@@ -122,7 +120,7 @@ def join_heads(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(_swap_tokens_and_heads(tensor), [B, S, N * H])
 
 
-def join_heads_reference(tensor: tf.Tensor) -> tf.Tensor:
+def join_heads_reference(tensor):
     """`join_heads`, readable."""
     return tf.concat(tf.unstack(tensor, axis=1), axis=-1)
 

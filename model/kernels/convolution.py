@@ -39,9 +39,7 @@ def lightweight_conv(
     return tf.reshape(output, [B, S, A])
 
 
-def lightweight_conv_reference(
-    values: tf.Tensor, logits: tf.Tensor, num_heads: int, padding: str = "same"
-) -> tf.Tensor:
+def lightweight_conv_reference(values, logits, num_heads, padding="same"):
     """`lightweight_conv`, readable: the values unfolded to all K neighbours of every token."""
     (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
     K = taps // num_heads
@@ -160,9 +158,7 @@ def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same")
     return tf.cast(output, inputs.dtype)
 
 
-def depthwise_conv_reference(
-    inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same"
-) -> tf.Tensor:
+def depthwise_conv_reference(inputs, weights, padding="same"):
     """`depthwise_conv`, readable."""
     K = weights.shape[0]
     padded = tf.pad(inputs, [[0, 0], _margins(K, padding), [0, 0]])

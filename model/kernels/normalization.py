@@ -49,15 +49,7 @@ def add_and_norm(
     return norm(inputs, residual, gamma, beta)
 
 
-def add_and_norm_reference(
-    inputs: tf.Tensor,
-    residual: tf.Tensor | None,
-    gamma: tf.Tensor,
-    beta: tf.Tensor,
-    epsilon: float,
-    rate: float = 0.0,
-    seed: tf.Tensor | None = None,
-) -> tf.Tensor:
+def add_and_norm_reference(inputs, residual, gamma, beta, epsilon, rate=0.0, seed=None):
     """`add_and_norm`, readable."""
     total = dropout_reference(inputs, rate, seed) + (0.0 if residual is None else residual)
     mean, variance = tf.nn.moments(total, -1, keepdims=True)

@@ -28,7 +28,7 @@ def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return _affine(inputs, weights, bias)
 
 
-def affine_reference(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def affine_reference(inputs, weights, bias):
     """`affine`, readable."""
     return tf.einsum("...i,io->...o", inputs, weights) + bias
 
@@ -101,9 +101,7 @@ def affine_gelu(
     return tf.reshape(outputs, shape)
 
 
-def affine_gelu_reference(
-    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
-) -> tf.Tensor:
+def affine_gelu_reference(inputs, weights, bias, approximate=False):
     """`affine_gelu`, readable."""
     function = gelu_new_reference if approximate else gelu_reference
     return function(affine_reference(inputs, weights, bias))
@@ -142,9 +140,7 @@ def grouped_product(
     return activation(tf.reshape(outputs, [B, S, bias.shape[0]]) + bias)
 
 
-def grouped_product_reference(
-    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable
-) -> tf.Tensor:
+def grouped_product_reference(inputs, weights, bias, activation):
     """`grouped_product`, readable."""
     parts = zip(tf.split(inputs, weights.shape[0], -1), tf.unstack(weights))
     return activation(tf.concat([part @ of_group for part, of_group in parts], -1) + bias)
@@ -169,9 +165,7 @@ def project(
     return [None if layer is None else next(remaining) for layer in layers]
 
 
-def project_reference(
-    inputs: tf.Tensor, layers: Sequence[tf_keras.layers.Dense | None]
-) -> list[tf.Tensor | None]:
+def project_reference(inputs, layers):
     """`project`, readable."""
     return [None if layer is None else layer(inputs) for layer in layers]
 
@@ -192,7 +186,7 @@ def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> t
     return tf.reshape(logits, [*sizes(hidden)[:-1], table.shape[0]])
 
 
-def vocabulary_logits_reference(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def vocabulary_logits_reference(hidden, table, bias):
     """`vocabulary_logits`, readable."""
     return tf.einsum("bpe,ve->bpv", hidden, table) + bias
 

@@ -30,7 +30,7 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf
     return dropped(inputs)
 
 
-def dropout_reference(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf.Tensor:
+def dropout_reference(inputs, rate, seed=None):
     """`dropout`, readable: the mask times what makes up for it."""
     if rate == 0.0:
         return inputs

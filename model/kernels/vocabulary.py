@@ -39,9 +39,7 @@ def vocabulary_log_sum_exp(states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor)
     return log_sum_exp(states, table, bias)
 
 
-def vocabulary_log_sum_exp_reference(
-    states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor
-) -> tf.Tensor:
+def vocabulary_log_sum_exp_reference(states, table, bias):
     """`vocabulary_log_sum_exp`, readable."""
     return tf.reduce_logsumexp(vocabulary_logits_reference(states, table, bias), -1)
 
@@ -80,9 +78,7 @@ def log_sum_exp_cross_entropy(
     return loss, tf.stop_gradient(logits)
 
 
-def log_sum_exp_cross_entropy_reference(
-    states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def log_sum_exp_cross_entropy_reference(states, table, bias, labels, weights):
     """`log_sum_exp_cross_entropy`, readable."""
     logits = vocabulary_log_sum_exp_reference(states, table, bias)
     entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
@@ -134,9 +130,7 @@ def vocabulary_cross_entropy(
     return cross_entropy(states, table, bias)
 
 
-def vocabulary_cross_entropy_reference(
-    states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, ids: tf.Tensor, used: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def vocabulary_cross_entropy_reference(states, table, bias, ids, used):
     """`vocabulary_cross_entropy`, readable; `ids` in [0, V) everywhere."""
     scores = vocabulary_logits_reference(states[None], table, bias)[0]
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, scores)

@@ -25,8 +25,6 @@ from model.kernels import (
     affine,
     attention_probabilities,
     join_heads,
-    scores_by_key,
-    scores_by_key_at,
     sizes,
     split_heads,
 )
@@ -38,10 +36,9 @@ UNSEEN_SCORE = -1e30
 
 
 def distance_encodings(length: int, memory: int, config: XLNetConfig) -> tf.Tensor:
-    """Encodings of the distances from T = memory + length down to 1 - length, float32 [2, L, D].
+    """Encodings of the distances from T = memory + length down to 1 - length, float32 [1, L, D].
 
-    The first is for text that runs forwards: sines, then cosines, of D / 2 frequencies. The second
-    is for reversed text, whose distances have the other sign.
+    They are sines, then cosines, of D / 2 frequencies.
     """
     half = tf.range(0, config.hidden_size, 2, tf.float32) / config.hidden_size
     frequencies = 10000.0**-half  # [D / 2]
@@ -49,8 +46,7 @@ def distance_encodings(length: int, memory: int, config: XLNetConfig) -> tf.Tens
     if config.clamp_length > 0:
         distances = tf.clip_by_value(distances, -config.clamp_length, config.clamp_length)
     angles = distances[:, None] * frequencies  # [L, D / 2]
-    sines, cosines = tf.sin(angles), tf.cos(angles)
-    return tf.stack([tf.concat([sines, cosines], -1), tf.concat([-sines, cosines], -1)])
+    return tf.concat([tf.sin(angles), tf.cos(angles)], -1)[None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +54,7 @@ class AttentionInputs:
     """What all layers know of a batch beside its hidden states; nothing in it is learned.
 
     Attributes:
-        encodings: of distances, [1 or 2, L, D], see `distance_encodings`.
-        backwards: None, or int32 [B], 1 for reversed text; then there are two encodings.
+        encodings: of distances, [1, L, D], see `distance_encodings`.
         segments: one-hot [B, S, C].
         key_segments: one-hot [B, T, C].
         bias: what is added to scores, [B, 1, 1 or S, T].
@@ -70,7 +65,6 @@ class AttentionInputs:
     """
 
     encodings: tf.Tensor
-    backwards: tf.Tensor | None
     segments: tf.Tensor
     key_segments: tf.Tensor
     bias: tf.Tensor
@@ -150,7 +144,8 @@ class RelativeAttention(tf_keras.layers.Layer):
         segments = _for_heads(given.key_segments, self.config)
         k = tf.concat([split_heads(k, self.config.num_attention_heads), segments], -1)
         v = split_heads(v, self.config.num_attention_heads)  # [B, N, T, H]
-        r = self._encoded(given)
+        r = _product(given.encodings, self.encoding_kernel)
+        r = split_heads(r, self.config.num_attention_heads)  # [1, N, L, H]
 
         scores, by_distance = self._scores(q, k, r, given.segments)
         scores += scores_by_key(by_distance)  # [B, N, S, T]
@@ -178,13 +173,6 @@ class RelativeAttention(tf_keras.layers.Layer):
         keys = hidden if memory is None else tf.concat([memory, hidden], 1)  # [B, T, D]
         q = affine(hidden, self.query_kernel, bias)
         return q, _product(keys, self.key_kernel), _product(keys, self.value_kernel)
-
-    def _encoded(self, given):
-        """R by head, [1, N, L, H]; [B, N, L, H] where some texts run backwards."""
-        r = split_heads(
-            _product(given.encodings, self.encoding_kernel), self.config.num_attention_heads
-        )
-        return r if given.backwards is None else tf.gather(r, given.backwards)
 
     def _scores(self, q, k, r, segments):
         """Scores by key without the part of distances, [B, N, Q, T], and that part, [B, N, Q, L].
@@ -227,3 +215,70 @@ def _product(inputs, kernel):
     kernel = tf.convert_to_tensor(kernel)
     flat = tf.matmul(tf.reshape(inputs, [-1, kernel.shape[0]]), kernel)
     return tf.reshape(flat, [*sizes(inputs)[:-1], kernel.shape[1]])
+
+
+# The part of a score that depends on the distance: a product of queries with the encodings of all
+# L = T + S distances, from T down to 1 - S, has it at another place for every query. That of key j,
+# of T, and the query at place i of the S last keys is at S - i + j.
+
+
+def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
+    """Scores by distance to scores by key, of queries at all places: [B, N, S, L] -> [B, N, S, T].
+
+    The places of a query's T scores begin one later than those of the next query. So they begin at
+    multiples of L - 1, where all scores stand one after the other and the first S are left out.
+    """
+    B, N, S, L = sizes(scores)
+    flat = tf.reshape(scores, [B, N, S * L])[:, :, S:]
+    return tf.reshape(flat, [B, N, S, L - 1])[..., : L - S]
+
+
+def scores_by_key_reference(scores):
+    """`scores_by_key`, readable; S is static."""
+    S, L = scores.shape[2:]
+    return tf.stack([scores[:, :, i, S - i : S - i + L - S] for i in range(S)], 2)
+
+
+def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
+    """`scores_by_key` of P queries at given places.
+
+    Args:
+        scores: [B, N, P, L].
+        places: int32 [B, P] in [0, S).
+        length: S.
+
+    Returns:
+        [B, N, P, T].
+    """
+    L = sizes(scores)[3]
+    T = L - length
+    # With heads last, a place of a query is a run of N numbers.
+    heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]
+    return tf.transpose(_taken(heads_last, length - places, T), [0, 3, 1, 2])
+
+
+def scores_by_key_at_reference(scores, places, length):
+    """`scores_by_key_at`, readable."""
+    T = scores.shape[3] - length
+    index = (length - places)[:, None, :, None] + tf.range(T)
+    index = tf.broadcast_to(index, [*scores.shape[:3], T])
+    return tf.gather(scores, index, batch_dims=3)
+
+
+def _taken(values, first, count):
+    """values [B, P, L, N] from places `first` [B, P] on -> [B, P, count, N].
+
+    The gradient is taken as well, where that of a gather is added up number by number.
+    """
+
+    @tf.custom_gradient
+    def take(values):
+        def gradient(upstream):
+            L = sizes(values)[2]
+            padded = tf.pad(upstream, [[0, 0], [0, 0], [1, 1], [0, 0]])
+            place = tf.range(L) - first[..., None] + 1  # [B, P, L]
+            return tf.gather(padded, tf.clip_by_value(place, 0, count + 1), batch_dims=2)
+
+        return tf.gather(values, first[..., None] + tf.range(count), batch_dims=2), gradient
+
+    return take(values)

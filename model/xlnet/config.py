@@ -1,11 +1,13 @@
-"""What describes an XLNet, and its named sizes. Needs no TensorFlow."""
+"""What describes an XLNet, and its floating-point operations."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import ClassVar
 
+import model.operations as count
 from model.config import ACTIVATIONS, BackboneConfig
+from model.operations import Flops
 from settings import at_least, check_setting, one_of, within
 
 
@@ -66,3 +68,41 @@ class XLNetConfig(BackboneConfig):
     def head_size(self) -> int:
         """H = D / N."""
         return self.hidden_size // self.num_attention_heads
+
+
+@count.forward.register
+def forward(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
+    """XLNet in one stream.
+
+    The encodings of distances, which are made and projected once for a batch, are not counted.
+    """
+    D = config.hidden_size
+    lookup = Flops(2 * D * config.vocab_size if dense_lookup else 0, count.DROPOUT * D)
+    projections = Flops(2 * D * D) * 4  # q, k, v, output
+    return lookup + _layers(config, length, projections)
+
+
+@count.query_stream.register
+def query_stream(config: XLNetConfig, length: int) -> Flops:
+    """XLNet's query stream."""
+    D = config.hidden_size
+    return Flops(0, count.DROPOUT * D) + _layers(config, length, Flops(2 * D * D) * 2)
+
+
+def _layers(config, length, projections):
+    """All layers, each with such projections, and the last dropout."""
+    D, N, S = config.hidden_size, config.num_attention_heads, length
+    biases = Flops(0, 3 * D)
+    scores = Flops(2 * D * S) + Flops(2 * D * 2 * S)  # contents; distances
+    segments = Flops(2 * D + 2 * N * config.type_vocab_size * S)
+    per_score = 2 + 1 + count.SOFTMAX + count.DROPOUT  # a sum of three, scaled
+    probabilities = Flops(2 * D * S, per_score * N * S)
+    inner = config.intermediate_size
+    feed_forward = (
+        count.linear(D, inner)
+        + count.linear(inner, D)
+        + Flops(0, (count.GELU + count.DROPOUT) * inner)
+    )
+    after = Flops(0, (count.DROPOUT + 1 + count.LAYER_NORM) * D) * 2
+    layer = projections + biases + scores + segments + probabilities + feed_forward + after
+    return layer * config.num_hidden_layers + Flops(0, count.DROPOUT * D)

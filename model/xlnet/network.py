@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from model.backbone import EncoderOutput, last_token, run_layer
-from model.kernels import dropout, sizes, split_seeds
+from model.kernels import dropout, sizes, split_seeds, vocabulary_logits
 from model.layers import LayerNorm, dense
 from model.xlnet.attention import (
     UNSEEN_SCORE,
@@ -172,9 +172,7 @@ class XLNet(tf_keras.layers.Layer):
     ) -> EncoderOutput | TwoStreams:
         """Encodes a batch, see `Backbone`; for `streams` and `memory` see `two_streams`.
 
-        `input_mask` is by default 1, `segment_ids` 0. Features may have `backwards` int32 [B], 1
-        for texts that are reversed, whose distances then have the other sign (default 0; the
-        original's `bi_data`). Attention probabilities are [B, N, S, M + S].
+        `input_mask` is by default 1, `segment_ids` 0. Attention probabilities are [B, N, S, M + S].
         """
         config, ids = self.config, features["input_ids"]
         rate = config.hidden_dropout_prob if training else 0.0
@@ -207,9 +205,8 @@ class XLNet(tf_keras.layers.Layer):
                 attention_probs.append(outputs[-1])
         hidden_states[-1] = hidden = dropout(states[0], rate, of_output)
         pooled = last_token(hidden, features.get("input_mask", tf.ones_like(ids)))
-        output = EncoderOutput(
-            hidden, pooled, embedded, tuple(hidden_states), tuple(attention_probs)
-        )
+        of_layers = tuple(hidden_states), tuple(attention_probs)
+        output = EncoderOutput(hidden, pooled, embedded, *of_layers)
         if streams is None:
             return output
         return TwoStreams(dropout(states[1], rate, of_predictions), output, tuple(inputs))
@@ -219,8 +216,7 @@ class XLNet(tf_keras.layers.Layer):
         config, ids, dtype = self.config, features["input_ids"], self.compute_dtype
         B, S = sizes(ids)
         M = 0 if memory is None else sizes(memory[0])[1]
-        backwards = features.get("backwards")
-        encodings = distance_encodings(S, M, config)[: 1 if backwards is None else 2]
+        encodings = distance_encodings(S, M, config)
         # Parts of a batch share them, and so have the seed of the whole.
         encodings = tf.cast(dropout(encodings, rate, None if seed is None else seed[:2]), dtype)
 
@@ -235,25 +231,61 @@ class XLNet(tf_keras.layers.Layer):
             unseen = (1.0 - tf.cast(visible, tf.float32)) * UNSEEN_SCORE
             return tf.cast(tf.pad(unseen, [[0, 0], [0, 0], [M, 0]])[:, None], dtype)
 
+        about_tokens = encodings, segments, key_segments
         if streams is None:
-            return AttentionInputs(
-                encodings, backwards, segments, key_segments, bias(mask[:, None])
-            )
+            return AttentionInputs(*about_tokens, bias(mask[:, None]))
         permitted, targets, _ = streams
         visible = tf.cast(permitted, tf.float32) * tf.cast(mask, tf.float32)[:, None]  # [B, S, S]
         of_targets = tf.gather(visible, targets, batch_dims=1)  # [B, P, S]
-        sees = tf.reduce_max(of_targets, -1, keepdims=True) if memory is None else None
+        sees = tf.cast(tf.reduce_max(of_targets, -1, keepdims=True), dtype)
         return AttentionInputs(
-            encodings,
-            backwards,
-            segments,
-            key_segments,
+            *about_tokens,
             bias(tf.maximum(visible, tf.eye(S))),
             targets,
             tf.gather(segments, targets, batch_dims=1),
             bias(of_targets),
-            None if sees is None else tf.cast(sees, dtype),
+            sees if memory is None else None,
         )
+
+
+class XLNetLMHead(tf_keras.layers.Layer):
+    """Predicts tokens from the query stream: transposed word embeddings plus a bias, nothing else.
+
+    It also has what the query stream begins as. So an encoder has no variable that only
+    pre-training uses.
+
+    Shape: queries [B, P, D] -> logits float32 [B, P, V]. Weights: `output_bias`, one for every row
+    of the word embeddings, and `mask_embedding` [1, D].
+
+    Args:
+        config: of the encoder below.
+        embeddings: whose `word_embeddings` it shares, built.
+        pieces: V, how many rows of the word embeddings are pieces of the vocabulary. By default
+            all.
+    """
+
+    def __init__(
+        self,
+        config: XLNetConfig,
+        embeddings: tf_keras.layers.Layer,
+        *,
+        pieces: int | None = None,
+        name: str = "lm_head",
+    ):
+        super().__init__(name=name)
+        self.embeddings = embeddings
+        rows, D = embeddings.word_embeddings.shape
+        self.pieces = pieces or rows
+        with tf.name_scope(name):
+            self.output_bias = self.add_weight("output_bias", [rows], initializer="zeros")
+            self.mask_embedding = self.add_weight(
+                "mask_embedding", [1, D], initializer=normal_initializer(config)
+            )
+
+    def call(self, queries):
+        table = tf.cast(self.embeddings.word_embeddings, queries.dtype)[: self.pieces]
+        bias = tf.cast(self.output_bias, tf.float32)[: self.pieces]
+        return vocabulary_logits(queries, table, bias)
 
 
 def next_memory(

@@ -1,4 +1,4 @@
-"""What everything else asks of an objective of pre-training."""
+"""What everything else asks of an objective of pre-training, and the registry of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 from errors import InputError
 from model.config import BackboneConfig
 from model.operations import Flops
-from settings import check_setting
+from plugins import Registry, source
+from settings import check_fields, check_setting
 from signatures.functions import Offer
 from training.objective import Objective
 
@@ -59,13 +60,14 @@ class ObjectiveSettings(abc.ABC):
     """The configuration of an objective, and all that is known of it before it is built.
 
     A subclass is a frozen dataclass. Its fields are hyper-parameters: `--hparams`, recipes and
-    `hparams.json` hold them beside `"objective": NAME`. All have defaults. Their names are not
-    those of `PretrainingHParams` or `RunSettings`; objectives may share names with each other.
+    `hparams.json` hold them beside `"objective": NAME`. All have defaults, and may say what values
+    they take, see `settings.check_fields`. Their names are not those of `PretrainingHParams` or
+    `RunSettings`; objectives may share names with each other.
 
     Attributes:
         name: of the objective, in JSON.
-        networks: its networks: attributes of what `build` returns. The first is `encoder`, which
-            fine-tuning and serving take; they need nothing of the objective for that.
+        networks: attributes of what `build` returns. The first is `encoder`, which fine-tuning and
+            serving take.
         converted: those that the formats of other projects (checkpoints/) have names for.
         signatures: what an exported model can be asked besides vectors.
         scoring_methods: how sentences can be scored, the default first. Of these and of
@@ -74,6 +76,9 @@ class ObjectiveSettings(abc.ABC):
             from another objective's takes over those that both have.
         bar: metrics that the progress bar shows beside the loss, as {name: label}.
         curves: metrics that the picture of curves shows beside loss and learning rate.
+        memory_length: tokens of which training keeps hidden states from batch to batch. If there
+            are any, each sequence of a batch continues that of the batch before.
+        reuse_length: tokens by which sequences overlap, half of their length, or 0.
     """
 
     name: ClassVar[str]
@@ -84,9 +89,14 @@ class ObjectiveSettings(abc.ABC):
     network_fields: ClassVar[tuple[str, ...]] = ()
     bar: ClassVar[dict[str, str]] = {}
     curves: ClassVar[tuple[str, ...]] = ()
+    memory_length: ClassVar[int] = 0
+    reuse_length: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def resolve(self, model_size: str) -> ObjectiveSettings:
-        """Returns itself with every field that depends on a named size (`model.sizes`) set."""
+        """Returns itself with every field set that depends on a named size."""
         return self
 
     def check(self, encoder: BackboneConfig | None = None) -> None:  # noqa: B027
@@ -95,25 +105,6 @@ class ObjectiveSettings(abc.ABC):
     def own_networks(self) -> tuple[str, ...]:
         """Returns those of `networks` that have variables of their own, `encoder` first."""
         return self.networks
-
-    def in_order(self) -> bool:
-        """Returns True if each sequence of a batch continues that of the batch before."""
-        return False
-
-    def record_length(self, max_seq_length: int) -> int:
-        """Returns the tokens of a record, of which training makes sequences; usually each is one.
-
-        Raises:
-            InputError: sequences of this length cannot be made of records.
-        """
-        return max_seq_length
-
-    def derived_metrics(self, values: dict[str, float], counts: dict[str, int]) -> dict[str, float]:
-        """Returns metrics of an evaluation that follow from its others, which `values` are.
-
-        `counts` are of the held-out text, as the data folder's manifest has them; {} without one.
-        """
-        return {}
 
     def carried_networks(
         self, before: ObjectiveSettings, encoder: BackboneConfig, stored: Collection[str]
@@ -155,3 +146,19 @@ class ObjectiveSettings(abc.ABC):
     def require(self, condition: bool, name: str, expectation: str) -> None:
         """Raises InputError, "`name` should be EXPECTATION", unless `condition` holds."""
         check_setting(self, condition, name, expectation)
+
+
+_REGISTRY: Registry[type[ObjectiveSettings]] = Registry("objective")
+get, names = _REGISTRY.get, _REGISTRY.names
+
+
+def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
+    """Decorates settings: makes the objective known under its `name`.
+
+    Raises:
+        InputError: it is not what `ObjectiveSettings` describes, or the name is another's.
+    """
+    if "__dataclass_fields__" not in vars(settings):  # those of a base would be taken for its own
+        raise InputError(f"{source(settings)}: should be a frozen dataclass")
+    _REGISTRY.add(settings.name, settings, settings)
+    return settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -12,7 +11,8 @@ import model.operations as count
 from errors import InputError
 from model import BackboneConfig, CausalLMHead, build_backbone
 from model.kernels import vocabulary_cross_entropy
-from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
+from pretrain.objectives.base import ObjectiveSettings, ScoringMethod, register
+from settings import at_least
 from signatures.pretraining import CONTINUE_TEXT
 from training import metrics
 from training.objective import Objective
@@ -77,6 +77,7 @@ CAUSAL = ScoringMethod(
 )
 
 
+@register
 @dataclasses.dataclass(frozen=True)
 class CausalLMSettings(ObjectiveSettings):
     """One softmax over all tokens, or an adaptive one over groups of them."""
@@ -90,14 +91,14 @@ class CausalLMSettings(ObjectiveSettings):
 
     # Ids at which groups of rarer tokens begin, ascending; empty: one softmax over all tokens.
     adaptive_softmax_cutoffs: list = dataclasses.field(default_factory=list)
-    adaptive_softmax_divisor: int = 4  # of the width from each group to the next
+    # Of the width from each group to the next.
+    adaptive_softmax_divisor: int = dataclasses.field(default=4, metadata=at_least(1))
 
     def check(self, encoder=None):
         cutoffs, name = self.adaptive_softmax_cutoffs, "adaptive_softmax_cutoffs"
         whole = all(type(cutoff) is int and cutoff > 0 for cutoff in cutoffs)
         ascending = whole and sorted({*cutoffs}) == cutoffs
         self.require(ascending, name, "ascending token ids above 0")
-        self.require(self.adaptive_softmax_divisor >= 1, "adaptive_softmax_divisor", "at least 1")
         if encoder is None:
             return
         if not getattr(encoder, "causal", False):
@@ -107,14 +108,6 @@ class CausalLMSettings(ObjectiveSettings):
             )
         fits = not cutoffs or cutoffs[-1] <= encoder.vocab_size
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")
-
-    def derived_metrics(self, values, counts):
-        """Perplexity per word, where the tokens are others: all loss of the text, by its words."""
-        tokens, words = counts.get("tokens", 0), counts.get("words", 0)
-        if not words or words == tokens:
-            return {}
-        per_word = values["causal_lm_loss"] * tokens / words
-        return {"perplexity_per_word": math.exp(min(per_word, 700.0))}
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """Every token is predicted."""

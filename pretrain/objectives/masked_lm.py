@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import field
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -12,8 +13,9 @@ from errors import warn
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
-from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
+from pretrain.objectives.base import ObjectiveSettings, ScoringMethod, register
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
+from settings import at_least, between, one_of
 from signatures.pretraining import MASKED_TOKENS
 from training import metrics
 from training.objective import Objective
@@ -34,6 +36,7 @@ PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
 )
 
 
+@register
 @dataclasses.dataclass(frozen=True)
 class MaskedLMSettings(ObjectiveSettings):
     """What is masked, and how it is predicted."""
@@ -46,22 +49,18 @@ class MaskedLMSettings(ObjectiveSettings):
     bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar = ("masked_lm_loss", "masked_lm_accuracy")
 
-    mask_prob: float = 0.15  # share of the tokens that is predicted
-    mask_token_prob: float = 0.85  # of those, share shown as [MASK] (BERT, SCRIPT: 0.8)
-    random_token_prob: float = 0.0  # of those, share shown as a random token (BERT, SCRIPT: 0.1)
+    mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share that is predicted
+    # Of those, the share shown as [MASK], and as a random token (BERT, SCRIPT: 0.8 and 0.1).
+    mask_token_prob: float = field(default=0.85, metadata=at_least(0))
+    random_token_prob: float = field(default=0.0, metadata=at_least(0))
     mask_with_replacement: bool = False  # the original's colliding draws; see docs/deviations.md
-    masked_lm_act: str | None = None  # activation of the masked-LM head; by default `hidden_act`
+    # Activation of the masked-LM head; by default `hidden_act`.
+    masked_lm_act: str | None = field(default=None, metadata=one_of(*ACTIVATIONS))
 
     def check(self, encoder=None):
-        self.require(0 < self.mask_prob < 1, "mask_prob", "in (0, 1)")
-        self.require(self.mask_token_prob >= 0, "mask_token_prob", "at least 0")
-        self.require(
-            0 <= self.random_token_prob <= 1 - self.mask_token_prob + 1e-9,
-            "random_token_prob",
-            f"at least 0 and at most 1 - mask_token_prob ({1 - self.mask_token_prob:g})",
-        )
-        act, known = self.masked_lm_act, ", ".join(ACTIVATIONS)
-        self.require(act is None or act in ACTIVATIONS, "masked_lm_act", f"null or one of {known}")
+        left = 1 - self.mask_token_prob
+        expected = f"at most 1 - mask_token_prob ({left:g})"
+        self.require(self.random_token_prob <= left + 1e-9, "random_token_prob", expected)
         if getattr(encoder, "causal", False):
             warn(
                 f"objective {self.name}: `causal` is true, so masked tokens are predicted from"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import field
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -10,15 +11,16 @@ import tensorflow as tf
 import model.operations as count
 from errors import InputError
 from model import BackboneConfig, build_backbone
-from model.xlnet.head import XLNetLMHead
-from model.xlnet.network import next_memory
-from pretrain.objectives.base import ObjectiveSettings
+from model.xlnet.network import XLNetLMHead, next_memory
+from pretrain.objectives.base import ObjectiveSettings, register
 from pretrain.permutation import permitted, permute_tokens
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
+from settings import at_least, between
 from training import metrics
 from training.objective import Objective
 
 
+@register
 @dataclasses.dataclass(frozen=True)
 class PermutationLMSettings(ObjectiveSettings):
     """Which tokens are predicted, in a random order, and what they see of the text before."""
@@ -28,24 +30,20 @@ class PermutationLMSettings(ObjectiveSettings):
     bar: ClassVar = {"permutation_lm_accuracy": "PLM accuracy"}
     curves: ClassVar = ("permutation_lm_loss", "permutation_lm_accuracy")
 
-    mask_prob: float = 0.166  # share of the tokens that is predicted: 85 of 512
-    max_span_words: int = 5  # a span has 1 to so many words, each with a share of 1 / words
-    span_context: int = 6  # tokens around a span that are not in another, for each of its words
+    mask_prob: float = field(default=0.166, metadata=between(0, 1))  # predicted: 85 of 512
+    # A span has 1 to so many words, each with a share of 1 / words, and so many tokens around it,
+    # for each of its words, that are not in another.
+    max_span_words: int = field(default=5, metadata=at_least(1))
+    span_context: int = field(default=6, metadata=at_least(1))
     spans_in_pieces: bool = False  # the original's bug; see docs/deviations.md
     # Tokens that are put in order together, one window of a sequence after the other; null: all.
-    perm_size: int | None = None
+    perm_size: int | None = field(default=None, metadata=at_least(1))
     # Hidden states of each layer that training keeps of the text before, in tokens; 0: none.
-    memory_length: int = 0
+    memory_length: int = field(default=0, metadata=at_least(0))
     # Tokens by which sequences overlap, half of them; 0: they do not. See docs/guide.md.
     reuse_length: int = 0
 
     def check(self, encoder=None):
-        self.require(0 < self.mask_prob < 1, "mask_prob", "in (0, 1)")
-        self.require(self.max_span_words >= 1, "max_span_words", "at least 1")
-        self.require(self.span_context >= 1, "span_context", "at least 1")
-        size = self.perm_size
-        self.require(size is None or size >= 1, "perm_size", "null or at least 1")
-        self.require(self.memory_length >= 0, "memory_length", "at least 0")
         used = self.memory_length > 0
         self.require(used or self.reuse_length == 0, "reuse_length", "0 without `memory_length`")
         if encoder is not None and not getattr(encoder, "two_streams", False):
@@ -57,16 +55,6 @@ class PermutationLMSettings(ObjectiveSettings):
     def max_predictions(self, max_seq_length: int) -> int:
         """Returns P, predicted tokens of a sequence."""
         return max(1, round(self.mask_prob * max_seq_length))
-
-    def in_order(self):
-        return self.memory_length > 0
-
-    def record_length(self, max_seq_length):
-        """A sequence that overlaps with others is of two records."""
-        half = self.reuse_length
-        expected = f"0, or half of `max_seq_length` ({max_seq_length})"
-        self.require(half == 0 or 2 * half == max_seq_length, "reuse_length", expected)
-        return half or max_seq_length
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """The second stream and the head have P tokens. With a memory they are not counted."""
@@ -91,7 +79,7 @@ class PermutationLM(Objective):
     no memory.
 
     Attributes:
-        memory: of every layer a variable [B, M, D], in training with `memory_length`.
+        memory: of every layer a variable [B, M, D], with `memory_length`.
     """
 
     def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
@@ -101,12 +89,11 @@ class PermutationLM(Objective):
         self._word_starts = tuple(getattr(special_ids, "word_starts", [True] * hparams.vocab_size))
         self.encoder = build_backbone(config)
         self.head = XLNetLMHead(config, self.encoder.embeddings, pieces=hparams.vocab_size)
-        self.memory: list[tf.Variable] = []
-
-    def begin_training(self, batch_size):
-        config, length = self.encoder.config, self.hparams.objective.memory_length
+        length = hparams.objective.memory_length
         self.memory = [
-            tf.Variable(tf.zeros([batch_size, length, config.hidden_size]), trainable=False)
+            tf.Variable(
+                tf.zeros([hparams.train_batch_size, length, config.hidden_size]), trainable=False
+            )
             for _ in range(config.num_hidden_layers if length else 0)
         ]
 

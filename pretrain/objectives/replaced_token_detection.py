@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+from dataclasses import field
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ import model.operations as count
 from errors import InputError, located
 from model import BackboneConfig, DiscriminatorHead, build_backbone
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import ScoringMethod
+from pretrain.objectives.base import ScoringMethod, register
 from pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLMSettings,
@@ -21,7 +21,7 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from settings import differences
+from settings import above, at_least, differences
 from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.objective import Objective
@@ -42,6 +42,7 @@ DISCRIMINATOR = ScoringMethod(
 )
 
 
+@register
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokenDetectionSettings(MaskedLMSettings):
     """`head` says of every token whether it was replaced.
@@ -68,16 +69,20 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
-    gen_weight: float = 1.0  # weight of the generator's masked-LM loss
-    disc_weight: float = 50.0  # weight of the discriminator's loss
-    generator_layers: float = 1.0  # share of the discriminator's layers
-    generator_hidden_size: float | None = None  # share of its width, inner width and heads
-    generator_intermediate_size: int | None = None  # inner width; by default 4 times its width
+    # Weights of the generator's masked-LM loss and of the discriminator's loss.
+    gen_weight: float = field(default=1.0, metadata=at_least(0))
+    disc_weight: float = field(default=50.0, metadata=at_least(0))
+    # The generator's share of the discriminator's layers, and of its width, inner width and heads.
+    generator_layers: float = field(default=1.0, metadata=above(0))
+    generator_hidden_size: float | None = field(default=None, metadata=above(0))
+    # Inner width; by default 4 times its width.
+    generator_intermediate_size: int | None = field(default=None, metadata=at_least(1))
     untied_generator: bool = True  # False: the discriminator is its own generator
     untied_generator_embeddings: bool = False
     uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
     disallow_correct: bool = False  # the generator may not sample the right token
-    temperature: float = 1.0  # of the generator's sampling (ALE report: 0.8)
+    # Of the generator's sampling (ALE report: 0.8).
+    temperature: float = field(default=1.0, metadata=above(0))
 
     def resolve(self, model_size):
         """The width is that of Table 1 of the supplement."""
@@ -88,15 +93,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
 
     def check(self, encoder=None):
         super().check(encoder)
-        self.require(self.temperature > 0, "temperature", "greater than 0")
-        for name in ("gen_weight", "disc_weight"):
-            self.require(getattr(self, name) >= 0, name, "at least 0")
-        for name in ("generator_layers", "generator_hidden_size"):
-            share = getattr(self, name)
-            self.require(share is None or 0 < share < math.inf, name, "greater than 0")
-        inner = self.generator_intermediate_size
-        valid = inner is None or inner >= 1
-        self.require(valid, "generator_intermediate_size", "at least 1 or null")
         if encoder is None or "generator" not in self.own_networks():
             return
         missing = {*_SCALED} - {field.name for field in dataclasses.fields(encoder)}

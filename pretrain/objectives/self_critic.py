@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import field
 from typing import ClassVar
 
 import tensorflow as tf
 
 import model.operations as count
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import ScoringMethod
+from pretrain.objectives.base import ScoringMethod, register
 from pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLM,
@@ -18,6 +19,7 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from settings import above, at_least
 from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.randomness import split_seed
@@ -46,6 +48,7 @@ SELF_CRITIC = ScoringMethod(
 )
 
 
+@register
 @dataclasses.dataclass(frozen=True)
 class SelfCriticSettings(MaskedLMSettings):
     """Masking is the paper's, 80 % [MASK], 10 % as it was, 10 % random."""
@@ -58,15 +61,10 @@ class SelfCriticSettings(MaskedLMSettings):
 
     mask_token_prob: float = 0.8
     random_token_prob: float = 0.1
-    disc_weight: float = 50.0  # weight of the critic's loss, the paper's alpha
+    disc_weight: float = field(default=50.0, metadata=at_least(0))  # of the critic's loss, alpha
     # Of the softmax that replacements are drawn from. 1 draws from the predictions themselves, as a
     # hard Gumbel-softmax sample does at every tau (of Equation 3, which the paper does not give).
-    temperature: float = 1.0
-
-    def check(self, encoder=None):
-        super().check(encoder)
-        self.require(self.temperature > 0, "temperature", "greater than 0")
-        self.require(self.disc_weight >= 0, "disc_weight", "at least 0")
+    temperature: float = field(default=1.0, metadata=above(0))
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         """The critic's pass needs scores at every position."""

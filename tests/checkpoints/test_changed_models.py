@@ -15,7 +15,8 @@ from checkpoints.model_directory import Conversion, Networks, describe_pretraini
 from checkpoints.tf1_config import config_fields
 from checkpoints.xlnet import huggingface as xlnet_huggingface
 from checkpoints.xlnet import tf1 as xlnet_tf1
-from model import EncoderConfig, architectures, build_encoder
+from model import EncoderConfig, build_encoder
+from model.config import ARCHITECTURES, register_architecture
 from model.token_mixing import Convolution
 from model.xlnet.config import XLNetConfig
 from tests import xlnet_support
@@ -62,9 +63,9 @@ def with_scale(network):
 
 @pytest.mark.parametrize("target", ["tf1", "huggingface"])
 def test_a_plug_in_whose_configuration_is_a_subclass(target, tmp_path, monkeypatch):
-    known = dict(architectures._REGISTRY._entries)
-    monkeypatch.setattr(architectures._REGISTRY, "_entries", known)
-    architectures.register_architecture(SigmoidConfig, lambda config, *_: build_encoder(config))
+    known = dict(ARCHITECTURES._entries)
+    monkeypatch.setattr(ARCHITECTURES, "_entries", known)
+    register_architecture(SigmoidConfig, lambda config, *_: build_encoder(config))
     config, vocabulary = SigmoidConfig(**dataclasses.asdict(SPAN)), load("bert").vocabulary
     encoder = with_sigmoid(build_encoder(config))
     hparams = describe_pretraining(SPAN, vocabulary)

@@ -10,7 +10,7 @@ import pytest
 from checkpoints.model_directory import Conversion, Networks, describe_pretraining, load, save
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from model import SIZES, EncoderConfig, build_encoder
+from model import SIZES, build_encoder, load_config
 from tests.model_support import TINY
 
 
@@ -42,7 +42,7 @@ def test_named_sizes_are_recognised(name):
 def test_what_does_not_fit_together_is_rejected(folders, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(folders("convbert")[1], model)
-    config, vocabulary = EncoderConfig.load(str(model)), Vocabulary.load(model)
+    config, vocabulary = load_config(str(model)), Vocabulary.load(model)
     dataclasses.replace(vocabulary, tokens=vocabulary.tokens[:-1]).save(model)
     with pytest.raises(InputError):
         load(str(model))

@@ -16,7 +16,7 @@ from checkpoints.model_directory import load
 from checkpoints.tf1_config import config_fields
 from data.vocabulary import Vocabulary
 from errors import InputError
-from model import EncoderConfig, named_size
+from model import load_config, named_size
 from pretrain.hparams import resolve_hparams
 from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
 from tests import command_support
@@ -82,7 +82,7 @@ def test_back_again_bit_for_bit(golden):
 def test_what_the_model_directory_says(golden):
     name, _, folder = golden
     model = str(folder / "model")
-    config, vocabulary = EncoderConfig.load(model), Vocabulary.load(model)
+    config, vocabulary = load_config(model), Vocabulary.load(model)
     assert config == load_golden(name).config
     assert config.mask_padding is False
     hparams, run = load_hparams(model)
@@ -165,7 +165,7 @@ def test_published_sizes_there_and_back(tmp_path, size):
         tmp_path / "original", tensors, vocab_size=30522, name="model.ckpt-1000000"
     )
     convert(source, tmp_path / "model", model_size=size)
-    config = EncoderConfig.load(str(tmp_path / "model"))
+    config = load_config(str(tmp_path / "model"))
     assert config == named_size(size).replace(mask_padding=False)
     found, _ = load_hparams(str(tmp_path / "model"))
     assert found.model_size == size
@@ -265,7 +265,7 @@ def test_vocabulary_and_config_elsewhere(tmp_path):
     vocabulary = Vocabulary.load(tmp_path / "model")
     assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
     assert load_hparams(str(tmp_path / "model"))[0].do_lower_case is False
-    assert EncoderConfig.load(str(tmp_path / "model")).num_attention_heads == 4
+    assert load_config(str(tmp_path / "model")).num_attention_heads == 4
 
 
 def test_single_moments_that_are_missing_are_zero_and_named(tmp_path):

@@ -12,7 +12,7 @@ from data.build_options import BuildOptions
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from errors import InputError
-from pretrain.hparams import encoder_config, fitted_to, resolve_hparams
+from pretrain.hparams import encoder_config, resolve_hparams
 from tests.build_support import content, stopped_after
 from tests.sentencepiece_support import sentences
 
@@ -124,7 +124,7 @@ def test_encoders_that_are_trained_with_it(folder):
         values = {"model_size": size, "model_hparam_overrides": overrides, "max_seq_length": S}
         objective = "causal_lm" if overrides.get("causal") else "masked_lm"
         hparams = resolve_hparams({**values, "objective": objective}, words.size)
-        return fitted_to(words, encoder_config(hparams, words.size))
+        return encoder_config(hparams, words.size).with_summary_last()
 
     config = fitted("bert-small")
     assert (config.summary_token, config.type_vocab_size) == (-1, 3)

@@ -17,7 +17,7 @@ from finetune.results import AVERAGED_METRICS as AVERAGED
 from finetune.results import best_settings, glue_average, group_results, summarize
 from finetune.squad import SpanAnswer
 from finetune.submission import SERVER_FILES, write_glue_archive
-from model.sizes import named_size
+from model.architectures import named_size
 from tests.finetune.kinds_support import predicted, sentences, task_of, texts
 
 CONSTANT_GOLD = {"dev": dict.fromkeys(("spearman", "pearson"), "every gold label is 3")}

@@ -57,18 +57,8 @@ def test_formula(name, training, known, groups):
     np.testing.assert_allclose(outputs[1, 2], expected, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["gelu_new", "silu"])
-def test_gradient(name):
-    layer = dense_of_places(name)
-    with tf.GradientTape() as tape:
-        total = tf.reduce_sum(layer(tf.zeros([1, 1, 4])))
-    x, step = PLACES.astype(np.float64), 1e-5
-    expected = (FORMULAS[name](x + step) - FORMULAS[name](x - step)) / (2 * step)
-    np.testing.assert_allclose(tape.gradient(total, layer.bias), expected, rtol=0, atol=1e-5)
-
-
 @pytest.mark.bfloat16
-@pytest.mark.parametrize("name", ["gelu_new", "silu"])
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "silu"])
 def test_in_bfloat16_the_activation_is_rounded_once(name):
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     outputs = dense_of_places(name)(tf.zeros([1, 1, 4]), training=True)
@@ -89,20 +79,6 @@ def test_every_part_uses_the_activation():
         np.testing.assert_array_equal(head.transform.activation(PLACES), formula(PLACES))
     other = MaskedLMHead(TINY, encoder.embeddings, activation="silu").transform.activation
     np.testing.assert_allclose(other(PLACES), FORMULAS["silu"](PLACES), rtol=0, atol=2e-6)
-
-
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-5, 1e-3])
-@pytest.mark.parametrize("known", [True, False])
-def test_epsilon(epsilon, known):
-    inputs = 0.01 * normal(2, 3, 16)  # of a variance for which it matters
-    layer = LayerNorm(epsilon=epsilon)
-    layer.build([None, None, 16])
-    spec = tf.TensorSpec(inputs.shape if known else [None, None, 16])
-    outputs = tf.function(layer, input_signature=[spec])(inputs)
-    wide = inputs.astype(np.float64)
-    centered = wide - wide.mean(-1, keepdims=True)
-    expected = centered / np.sqrt(wide.var(-1, keepdims=True) + epsilon)
-    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_every_norm_has_the_epsilon():

@@ -19,13 +19,13 @@ from model.kernels import (
     projection,
     stateless_dropout,
 )
-from model.layers import LAYER_NORM_EPSILON, dense
+from model.layers import dense
 from model.token_mixing import attention_bias
 from pretrain import vocabulary_softmax
 from tests.model_support import TINY, normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
-SEED = tf.constant([3, 4])
+SEED, EPSILON = tf.constant([3, 4]), 1e-12
 TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 3e-2}
 
 
@@ -47,8 +47,8 @@ def arguments(name, dtype=tf.float32):
         inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
         gamma, beta = tensors([D], [D])
         if name == "_add_and_norm":
-            return inputs, residual, gamma, beta, LAYER_NORM_EPSILON
-        return upstream, inputs, residual, gamma, LAYER_NORM_EPSILON
+            return inputs, residual, gamma, beta, EPSILON
+        return upstream, inputs, residual, gamma, EPSILON
     if name.startswith("_add_bias"):
         rest = [True] if name == "_add_bias_and_gelu" else []
         return [*tensors(hidden, [D], dtype=dtype), *rest]
@@ -142,18 +142,16 @@ PATHS = {
         [HIDDEN, WEIGHTS, [2 * D]],
     ),
     "norm": (
-        *of_both("add_and_norm", normalization, LAYER_NORM_EPSILON),
+        *of_both("add_and_norm", normalization, EPSILON),
         [HIDDEN, HIDDEN, [D], [D]],
     ),
     "norm with dropout": (
-        *of_both("add_and_norm", normalization, LAYER_NORM_EPSILON, 0.3, SEED),
+        *of_both("add_and_norm", normalization, EPSILON, 0.3, SEED),
         [HIDDEN, HIDDEN, [D], [D]],
     ),
     "norm without a residual": (
-        lambda x, *weights: normalization.add_and_norm(x, None, *weights, LAYER_NORM_EPSILON),
-        lambda x, *weights: normalization.add_and_norm_reference(
-            x, None, *weights, LAYER_NORM_EPSILON
-        ),
+        lambda x, *weights: normalization.add_and_norm(x, None, *weights, EPSILON),
+        lambda x, *weights: normalization.add_and_norm_reference(x, None, *weights, EPSILON),
         [HIDDEN, [D], [D]],
     ),
     "convolution": (*of_both("lightweight_conv", convolution, N), [[B, S, N * D], [B, S, N * K]]),
@@ -269,7 +267,7 @@ def test_nothing_large_is_stored_in_between(name, results):
     given, rows, width = arguments(name), 2048, 256
     if results:
         large, vector = tensors([rows, width], [width])
-        given = [large if n.shape.rank == 3 else vector for n in given[:-1]] + [LAYER_NORM_EPSILON]
+        given = [large if n.shape.rank == 3 else vector for n in given[:-1]] + [EPSILON]
     hlo = FUSED[name].compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
     entry = hlo[hlo.index("ENTRY") :]
     if results:

@@ -210,22 +210,6 @@ def test_the_summary_token_may_be_the_last_one(classifier):
     np.testing.assert_array_equal(place[row, found["start_index"]], expected["start_index"])
 
 
-def test_version_1_has_no_classifier():
-    head, sequence, batch = make_head(version_2=False), normal(B, S, D), make_batch()
-    del batch["is_impossible"]
-    assert len(head.trainable_variables) == 6
-    assert np.isfinite(loss(head, sequence, batch)).all()
-
-
-def test_classifier_on_the_first_token_alone():
-    head = make_head(answerable_uses_start_logits=False)
-    sequence, batch = normal(B, S, D), make_batch()
-    oracle = Oracle(head, sequence, batch, 1)
-    expected = oracle.dense("answerable", oracle.sequence[0])[0]
-    found = predict(head, sequence, batch)["answerable_logit"][1]
-    np.testing.assert_allclose(found, expected, 1e-4)
-
-
 @pytest.mark.parametrize("jit", [False, True])
 def test_in_a_function(jit):
     """Dynamic shapes without XLA; a beam that does not fit with either."""

@@ -10,18 +10,18 @@ import tensorflow as tf
 
 from model import build_backbone
 from model.backbone import rematerialize
-from model.kernels.relative import (
+from model.xlnet import network
+from model.xlnet.attention import (
+    AttentionInputs,
+    distance_encodings,
     scores_by_key,
     scores_by_key_at,
     scores_by_key_at_reference,
     scores_by_key_reference,
 )
-from model.xlnet import network
-from model.xlnet.attention import AttentionInputs, distance_encodings
-from model.xlnet.head import XLNetLMHead
-from model.xlnet.network import next_memory
+from model.xlnet.network import XLNetLMHead, next_memory
 from tests.model.test_xlnet import LENGTHS, B, M, P, S, batch, memory_of, order
-from tests.model.xlnet_support import NO_DROPOUT, TINY, build
+from tests.model.xlnet_support import TINY, build
 from tests.model_support import normal, tensors
 
 D, C = TINY.hidden_size, TINY.type_vocab_size
@@ -93,8 +93,7 @@ def test_attention_is_the_equation():
     before = tf.tile(tf.one_hot([[0] * M], C), [B, 1, 1])
     bias = np.pad((1 - features["input_mask"]) * -1e30, [[0, 0], [M, 0]])[:, None, None]
     given = AttentionInputs(
-        distance_encodings(S, M, TINY)[:1],
-        None,
+        distance_encodings(S, M, TINY),
         segments,
         tf.concat([before, segments], 1),
         tf.constant(bias, tf.float32),
@@ -290,9 +289,3 @@ def test_what_is_computed_is_the_same_compiled_and_of_any_length():
     features = given[0]
     compiled = tf.function(lambda features: encoder(features).pooled, jit_compile=True)
     np.testing.assert_allclose(compiled(features), encoder(features).pooled, atol=1e-5)
-
-
-def test_dropout_of_nothing_is_inference():
-    encoder, features = build(**NO_DROPOUT), tensors(batch())
-    trained = encoder(features, training=True, seed=SEED).sequence
-    np.testing.assert_allclose(trained, encoder(features).sequence, atol=1e-5)

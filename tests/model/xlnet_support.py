@@ -23,7 +23,7 @@ def build(seed: int = 0, **changes):
     return encoder
 
 
-def garden(encoder, mask_embedding=None, bi_data: bool = False):
+def garden(encoder, mask_embedding=None):
     """`official.nlp.modeling.networks.XLNetBase` with the weights of an encoder of ours.
 
     In two streams if a mask embedding [1, D] is given.
@@ -41,7 +41,7 @@ def garden(encoder, mask_embedding=None, bi_data: bool = False):
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         attention_type="bi",
-        bi_data=bi_data,
+        bi_data=False,
         initializer="zeros",
         two_stream=two_stream,
         tie_attention_biases=not config.untie_biases,

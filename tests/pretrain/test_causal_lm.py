@@ -129,12 +129,3 @@ def test_operations():
     large = CONFIG.replace(vocab_size=267_737)
     adaptive = count.causal_lm_head(large, [20_000, 40_000, 200_000], 4)
     assert adaptive.matrix < 0.2 * count.causal_lm_head(large).matrix
-
-
-def test_perplexity_per_word():
-    """The loss of all tokens, by the words of the text; nothing where both are the same."""
-    settings, values = parse_hparams({"objective": "causal_lm"}).objective, {"causal_lm_loss": 2.0}
-    found = settings.derived_metrics(values, {"tokens": 300, "words": 200})
-    assert found == {"perplexity_per_word": pytest.approx(np.exp(3.0))}
-    for counts in ({"tokens": 300, "words": 300}, {"tokens": 300}, {}):
-        assert settings.derived_metrics(values, counts) == {}

@@ -173,13 +173,6 @@ def test_untrained_and_its_gradients():
         assert (above - below) / (2 * step) == pytest.approx(slope, rel=0.02, abs=3e-4)
 
 
-def test_both_streams_have_the_encoders_weights(objective):
-    """Nothing but the head is added: what queries begin as, and the bias."""
-    own = {variable.ref() for variable in objective.encoder.trainable_variables}
-    others = [v for v in objective.trainable_variables if v.ref() not in own]
-    assert {tuple(v.shape) for v in others} == {(V,), (1, CONFIG.hidden_size)}
-
-
 def test_a_sequence_of_padding_alone(objective):
     """As the last held-out batch may have it."""
     features = make_features()

@@ -12,7 +12,7 @@ from data import records
 from errors import InputError
 from model.xlnet.network import next_memory
 from pretrain.batches import Batches
-from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
+from pretrain.hparams import RunSettings, parse_hparams, resolve_hparams, split_hparams
 from pretrain.load import load_objective
 from pretrain.permutation import permitted, permute_tokens
 from tests.model_support import SPECIAL, tensors
@@ -34,7 +34,7 @@ SETTINGS = split_hparams(MEMORY)[0]  # without those of the run
 
 def test_records_are_of_what_is_new():
     hparams = resolve_hparams({**SETTINGS, "memory_length": 8, "reuse_length": 16}, 8192)
-    assert hparams.objective.record_length(32) == 16
+    assert hparams.record_length == 16
 
 
 def test_halves_have_orders_of_their_own():
@@ -80,7 +80,7 @@ def batches(data_dir, length=32, **changes):
     values = {**SETTINGS, "max_seq_length": length, **changes}
     strategy = create_strategy(values.pop("strategy", "one_device"))
     hparams = resolve_hparams(values, 65)
-    return Batches(data_dir, "train", hparams, hparams.train_batch_size, strategy)
+    return Batches(data_dir, "train", hparams, RunSettings(), strategy)
 
 
 def ids_of(dataset, count):
@@ -113,11 +113,10 @@ def test_files_for_every_sequence(data_dir):
 def test_what_is_kept(reuse, parts):
     """What went into each layer at the batch before, by parts of the batch or at once."""
     config = CONFIG.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    objective = build(config, memory_length=14, reuse_length=reuse)
+    objective = build(config, memory_length=14, reuse_length=reuse, train_batch_size=B)
     for variable in objective.trainable_variables:
         noise = np.random.default_rng(len(variable.shape)).normal(0, 0.3, variable.shape)
         variable.assign_add(noise)
-    objective.begin_training(B)
     expected = [tf.zeros([B, 14, 16])] * 3
     for step in range(3):
         features = make_features((S,) * B)

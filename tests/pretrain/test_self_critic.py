@@ -153,14 +153,6 @@ def test_gradients_are_those_of_the_equations(objective, batch):
         assert slope == pytest.approx((values[0] - values[1]) / 2e-3, rel=0.02)
 
 
-def test_no_parameter_beyond_a_masked_lms():
-    names = [
-        sorted((v.name, *v.shape) for v in make(objective=name).trainable_variables)
-        for name in ("self_critic", "masked_lm")
-    ]
-    assert names[0] == names[1]
-
-
 def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
     objective = make()
     batch = objective.prepare(features, SEED)
