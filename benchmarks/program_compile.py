@@ -66,21 +66,16 @@ _NO_KERNEL += ("while", "call", "conditional")
 
 
 class Module:
-    """The text of a compiled module; instructions in a loop count as often as they run.
-
-    Attributes:
-        executions: computation -> how often it runs, without the insides of kernels. All branches
-            of a conditional count.
-        unknown_loops: number of loops whose length the text does not give. They count once.
-    """
+    """The text of a compiled module; instructions in a loop count as often as they run."""
 
     def __init__(self, text: str):
         self._text = text
         found = _COMPUTATION.findall(text)
         self._instructions = {name: _INSTRUCTION.findall(body) for _, name, body in found}
         self._bodies = {name: body for _, name, body in found}
+        # How often each computation runs, but the insides of kernels. All branches count.
         self.executions: collections.Counter[str] = collections.Counter()
-        self.unknown_loops = 0
+        self.unknown_loops = 0  # whose length the text does not give; they count once
         (entry,) = (name for entry, name, _ in found if entry)
         self._visit(entry, 1)
 
