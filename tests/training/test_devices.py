@@ -1,5 +1,6 @@
 """What is chosen on a GPU or a TPU; there is none here, so they are described."""
 
+import dataclasses
 import json
 
 import pytest
@@ -49,19 +50,8 @@ def test_what_is_fast(device, expected):
     assert devices.defaults(device) == expected
 
 
-def test_what_was_chosen_is_said_in_a_line(capsys):
-    fast = devices.defaults(H100)
-    assert devices.chosen(H100, fast, {}, {}) == fast
-    assert "GPU NVIDIA H100" in capsys.readouterr().err
-    said = {"precision": "float32", "xla": False}
-    assert devices.chosen(H100, fast, said, {}) == {}
-    assert devices.chosen(Device("CPU"), {}, {}, {"precision": "float32"}) == {}
-    assert not capsys.readouterr().err
-
-
 def test_devices_are_found(monkeypatch):
     strategy = create_strategy("one_device")
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
     assert devices.found(strategy) == Device("CPU")
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["first", "second"])
     details = {"first": {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}}
@@ -93,10 +83,10 @@ def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
     assert pretraining.fast_values(folder, None, {}) == {}
 
 
-def settings_of(folder, **given):
+def settings_of(folder):
     folders = {"model_dir": str(folder), "data_dir": "", "output_dir": str(folder)}
-    values = {"tasks": [TASKS["cola"]], "run": RunSettings(), "given": given, "inits": ()}
-    empty = {name: {} for name in ("recipe", "per_task", "grid")}
+    values = {"tasks": [TASKS["cola"]], "run": RunSettings(), "inits": ()}
+    empty = {name: {} for name in ("recipe", "given", "per_task", "grid")}
     return Settings(**folders, **values, **empty, train=True, show_errors=0)
 
 
@@ -111,18 +101,8 @@ def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
     assert found == {"precision": "mixed_bfloat16", "length_buckets": FEW_LENGTHS}
     original = CONFIG.replace(mask_padding=False)  # whose padding is not free
     assert "length_buckets" not in finetuning._fast_values(settings, original, None)
-    own = settings_of(tmp_path, length_buckets=False, precision="float32")
-    assert finetuning._fast_values(own, CONFIG, None) == {}
-    task = tmp_path / "cola" / "defaults" / "trial_0"
-    record(task, precision="float32", length_buckets=True)
-    assert finetuning._fast_values(settings, CONFIG, None) == {
-        "precision": "float32",
-        "length_buckets": True,
-    }
-
-
-def test_what_devices_decide_goes_last(tmp_path):
-    settings = settings_of(tmp_path, precision="float32")
-    object.__setattr__(settings, "device", {"precision": "mixed_bfloat16", "length_buckets": [64]})
-    ((_, hparams),) = settings.points(TASKS["cola"], CONFIG)
-    assert (hparams.precision, hparams.length_buckets) == ("float32", (64,))
+    before = {"precision": "float32", "length_buckets": True}
+    record(tmp_path / "cola" / "defaults" / "trial_0", **before)
+    assert finetuning._fast_values(settings, CONFIG, None) == before
+    (_, hparams), *_ = dataclasses.replace(settings, device=found).points(TASKS["cola"], CONFIG)
+    assert (hparams.precision, hparams.length_buckets) == ("mixed_bfloat16", FEW_LENGTHS)
