@@ -105,7 +105,7 @@ def pretraining_step(
     schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
 
     def run() -> float:
-        with _autocast(precision):
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16"):
             loss = networks(ids)
         _update(loss, networks, optimizer, schedule)
         return loss.item()
@@ -127,7 +127,6 @@ def finetuning_epoch(
     last may be smaller. The learning rate rises and falls within the epoch.
 
     Args:
-        lengths: tokens of each example.
         num_labels: classes, or 1 for regression.
         group_by_length: batches of similar length, as the Trainer's strategy of this name.
     """
@@ -145,7 +144,7 @@ def finetuning_epoch(
         steps = len(batches)
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
         for features in batches:
-            with _autocast(precision):
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16"):
                 loss = model(**features).loss
             _update(loss, model, optimizer, schedule)
         return loss.item()
@@ -187,12 +186,7 @@ class ReplacedTokenDetection(nn.Module):
 
 
 def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dynamic masking of ordinary tokens.
-
-    Returns:
-        The ids with `MASK_TOKEN_PROB` of the chosen tokens hidden, and the distinct positions that
-        were chosen, int64 [B, P].
-    """
+    """The ids with `MASK_TOKEN_PROB` of some ordinary tokens hidden; their positions [B, P]."""
     special = torch.tensor(list(SPECIAL_IDS.values()))
     noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
     positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices
@@ -219,21 +213,14 @@ def random_ids(batch: int, length: int, vocab_size: int = 8000) -> torch.Tensor:
 
 
 def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
-    """Hugging Face's configuration of our fields.
-
-    Raises:
-        InputError: it has no such network; names the field.
-    """
-    possible: dict[str, Any] = {"share_layers": False}
-    if fields["token_mixer"] == "attention":
-        model_type = "electra"
-        possible |= {"head_ratio": 1, "linear_groups": 1}
-    else:
+    """Hugging Face's configuration of our fields; InputError names one that it does not have."""
+    model_type, possible = "electra", {"head_ratio": 1, "linear_groups": 1}
+    if fields["token_mixer"] != "attention":
         model_type = "convbert"
-        possible |= {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
+        possible = {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
         others["num_groups"] = fields["linear_groups"]
         others |= {name: fields[name] for name in ("conv_kernel_size", "head_ratio")}
-    for name, value in possible.items():
+    for name, value in {**possible, "share_layers": False}.items():
         if fields[name] != value:
             raise InputError(
                 f"`{name}` should be {value!r} for Hugging Face's {model_type}."
@@ -243,17 +230,12 @@ def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
     return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
 
 
-def _autocast(precision: str) -> torch.autocast:
-    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16")
-
-
 def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW; as everywhere, biases and layer norms do not decay."""
-    groups = {0.01: [], 0.0: []}
+    groups = [{"params": [], "weight_decay": rate} for rate in (0.01, 0.0)]
     for name, parameter in module.named_parameters():
-        decays = not name.endswith("bias") and "LayerNorm" not in name
-        groups[0.01 if decays else 0.0].append(parameter)
-    groups = [{"params": group, "weight_decay": rate} for rate, group in groups.items()]
+        spared = name.endswith("bias") or "LayerNorm" in name
+        groups[spared]["params"].append(parameter)
     return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
 
 
@@ -281,10 +263,6 @@ def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -
 
 def _pad(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """A batch as long as its longest example."""
-    ids = [example["input_ids"] for example in examples]
-    masks = [torch.ones_like(row) for row in ids]
-    return {
-        "input_ids": nn.utils.rnn.pad_sequence(ids, batch_first=True),
-        "attention_mask": nn.utils.rnn.pad_sequence(masks, batch_first=True),
-        "labels": torch.stack([example["labels"] for example in examples]),
-    }
+    ids = nn.utils.rnn.pad_sequence([row["input_ids"] for row in examples], batch_first=True)
+    labels = torch.stack([example["labels"] for example in examples])
+    return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}
