@@ -160,13 +160,11 @@ def _called(annotation: Any) -> str:
     return names.get(origin, origin.__name__)
 
 
-def differences(
-    saved: dict[str, Any], current: dict[str, Any], where: tuple[str, str] = ("there", "now")
-) -> list[str]:
-    """A line for every key whose value differs; `where` follows the first's and second's values."""
-    missing, (first, second) = "not set", where
+def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
+    """A line for every key whose value differs between two JSON objects."""
+    missing = "not set"
     return [
-        f"{key}: {saved.get(key, missing)!r} {first}, {current.get(key, missing)!r} {second}"
+        f"{key}: {saved.get(key, missing)!r} there, {current.get(key, missing)!r} now"
         for key in sorted({*saved, *current})
         if saved.get(key, missing) != current.get(key, missing)
     ]
