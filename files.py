@@ -3,12 +3,13 @@
 Paths may be URLs (storage.py). What goes to one is written to a local temporary folder (TMPDIR)
 first, and uploaded when it is complete. Object stores have no atomic renaming of folders, so the
 file by which readers know a finished folder is uploaded last.
+
+Functions raise InputError, which names the path, where the system does not let them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import tempfile
@@ -34,21 +35,19 @@ def _naming(path: str, done: str) -> Iterator[None]:
 def replacing(path: str) -> Iterator[str]:
     """Yields a temporary name for a file; at the end, what is there becomes `path`, atomically.
 
+    If the block raises, nothing is left behind and what was at `path` before stays. So it is when
+    a signal ends the process, unless it is one that cannot be caught.
+
     Example:
         with replacing("curves.png") as temporary:
             figure.savefig(temporary, format="png")
-
-    Raises:
-        InputError: an OSError in the block, or of the renaming. Nothing is left behind then, and
-            what was at `path` before stays. Nor is there when a signal ends the process, unless it
-            is one that cannot be caught.
     """
     folder, name = os.path.split(path)
     remote = storage.is_url(path)
     where = None if remote else folder or "."
     # In a folder of its own, where the umask decides who may read it.
-    own = functools.partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
-    with _naming(path, "written"), own(prefix=f"{name}.tmp-", dir=where) as place:
+    options = {"prefix": f"{name}.tmp-", "dir": where, "ignore_cleanup_errors": True}
+    with _naming(path, "written"), tempfile.TemporaryDirectory(**options) as place:
         temporary = os.path.join(place, name)
         yield temporary
         (storage.upload if remote else os.replace)(temporary, path)
@@ -71,13 +70,8 @@ def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
     """Yields a temporary folder, which becomes `path` at the end; see `replacing`.
 
     Whatever the block raises, nothing is left behind, nor of the folders above it. After a signal
-    that cannot be caught, a URL may hold files, but not the marker.
-
-    Args:
-        marker: name of the file without which no reader takes the folder for a finished one.
-
-    Raises:
-        InputError: there is something at `path` already; or an OSError in the block.
+    that cannot be caught, a URL may hold files, but not the one called `marker`, without which no
+    reader takes the folder for a finished one.
     """
     check_new_folder(path)
     if storage.is_url(path):
@@ -129,20 +123,12 @@ def move_folder(source: str, target: str) -> None:
 
 @contextlib.contextmanager
 def new_parents(path: str) -> Iterator[None]:
-    """Makes the folders above `path`; those that are empty at the end go again.
-
-    Raises:
-        InputError: they cannot be made.
-    """
-    if storage.is_url(path):  # object stores have none
-        yield
-        return
+    """Makes the local folders above `path`; those that are empty at the end go again."""
     made = []
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
         made.append(parent)
         parent = os.path.dirname(parent)
-
     try:
         with _naming(path, "written"):
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -170,12 +156,9 @@ def is_unicode(value: Any) -> bool:
 
 
 def check_regular(path: str, limit: int | None = None) -> None:
-    """Raises InputError unless `path` is a regular file, or a link to one, that can be read.
+    """Raises InputError unless `path` is a regular file, or a link to one, of at most that size.
 
     Readers would wait for what comes out of a pipe, and never end with some devices.
-
-    Args:
-        limit: largest plausible size, in bytes.
     """
     with _naming(path, "read"):
         size, regular = storage.getsize(path), storage.isfile(path)
@@ -186,52 +169,41 @@ def check_regular(path: str, limit: int | None = None) -> None:
 
 
 def read_bytes(path: str, limit: int = LARGEST) -> bytes:
-    """The content of a regular file of at most `limit` bytes; raises as `check_regular`."""
+    """The content of a regular file of at most `limit` bytes."""
     check_regular(path, limit)
     with _naming(path, "read"), storage.open(path, "rb") as file:
         return file.read()
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes UTF-8 text with line feeds as they are; raises InputError when that cannot be done."""
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-
-
 def write_bytes(path: str, content: bytes) -> None:
-    """Writes a binary file; raises InputError when that cannot be done."""
+    """Writes a binary file."""
     with replacing(path) as temporary, open(temporary, "wb") as file:
         file.write(content)
 
 
-def append_text(path: str, text: str) -> None:
-    """Appends UTF-8 text to a file; the whole is written again where there is no appending.
+def write_text(path: str, text: str) -> None:
+    """Writes UTF-8 text with line feeds as they are."""
+    write_bytes(path, text.encode())
 
-    Raises:
-        InputError: that cannot be done.
-    """
+
+def append_text(path: str, text: str) -> None:
+    """Appends UTF-8 text to a file; the whole is written again where there is no appending."""
     with _naming(path, "written"):
         if not storage.is_url(path):
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
-        if storage.exists(path):
-            with storage.open(path) as file:
-                text = file.read().decode() + text
-        write_text(path, text)
+        before = storage.open(path).read() if storage.exists(path) else b""
+        write_bytes(path, before + text.encode())
 
 
 def write_json(path: str, value: Any) -> None:
-    """Writes indented JSON; raises InputError when that cannot be done."""
+    """Writes indented JSON."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        InputError: the file cannot be read or holds something else; names the line.
-    """
+    """The JSON object in a file; an InputError names the line."""
     try:
         text = read_bytes(path).decode()
     except UnicodeDecodeError as error:

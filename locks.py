@@ -12,8 +12,6 @@ import files
 import storage
 from errors import InputError
 
-LOCK_FILE = ".lock"
-
 
 @contextlib.contextmanager
 def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
@@ -31,7 +29,7 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
     if storage.is_url(folder):
         yield
         return
-    path = os.path.realpath(folder) + ".lock" if beside else os.path.join(folder, LOCK_FILE)
+    path = os.path.realpath(folder) + ".lock" if beside else os.path.join(folder, ".lock")
     lock = filelock.FileLock(path)
     with files.new_parents(path):
         try:

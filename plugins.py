@@ -20,7 +20,7 @@ _DIGEST = "__convbert_sha256__"  # attribute of a module that `load` imported
 
 
 class Registry(Generic[T]):
-    """Entries by the name that JSON gives them. All registries of the project are of this class."""
+    """Entries by the name that JSON gives them, in the field `field`."""
 
     def __init__(self, field: str):
         self._field = field
@@ -30,8 +30,6 @@ class Registry(Generic[T]):
         """Makes an entry known; one that its owner registered before is replaced.
 
         Args:
-            name: in JSON.
-            entry: what `get` returns.
             owner: the class that the entry is, or is of. That of a file that is loaded again is
                 another class of the same module and name, and counts as the same.
 
@@ -46,11 +44,7 @@ class Registry(Generic[T]):
         self._entries[name] = known, entry
 
     def get(self, name: Any) -> T:
-        """The entry of this name, which may be any JSON value.
-
-        Raises:
-            InputError: there is none; suggests the nearest.
-        """
+        """The entry of this name, which may be any JSON value; InputError if there is none."""
         if name in self.names():
             return self._entries[name][1]
         raise InputError(
@@ -69,11 +63,7 @@ def source(owner: type) -> str:
 
 
 def lazily(name: str) -> Callable:
-    """The function or class "module:name", imported when it is first called.
-
-    What describes a network (an objective, a kind of task) names so what builds it, and can be
-    checked before TensorFlow is imported.
-    """
+    """The function or class "module:name", imported when it is first called."""
     module, _, attribute = name.partition(":")
 
     def call(*args, **kwargs):
@@ -108,11 +98,7 @@ def load(paths: Sequence[str]) -> None:
 
 
 def recorded() -> dict[str, dict[str, str]]:
-    """Returns the paths and digests of the loaded plug-ins, {} without any.
-
-    Returns:
-        {"plugins": {path: SHA-256 of the file}}; of a package it is the file `__init__.py`.
-    """
+    """Returns {"plugins": {path: SHA-256 of the file}} of what was loaded, {} of nothing."""
     return {"plugins": dict(_used)} if _used else {}
 
 
@@ -140,10 +126,7 @@ def _explain(path: str, error: Exception) -> str:
         return str(error)
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}"
-    inside = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == os.path.realpath(path)
-    ]
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame.lineno for frame in frames if frame.filename == os.path.realpath(path)]
     where = f"line {inside[-1]}: " if inside else ""
     return f"{where}{type(error).__name__}: {error}"

@@ -30,10 +30,7 @@ T = TypeVar("T")
 
 
 def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, Any]:
-    """A JSON object given as text or as the path of a file; "" is the empty object.
-
-    Errors in text name `flag`.
-    """
+    """A JSON object given as text or as the path of a file; "" is the empty object."""
     text = text_or_path.strip()
     if not text:
         return {}
@@ -45,7 +42,7 @@ def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, An
 
 
 def field_names(*classes: type) -> list[str]:
-    """The field names of some dataclasses."""
+    """The field names of dataclasses."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 
@@ -63,31 +60,19 @@ def reject_unknown(names: Iterable[str], known: list[str]) -> None:
 
 
 def replace_checked(instance: T, values: dict[str, Any]) -> T:
-    """`dataclasses.replace` that checks names and types.
-
-    Raises:
-        InputError: an unknown name (the nearest valid one is suggested) or a value of another type.
-    """
+    """`dataclasses.replace` with `checked_values`."""
     return dataclasses.replace(instance, **checked_values(type(instance), values))
 
 
 def checked_values(cls: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Values of fields of a dataclass as JSON has them, of the types of the fields.
-
-    Raises:
-        InputError: as `replace_checked`.
-    """
+    """JSON's values of a dataclass's fields, of their types; InputError for unknown names."""
     reject_unknown(values, field_names(cls))
     hints = typing.get_type_hints(cls)
     return {name: typed(name, value, hints[name]) for name, value in values.items()}
 
 
 def check_fields(settings: Any) -> None:
-    """Checks every field of a dataclass by its annotation and metadata; null passes where allowed.
-
-    Raises:
-        InputError: "`name` should be ... Received: ...", of the first field that does not fit.
-    """
+    """Checks every field of a dataclass by annotation and metadata; null passes where allowed."""
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -146,8 +131,7 @@ def _json_key(key: Any) -> str:
 def typed(name: str, value: Any, annotation: Any) -> Any:
     """A value of JSON as its annotation says, and what is in it; a list becomes a tuple.
 
-    Raises:
-        InputError: it is of another type; names the part, such as `files['train']`.
+    An InputError names the part that is of another type, such as `files['train']`.
     """
     is_union = isinstance(annotation, types.UnionType)
     members = typing.get_args(annotation) if is_union else (annotation,)
@@ -186,17 +170,11 @@ def _called(annotation: Any) -> str:
     return names.get(origin, origin.__name__)
 
 
-def differences(
-    saved: dict[str, Any], current: dict[str, Any], where: tuple[str, str] = ("there", "now")
-) -> list[str]:
-    """Human-readable lines for every key whose value differs between two JSON objects.
-
-    Args:
-        where: what is said of values of the first and of the second.
-    """
-    missing, (first, second) = "not set", where
+def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
+    """A line for every key whose value differs between two JSON objects."""
+    missing = "not set"
     return [
-        f"{key}: {saved.get(key, missing)!r} {first}, {current.get(key, missing)!r} {second}"
+        f"{key}: {saved.get(key, missing)!r} there, {current.get(key, missing)!r} now"
         for key in sorted({*saved, *current})
         if saved.get(key, missing) != current.get(key, missing)
     ]

@@ -1,9 +1,9 @@
 """Paths with a scheme (gs://, s3://) beside local ones. Every folder may import this.
 
-Functions have the names and the errors of `os` and `shutil`. A local path goes to these, and
-TensorFlow is not imported for it; a URL goes to `tf.io.gfile`. (`etils.epath` knows four schemes
-alone, leaves most of TensorFlow's errors as they are, and opens no files that `io` can buffer.)
-`os.path.join`, `basename`, `dirname` and `relpath` (of two URLs) work on URLs as they are.
+Functions have the names and the errors of `os` and `shutil`. A local path goes to these, a URL to
+`tf.io.gfile`. (`etils.epath` knows four schemes alone, leaves most of TensorFlow's errors as they
+are, and opens no files that `io` can buffer.) `os.path.join`, `basename`, `dirname` and `relpath`
+(of two URLs) work on URLs as they are.
 
 gs:// is part of TensorFlow. The environment variable CONVBERT_FILE_SYSTEMS names what provides
 others: modules to import (`tensorflow_io`) or shared libraries (`my_store.so`), comma-separated.
@@ -97,8 +97,7 @@ def listdir(path: str) -> list[str]:
 def walk(path: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str], list[str]]]:
     """`os.walk` from the top, in sorted order, that follows links.
 
-    Raises:
-        OSError: a folder cannot be read, or a link leads to one of the folders `above` it.
+    Raises OSError where a folder cannot be read, or a link leads to one of those `above` it.
     """
     if not is_url(path):
         above = (*above, os.path.realpath(path))
@@ -144,10 +143,7 @@ class _Object(io.RawIOBase):
     def __init__(self, path: str) -> None:
         self._path, self._file = path, _tensorflow().io.gfile.GFile(path, "rb")
 
-    def readable(self) -> bool:
-        return True
-
-    seekable = readable
+    readable = seekable = lambda self: True
 
     def readinto(self, buffer: Any) -> int:
         with _gfile(self._path):
@@ -173,7 +169,7 @@ def download(path: str, folder: str) -> str:
 
 def rmtree(path: str, ignore_errors: bool = False) -> None:
     """`shutil.rmtree`."""
-    with contextlib.suppress(*[OSError] * ignore_errors):
+    with contextlib.suppress(OSError) if ignore_errors else contextlib.nullcontext():
         _rmtree(path)
 
 

@@ -1,6 +1,6 @@
 """What corpora and recipes cost: disk, time of building, reading bandwidth, device-hours.
 
-    python -m analysis.cost [--markdown] [--json FILE]
+    python -m analysis.cost [--markdown]
     python -m analysis.cost --devices a100,a100:8 --attained_share 0.4 --recipes my_recipe.json
 
 Prints its formulas and all of their inputs, and the published training times with the share of the
@@ -13,178 +13,159 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import argparse
+import dataclasses
+import os
+import pathlib
 import sys
 from typing import Any
 
-import files
-import plugins
 from analysis.cost_model import (
     CORPORA_GB,
-    MEASURED_AT,
+    FORMULAS,
+    PEAKS,
     DataRates,
-    all_costs,
-    published_recipes,
+    Group,
+    corpus_cost,
+    parse_group,
+    published_checks,
+    recipe_cost,
 )
-from analysis.devices import DEVICES, parse_group
-from analysis.recipes import recipe_hparams
-from analysis.tables import format_table
+from analysis.operations import recipe_hparams
+from analysis.tables import format_table, parse_arguments, sections
 from errors import InputError, main_with_clear_errors
+from settings import read_json_object
 
 ASSUMED_SHARE = 0.3
+CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
+RATES = {field.name: field for field in dataclasses.fields(DataRates)}
 
 
-def report(costs: dict[str, Any], sources: dict[str, str], markdown: bool = False) -> str:
-    """The formulas, their inputs and the tables.
-
-    Args:
-        costs: of `all_costs`.
-        sources: where each field of `DataRates` comes from.
-        markdown: tables of Markdown.
-    """
-    inputs = costs["inputs"]
-    lines = {name: f"{_value(value)} ({sources[name]})" for name, value in inputs["data"].items()}
-    lines["attained share"] = f"{inputs['attained_share']:g} ({inputs['attained_share_is']})"
-    for name, device in inputs["devices"].items():
-        peak = f"{device['count']} x {device['peak'] / 1e12:g} TFLOP/s"
-        lines[f"peak of {name}"] = f"{peak} ({device['source']})"
-    parts = {
-        "Formulas": _list(costs["formulas"]),
-        "Inputs": _list(lines),
-        "Corpora": _corpus_table(costs, markdown),
-        "Recipes": _recipe_table(costs, markdown),
-        "Time of the recipes": _time_table(costs, markdown),
-        "Published training times, as a check": _published_table(costs, markdown),
-    }
-    head = "### {}\n\n{}" if markdown else "{}\n\n{}"
-    return "\n\n".join(head.format(name, part) for name, part in parts.items())
-
-
-def _list(items: dict[str, str]) -> str:
-    return "\n".join(f"- {name} = {text}" for name, text in items.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{number:g} at {length}" for length, number in value.items())
-    return f"{value:,}"
-
-
-def _corpus_table(costs: dict[str, Any], markdown: bool) -> str:
+def corpus_table(rates: DataRates, markdown: bool) -> str:
+    """Corpora of `CORPORA_GB` as examples of every measured length."""
     header = ["GB of text", "length", "G tokens", "M examples", "GB on disk", "build hours"]
-    cells = [
-        [
-            f"{row['gigabytes']:g}",
-            str(row["max_seq_length"]),
-            f"{row['tokens'] / 1e9:.2f}",
-            f"{row['examples'] / 1e6:.1f}",
-            f"{row['disk_bytes'] / 1e9:.1f}",
-            f"{row['build_hours']:.2f}",
-        ]
-        for row in costs["corpora"]
-    ]
+    cells = []
+    for gigabytes in CORPORA_GB:
+        for length in rates.tokens_per_example:
+            row = corpus_cost(gigabytes, length, rates)
+            counts = [f"{row['tokens'] / 1e9:.2f}", f"{row['examples'] / 1e6:.1f}"]
+            costs = [f"{row['disk_bytes'] / 1e9:.1f}", f"{row['build_hours']:.2f}"]
+            cells.append([f"{gigabytes:g}", str(length), *counts, *costs])
     return format_table(header, cells, markdown)
 
 
-def _recipe_table(costs: dict[str, Any], markdown: bool) -> str:
+def recipe_table(costs: dict[str, dict[str, Any]], markdown: bool) -> str:
+    """Steps, examples, FLOPs and epochs of recipes; `costs` are of `recipe_cost`, by name."""
     header = ["recipe", "length", "k steps", "M examples", "FLOPs"]
     header += [f"epochs of {gigabytes:g} GB" for gigabytes in CORPORA_GB]
     cells = []
-    for name, row in costs["recipes"].items():
+    for name, row in costs.items():
         flops = "not counted" if row["flops"] is None else f"{row['flops']:.2e}"
         sizes = [f"{row['steps'] / 1e3:g}", f"{row['examples'] / 1e6:.1f}", flops]
         epochs = [f"{epochs:.1f}" for epochs in row["epochs"].values()]
-        cells.append([name, str(row["max_seq_length"]), *sizes, *epochs])
+        cells.append([name, str(row["length"]), *sizes, *epochs])
     return format_table(header, cells, markdown)
 
 
-def _time_table(costs: dict[str, Any], markdown: bool) -> str:
-    groups = costs["inputs"]["devices"]
+def time_table(costs: dict[str, dict[str, Any]], groups: list[Group], markdown: bool) -> str:
+    """Hours and reading of recipes on groups of devices."""
     columns = {"hours": "hours", "device_hours": "device-hours"}
     columns["reading_bytes_per_second"] = "reads MB/s"
-    header = [f"{group}: {title}" for title in columns.values() for group in groups]
+    header = [f"{group.name}: {title}" for title in columns.values() for group in groups]
     cells = []
-    for name, row in costs["recipes"].items():
-        on = row.get("on", {})
-        numbers = [on[group][column] if on else None for column in columns for group in groups]
-        numbers[-len(groups) :] = [x and x / 1e6 for x in numbers[-len(groups) :]]
-        cells.append([name, *("" if x is None else f"{x:.3g}" for x in numbers)])
+    for name, row in costs.items():
+        found = {group.name: row["on"].get(group.name, {}) for group in groups}
+        numbers = [(column, on[column]) for column in columns for on in found.values() if on]
+        shown = [f"{x / 1e6 if column.startswith('reading') else x:.3g}" for column, x in numbers]
+        cells.append([name, *(shown or [""] * len(header))])
     return format_table(["recipe", *header], cells, markdown)
 
 
-def _published_table(costs: dict[str, Any], markdown: bool) -> str:
+def published_table(share: float, markdown: bool) -> str:
+    """Published training times beside ours."""
     header = ["model", "source", "devices", "FLOPs", "published hours", "implied share"]
     header += ["computed hours", "published / computed"]
-    cells = [
-        [
-            row["model"],
-            row["source"],
-            row["devices"],
-            f"{row['flops']:.2e}",
-            f"{row['hours']:.3g}",
-            f"{row['implied_share']:.3f}",
-            f"{row['computed_hours']:.1f}",
-            f"{row['published_over_computed']:.2f}",
-        ]
-        for row in costs["published"]
-    ]
-    return format_table(header, cells, markdown)
+    forms = ("", "", "", ".2e", ".3g", ".3f", ".1f", ".2f")
+    rows = [map(format, check.values(), forms) for check in published_checks(share)]
+    return format_table(header, list(map(list, rows)), markdown)
 
 
-# ---------------------------------------------------------------- the command
+def inputs(
+    rates: DataRates, given: dict[str, Any], share: str, groups: list[Group]
+) -> dict[str, str]:
+    """All numbers that go into the tables, and where each is from."""
+    lines = {}
+    for name, field in RATES.items():
+        value = getattr(rates, name)
+        shown = f"{value:,}" if not isinstance(value, dict) else ""
+        shown = shown or ", ".join(f"{number:g} at {length}" for length, number in value.items())
+        source = f"given by --{name}" if name in given else field.metadata["source"]
+        lines[name] = f"{shown} ({source})"
+    lines["attained share"] = share
+    for group in groups:
+        peak = f"{group.count} x {group.each / 1e12:g} TFLOP/s"
+        lines[f"peak of {group.name}"] = f"{peak} ({group.source})"
+    return lines
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """The flags of the command."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.cost")
-    parser.add_argument(
-        "--recipes", default="", help="JSON files of runs, comma-separated (default: of papers)"
-    )
-    parser.add_argument("--devices", default="h100,h100:8,tpu_v3-8", help=", ".join(DEVICES))
-    parser.add_argument("--attained_share", type=float, help=f"default: {ASSUMED_SHARE}, ASSUMED")
-    for name, source in MEASURED_AT.items():
-        kind = int if name == "build_machines" else float
-        parser.add_argument(f"--{name}", type=kind, help=f"default: {source}")
-    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
-    parser.add_argument("--markdown", action="store_true", help="Markdown tables")
-    parser.add_argument("--json", default="", help="file for the same as JSON")
-    return parser.parse_args(argv)
+def stated_cost(recipe: str) -> dict[str, Any]:
+    """What a recipe's header says of its cost."""
+    cost = read_json_object(recipe).get("about", {}).get("cost", {})
+    return cost if isinstance(cost, dict) else {}
 
 
-def data_rates(arguments: argparse.Namespace, lengths: list[int]) -> DataRates:
-    """The measured rates, with those that were given in their places, for all lengths."""
-    given: dict[str, Any] = {
-        name: value for name in MEASURED_AT if (value := getattr(arguments, name)) is not None
+def published_recipes() -> list[str]:
+    """The files in configs/ whose header states training FLOPs, of objectives that learn encoders.
+
+    Data of language models has words and lengths that `DataRates` does not know.
+    """
+    paths = sorted(map(str, CONFIGS.glob("*.json")))
+    encoders = [path for path in paths if read_json_object(path).get("objective") != "causal_lm"]
+    return [path for path in encoders if "training_flops" in stated_cost(path)]
+
+
+def main(argv: list[str]) -> None:
+    """Prints formulas, inputs and tables."""
+    flags: dict[str, dict[str, Any]] = {
+        "recipes": {"help": "JSON files of runs, comma-separated (default: of papers)"},
+        "devices": {"default": "h100,h100:8,tpu_v3-8", "help": ", ".join(PEAKS)},
+        "attained_share": {"type": float, "help": f"default: {ASSUMED_SHARE}, ASSUMED"},
     }
+    for name, field in RATES.items():
+        kind = int if name == "build_machines" else float
+        flags[name] = {"type": kind, "help": f"default: {field.metadata['source']}"}
+    arguments = vars(parse_arguments(argv, **flags))
+    share, share_is = arguments["attained_share"], "given by --attained_share"
+    if share is None:
+        share, share_is = ASSUMED_SHARE, "ASSUMED"
+    if not 0 < share <= 1:
+        raise InputError(f"--attained_share should be in (0, 1]. Received: {share}")
+    groups = [parse_group(name.strip()) for name in arguments["devices"].split(",")]
+    paths = arguments["recipes"].split(",") if arguments["recipes"] else published_recipes()
+    recipes = {os.path.splitext(os.path.basename(path))[0]: path for path in paths}
+    runs = {name: recipe_hparams(path) for name, path in recipes.items()}
+    lengths = {run.max_seq_length for run in runs.values()} | {*DataRates().tokens_per_example}
+    given = {name: arguments[name] for name in RATES if arguments[name] is not None}
     for name, value in given.items():
         if value <= 0:
             raise InputError(f"--{name} should be more than 0. Received: {value}")
         if name.endswith("_per_example"):
-            given[name] = dict.fromkeys(lengths, value)
-    return DataRates(**given)
-
-
-def main(argv: list[str]) -> None:
-    """Prints the report."""
-    arguments = parse_arguments(argv[1:])
-    share = ASSUMED_SHARE if arguments.attained_share is None else arguments.attained_share
-    if not 0 < share <= 1:
-        raise InputError(f"--attained_share should be in (0, 1]. Received: {share}")
-    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
-    groups = [parse_group(name.strip()) for name in arguments.devices.split(",")]
-    recipes = arguments.recipes.split(",") if arguments.recipes else published_recipes()
-    lengths = {recipe_hparams(recipe).max_seq_length for recipe in recipes}
-    rates = data_rates(arguments, sorted(lengths | set(DataRates().tokens_per_example)))
-    costs = all_costs(recipes, groups, share, arguments.attained_share is not None, rates)
-    sources = {
-        name: measured if getattr(arguments, name) is None else f"given by --{name}"
-        for name, measured in MEASURED_AT.items()
+            given[name] = dict.fromkeys(sorted(lengths), value)
+    rates, markdown = DataRates(**given), arguments["markdown"]
+    costs = {
+        name: recipe_cost(run, groups, share, rates, stated_cost(recipes[name]).get("updates"))
+        for name, run in runs.items()
     }
-    print(report(costs, sources, arguments.markdown))
-    if arguments.json:
-        costs["inputs"]["data_sources"] = sources
-        files.write_json(arguments.json, costs)
+    lines = inputs(rates, given, f"{share:g} ({share_is})", groups)
+    parts = {
+        "Formulas": "\n".join(f"- {name} = {text}" for name, text in FORMULAS.items()),
+        "Inputs": "\n".join(f"- {name} = {text}" for name, text in lines.items()),
+        "Corpora": corpus_table(rates, markdown),
+        "Recipes": recipe_table(costs, markdown),
+        "Time of the recipes": time_table(costs, groups, markdown),
+        "Published training times, as a check": published_table(share, markdown),
+    }
+    print(sections(parts, markdown))
 
 
 if __name__ == "__main__":
-    main_with_clear_errors(main, takes_arguments=True)(sys.argv)
+    main_with_clear_errors(main, takes_arguments=True)(["cost", *sys.argv[1:]])

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
 from typing import Any
 
-from analysis.devices import Group, parse_group
-from analysis.operations import EXECUTED, training_flops
-from analysis.recipes import hparams_of, recipe_hparams
+from analysis.operations import EXECUTED, hparams_of, training_flops
 from errors import InputError
 from finetune.published import PUBLISHED
 from pretrain.hparams import PretrainingHParams
-from settings import read_json_object
+from settings import did_you_mean
 
-CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
 CORPORA_GB = (16.0, 32.0, 160.0)
 FORMULAS = {
     "tokens": "text bytes / characters per token, at one byte a character",
@@ -33,25 +28,30 @@ FORMULAS = {
 
 @dataclasses.dataclass(frozen=True)
 class DataRates:
-    """What building data costs, as benchmarks.data_building measures it.
+    """What building data costs, as benchmarks.data_building measures it, with the sources."""
 
-    Attributes:
-        tokens_per_second: of the builder on one machine.
-        characters_per_token: of the text.
-        tokens_per_example: by maximum sequence length; short documents give short examples.
-        bytes_per_example: on disk, by maximum sequence length.
-        build_machines: that share the work; the rate is taken to grow with them.
-    """
-
-    tokens_per_second: float = 3.21e6
-    characters_per_token: float = 4.586
+    tokens_per_second: float = dataclasses.field(  # of the builder on one machine
+        default=3.21e6,
+        metadata={
+            "source": "benchmarks.data_building, wiki_en, one process on two cores of an AMD EPYC,"
+            " commit 8b9972b (docs/performance.md)"
+        },
+    )
+    characters_per_token: float = dataclasses.field(
+        default=4.586,
+        metadata={"source": "benchmarks.data_building, wiki_en, BERT's English vocabulary"},
+    )
+    # By maximum sequence length; short documents give short examples.
     tokens_per_example: dict[int, float] = dataclasses.field(
-        default_factory=lambda: {128: 102.45, 512: 242.58}
+        default_factory=lambda: {128: 102.45, 512: 242.58},
+        metadata={"source": "the same; --max_seq_length 128 and 512"},
     )
-    bytes_per_example: dict[int, float] = dataclasses.field(
-        default_factory=lambda: {128: 583.7, 512: 1884.3}
+    bytes_per_example: dict[int, float] = dataclasses.field(  # on disk
+        default_factory=lambda: {128: 583.7, 512: 1884.3}, metadata={"source": "the same"}
     )
-    build_machines: int = 1
+    build_machines: int = dataclasses.field(
+        default=1, metadata={"source": "more are ASSUMED to be as many times faster"}
+    )
 
     def of_length(self, length: int) -> tuple[float, float]:
         """Tokens and bytes of an example of a maximum sequence length.
@@ -67,48 +67,65 @@ class DataRates:
         return self.tokens_per_example[length], self.bytes_per_example[length]
 
 
-MEASURED_AT = {
-    "tokens_per_second": "benchmarks.data_building, wiki_en, one process on two cores of an AMD "
-    "EPYC, commit 8b9972b (docs/performance.md)",
-    "characters_per_token": "benchmarks.data_building, wiki_en, BERT's English vocabulary",
-    "tokens_per_example": "the same; --max_seq_length 128 and 512",
-    "bytes_per_example": "the same",
-    "build_machines": "more are ASSUMED to be as many times faster",
+# Matrix products without sparsity, FLOP/s, in bfloat16 (V100: float16; of a TPU it is a chip), and
+# where the maker says so.
+PEAKS = {
+    "h100": (989.4e12, "NVIDIA H100 data sheet: 1,979 with sparsity"),
+    "a100": (312e12, "NVIDIA A100 data sheet"),
+    "v100": (125e12, "NVIDIA V100 data sheet, float16"),
+    "tpu_v3": (123e12, "Google Cloud TPU documentation, v3"),
+    "tpu_v4": (275e12, "Google Cloud TPU documentation, v4"),
+    "tpu_v5e": (197e12, "Google Cloud TPU documentation, v5e"),
+    "tpu_v5p": (459e12, "Google Cloud TPU documentation, v5p"),
 }
+# A v3 chip has two cores, and slices are named by their cores.
+_SLICES = {"tpu_v3-8": "tpu_v3:4"}
 
 
 @dataclasses.dataclass(frozen=True)
-class PublishedTime:
-    """A training time that a paper prints.
+class Group:
+    """Accelerators that share a batch, named `h100`, `h100:8` or `tpu_v3-8`."""
 
-    Attributes:
-        model: as the paper calls it.
-        row: name of the row of `finetune.published` that counts its FLOPs.
-        hours: of training.
-        devices: see `analysis.devices.parse_group`.
-        source: document and place.
+    name: str
+    count: int
+    each: float  # peak of one, FLOP/s
+    source: str = ""  # of that figure
+
+    @property
+    def peak(self) -> float:
+        """Of all together, FLOP/s."""
+        return self.count * self.each
+
+
+def parse_group(name: str) -> Group:
+    """The accelerators of a name: DEVICE, DEVICE:COUNT, or tpu_v3-8.
+
+    Raises:
+        InputError: unknown device, or a count that is none.
     """
+    device, _, count = _SLICES.get(name, name).partition(":")
+    known = [*PEAKS, *_SLICES]
+    if device not in PEAKS:
+        raise InputError(
+            f"--devices should be of {', '.join(known)}, each DEVICE or DEVICE:COUNT."
+            f" Received: {name!r}.{did_you_mean(device, known)}"
+        )
+    if not (count or "1").isdecimal() or int(count or 1) < 1:
+        raise InputError(f"--devices: the count should be at least 1. Received: {name!r}")
+    return Group(name, int(count or 1), *PEAKS[device])
 
-    model: str
-    row: str
-    hours: float
-    devices: str
-    source: str
 
-
-_TABLE_5 = "ConvBERT author response, Table 5"
-PUBLISHED_TIMES = (
-    PublishedTime("ELECTRA-small", "BERT-small RTD 32G 1M", 12, "tpu_v3-8", _TABLE_5),
-    PublishedTime("ELECTRA-base", "BERT-base RTD 16G 766k", 192, "tpu_v3-8", _TABLE_5),
-    PublishedTime("ConvBERT-small", "ConvBERT-small RTD 32G 1M", 12, "tpu_v3-8", _TABLE_5),
-    PublishedTime(
-        "ConvBERT-medium-small", "ConvBERT-small-plus RTD 32G 1M", 18, "tpu_v3-8", _TABLE_5
-    ),
-    PublishedTime("ConvBERT-base", "ConvBERT-base RTD 32G 1M", 72, "tpu_v3-8", _TABLE_5),
+# Hours of training that papers print: model, row of `finetune.published` that counts its FLOPs,
+# hours, devices, source.
+_TABLE_5 = ("tpu_v3-8", "ConvBERT author response, Table 5")
+PUBLISHED_HOURS = (
+    ("ELECTRA-small", "BERT-small RTD 32G 1M", 12, *_TABLE_5),
+    ("ELECTRA-base", "BERT-base RTD 16G 766k", 192, *_TABLE_5),
+    ("ConvBERT-small", "ConvBERT-small RTD 32G 1M", 12, *_TABLE_5),
+    ("ConvBERT-medium-small", "ConvBERT-small-plus RTD 32G 1M", 18, *_TABLE_5),
+    ("ConvBERT-base", "ConvBERT-base RTD 32G 1M", 72, *_TABLE_5),
     # 31.3 steps a second; the paper measures matrix units busy for 14.93 % of the time.
-    PublishedTime(
-        "ELECTRA-small", "BERT-small RTD 32G 1M", 1e6 / 31.3 / 3600, "tpu_v3-8", "SCRIPT, 3.3"
-    ),
+    ("ELECTRA-small", "BERT-small RTD 32G 1M", 1e6 / 31.3 / 3600, "tpu_v3-8", "SCRIPT, 3.3"),
 )
 
 
@@ -118,24 +135,13 @@ def corpus_cost(gigabytes: float, length: int, rates: DataRates) -> dict[str, fl
     tokens = gigabytes * 1e9 / rates.characters_per_token
     examples = tokens / tokens_each
     seconds = tokens / (rates.tokens_per_second * rates.build_machines)
-    return {
-        "gigabytes": gigabytes,
-        "max_seq_length": length,
-        "tokens": tokens,
-        "examples": examples,
-        "disk_bytes": examples * bytes_each,
-        "build_hours": seconds / 3600,
-    }
+    counts = {"tokens": tokens, "examples": examples, "disk_bytes": examples * bytes_each}
+    return {**counts, "build_hours": seconds / 3600}
 
 
 def hours(flops: float, group: Group, share: float) -> float:
     """Time of a number of operations at a share of the peak rate of some devices."""
     return flops / (group.peak * share) / 3600
-
-
-def implied_share(flops: float, group: Group, measured_hours: float) -> float:
-    """The share of the peak rate at which operations take a time."""
-    return flops / (group.peak * measured_hours * 3600)
 
 
 def recipe_cost(
@@ -145,101 +151,50 @@ def recipe_cost(
     rates: DataRates,
     steps: int | None = None,
 ) -> dict[str, Any]:
-    """What a run costs.
+    """What a run costs on groups of devices, at a share of their peak rate.
 
     Args:
-        hparams: of the run.
-        groups: the devices to count it for.
-        share: attained share of their peak rate.
-        rates: of the data.
         steps: made here, where a run continues another; None means all.
 
     Returns:
-        `flops` (None where the objective is not counted, and then no `on`), `examples` read,
-        `epochs` by gigabytes of corpus, and `on`: by group `hours`, `device_hours` and
+        `length`, `steps`, `examples` read, `epochs` by gigabytes of corpus, `flops` (None where the
+        objective is not counted, and then no `on`), and `on`: by group `hours`, `device_hours` and
         `reading_bytes_per_second`.
     """
     steps = steps or hparams.num_train_steps
     flops, length = training_flops(hparams, EXECUTED), hparams.max_seq_length
     read = steps * hparams.train_batch_size
-    cost: dict[str, Any] = {"max_seq_length": length, "steps": steps, "examples": read}
-    cost["epochs"] = {
-        f"{gb:g}": read / corpus_cost(gb, length, rates)["examples"] for gb in CORPORA_GB
-    }
-    cost["flops"] = flops if flops is None else flops * steps / hparams.num_train_steps
+    epochs = {gb: read / corpus_cost(gb, length, rates)["examples"] for gb in CORPORA_GB}
+    cost = {"length": length, "steps": steps, "examples": read, "epochs": epochs, "on": {}}
     if flops is not None:
-        cost["on"] = {
-            group.name: _on(cost["flops"], group, share, read * rates.of_length(length)[1])
-            for group in groups
-        }
-    return cost
-
-
-def _on(flops: float, group: Group, share: float, bytes_read: float) -> dict[str, float]:
-    time = hours(flops, group, share)
-    return {
-        "hours": time,
-        "device_hours": time * group.count,
-        "reading_bytes_per_second": bytes_read / (time * 3600),
-    }
+        flops *= steps / hparams.num_train_steps
+        for group in groups:
+            time = hours(flops, group, share)
+            cost["on"][group.name] = {
+                "hours": time,
+                "device_hours": time * group.count,
+                "reading_bytes_per_second": read * rates.of_length(length)[1] / (time * 3600),
+            }
+    return {**cost, "flops": flops}
 
 
 def published_checks(share: float) -> list[dict[str, Any]]:
     """The published times, what share of the peak they imply, and what `hours` says."""
     rows = {row.name: row for row in PUBLISHED}
     checks = []
-    for time in PUBLISHED_TIMES:
-        group = parse_group(time.devices)
-        flops = training_flops(hparams_of(rows[time.row]), EXECUTED)
-        assert flops is not None
-        computed = hours(flops, group, share)
-        check = dataclasses.asdict(time) | {"flops": flops, "computed_hours": computed}
-        check["implied_share"] = implied_share(flops, group, time.hours)
-        checks.append(check | {"published_over_computed": time.hours / computed})
+    for model, row, published, devices, source in PUBLISHED_HOURS:
+        flops = training_flops(hparams_of(rows[row]), EXECUTED)
+        computed = hours(flops, parse_group(devices), share)
+        checks.append(
+            {
+                "model": model,
+                "source": source,
+                "devices": devices,
+                "flops": flops,
+                "hours": published,
+                "implied_share": share * computed / published,
+                "computed_hours": computed,
+                "published_over_computed": published / computed,
+            }
+        )
     return checks
-
-
-def published_recipes() -> list[str]:
-    """The files in configs/ whose header states training FLOPs, of objectives that learn encoders.
-
-    Data of language models has words and lengths that `DataRates` does not know.
-    """
-    paths = sorted(map(str, CONFIGS.glob("*.json")))
-    encoders = [path for path in paths if read_json_object(path).get("objective") != "causal_lm"]
-    return [path for path in encoders if "training_flops" in _stated_cost(path)]
-
-
-def _stated_cost(text_or_path: str) -> dict[str, Any]:
-    cost = read_json_object(text_or_path).get("about", {}).get("cost", {})
-    return cost if isinstance(cost, dict) else {}
-
-
-def all_costs(
-    recipes: list[str], groups: list[Group], share: float, given_share: bool, rates: DataRates
-) -> dict[str, Any]:
-    """Everything that the command prints, as JSON has it."""
-    names = [os.path.splitext(os.path.basename(recipe))[0] for recipe in recipes]
-    return {
-        "formulas": FORMULAS,
-        "inputs": {
-            "attained_share": share,
-            "attained_share_is": "given by --attained_share" if given_share else "ASSUMED",
-            "data": dataclasses.asdict(rates),
-            "devices": {
-                group.name: {"count": group.count, **dataclasses.asdict(group.device)}
-                for group in groups
-            },
-        },
-        "corpora": [
-            corpus_cost(gigabytes, length, rates)
-            for gigabytes in CORPORA_GB
-            for length in rates.tokens_per_example
-        ],
-        "recipes": {
-            name: recipe_cost(
-                recipe_hparams(recipe), groups, share, rates, _stated_cost(recipe).get("updates")
-            )
-            for name, recipe in zip(names, recipes)
-        },
-        "published": published_checks(share),
-    }

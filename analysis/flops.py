@@ -14,20 +14,18 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import argparse
 import sys
 import textwrap
 from typing import Any
 
-import plugins
-from analysis.operations import ELECTRA, EXECUTED, training_flops
+from analysis.operations import ELECTRA, EXECUTED, hparams_of, recipe_hparams, training_flops
 from analysis.parameters import count_parameters
-from analysis.recipes import hparams_of, recipe_hparams
-from analysis.tables import format_table
+from analysis.tables import HPARAMS, format_table, parse_arguments, sections
 from errors import main_with_clear_errors
 from finetune.published import PUBLISHED, Published
 from model import SIZES, EncoderConfig
 from model.operations import token_mixer
+from pretrain.hparams import PretrainingHParams
 
 TOLERANCE = 0.10  # of the paper's figure
 
@@ -102,7 +100,11 @@ def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str
         key = (hparams.model_size, hparams.vocab_size)
         if key not in counted:
             counted[key] = count_parameters(hparams).encoder
-        note = _note(row)
+        note, explained_by = NOTES.get(row.name, ("", {}))
+        if explained_by:
+            steps = row.settings["num_train_steps"]
+            each = training_flops(hparams_of(row, **explained_by)) / steps
+            note += f": {each:.3g} an update, the paper's {row.flops / steps:.3g}"
         if note and note not in notes:
             notes.append(note)
         params, flops = counted[key], training_flops(hparams)
@@ -128,15 +130,6 @@ def _mark(ours: float, published: float) -> str:
     return "yes" if reproduced(ours, published) else "no"
 
 
-def _note(row: Published) -> str:
-    note, explained_by = NOTES.get(row.name, ("", {}))
-    if not explained_by:
-        return note
-    steps = row.settings["num_train_steps"]
-    flops = training_flops(hparams_of(row, **explained_by))
-    return f"{note}: {flops / steps:.3g} an update, the paper's {row.flops / steps:.3g}"
-
-
 def block_ratio(config: EncoderConfig, length: int) -> float:
     """FLOPs of the mixed-attention block over those of self-attention at one length."""
     plain = config.replace(token_mixer="attention", head_ratio=1)
@@ -149,20 +142,13 @@ def block_table(markdown: bool = False) -> str:
     plain = mixed.replace(token_mixer="attention", head_ratio=1)
     header = ["block", "length", "per token", "per sequence", "mixed / self", "paper"]
     header += ["paper m / s"]
-    paper_ratio = TABLE_5["mixed-attention"][0] / TABLE_5["self-attention"][0]
-    cells = [
-        [
-            name,
-            str(length),
-            f"{token_mixer(config, length).total / 1e6:.2f}M",
-            f"{token_mixer(config, length).total * length / 1e9:.2f}G",
-            f"{block_ratio(mixed, length):.2f}",
-            f"{TABLE_5[name][0]}G",
-            f"{paper_ratio:.2f}",
-        ]
-        for length in (128, 512)
-        for name, config in (("self-attention", plain), ("mixed-attention", mixed))
-    ]
+    paper_ratio, cells = TABLE_5["mixed-attention"][0] / TABLE_5["self-attention"][0], []
+    for length in (128, 512):
+        for name, config in (("self-attention", plain), ("mixed-attention", mixed)):
+            flops = token_mixer(config, length).total
+            counts = [f"{flops / 1e6:.2f}M", f"{flops * length / 1e9:.2f}G"]
+            ratios = [f"{block_ratio(mixed, length):.2f}", f"{TABLE_5[name][0]}G"]
+            cells.append([name, str(length), *counts, *ratios, f"{paper_ratio:.2f}"])
     length = next(length for length in range(1, 10_000) if block_ratio(mixed, length) < paper_ratio)
     gflops, ms = TABLE_5["self-attention"]
     note = (
@@ -180,23 +166,18 @@ def _wrap(text: str) -> str:
 
 
 def report(markdown: bool = False) -> str:
-    """Everything that the command prints."""
-    head = "### {}\n" if markdown else "{}\n"
-    parts = [
-        CONVENTION,
-        head.format("ConvBERT supplement, Table 3"),
-        comparison_table(TABLE_3, markdown),
-        head.format("ALE report, Table IV"),
-        comparison_table(TABLE_4_ALE, markdown),
-        head.format("ConvBERT supplement, Table 5: one block of the base size, forward pass"),
-        block_table(markdown),
-    ]
-    return "\n\n".join(part.rstrip() for part in parts)
+    """The papers' tables beside our counts."""
+    last = "ConvBERT supplement, Table 5: one block of the base size, forward pass"
+    parts = {
+        "ConvBERT supplement, Table 3": comparison_table(TABLE_3, markdown),
+        "ALE report, Table IV": comparison_table(TABLE_4_ALE, markdown),
+        last: block_table(markdown),
+    }
+    return f"{CONVENTION}\n\n{sections(parts, markdown)}"
 
 
-def report_run(text_or_path: str, markdown: bool = False) -> str:
-    """The training FLOPs of hyper-parameters, given as JSON text or file such as a recipe."""
-    hparams = recipe_hparams(text_or_path)
+def report_run(hparams: PretrainingHParams, markdown: bool = False) -> str:
+    """The training FLOPs of one run."""
     counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
     cells = ["not counted" if count is None else f"{count:.2e}" for count in counts]
     header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]
@@ -205,17 +186,12 @@ def report_run(text_or_path: str, markdown: bool = False) -> str:
 
 def main(argv: list[str]) -> None:
     """Prints the report."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.flops")
-    parser.add_argument("--markdown", action="store_true", help="Markdown tables")
-    parser.add_argument("--hparams", help="JSON text or file of the run to count")
-    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
-    arguments = parser.parse_args(argv[1:])
-    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
+    arguments = parse_arguments(argv, hparams=HPARAMS)
     if arguments.hparams:
-        print(report_run(arguments.hparams, arguments.markdown))
+        print(report_run(recipe_hparams(arguments.hparams), arguments.markdown))
     else:
         print(report(arguments.markdown))
 
 
 if __name__ == "__main__":
-    main_with_clear_errors(main, takes_arguments=True)(sys.argv)
+    main_with_clear_errors(main, takes_arguments=True)(["flops", *sys.argv[1:]])

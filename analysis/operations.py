@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of pre-training.
+"""Counts the floating-point operations of pre-training runs: of recipes and of published rows.
 
 What "training FLOPs" means is a convention; two are known here, see `Convention`. Components are
 counted in model/operations.py; which of them a step computes, the objective says. analysis.flops
@@ -8,9 +8,20 @@ prints them.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+from finetune.published import Published
+from model import SIZES, named_size
 from model.operations import Flops
-from pretrain.hparams import PretrainingHParams, encoder_config
+from pretrain.hparams import (
+    PretrainingHParams,
+    encoder_config,
+    parse_hparams,
+    resolve_hparams,
+    split_hparams,
+    translate,
+)
+from settings import read_json_object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,3 +57,18 @@ def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA
     forward = pretraining(hparams, convention)
     tokens = hparams.num_train_steps * hparams.train_batch_size * hparams.max_seq_length
     return None if forward is None else forward.total * (1 + convention.backward) * tokens
+
+
+def recipe_hparams(text_or_path: str) -> PretrainingHParams:
+    """Hyper-parameters given as JSON text or as a file such as a recipe, resolved."""
+    values = translate(read_json_object(text_or_path))
+    values.pop("about", None)
+    values, _, _ = split_hparams(values)
+    parsed = parse_hparams(values)
+    return resolve_hparams(values, parsed.vocab_size or named_size(parsed.model_size).vocab_size)
+
+
+def hparams_of(row: Published, **changes: Any) -> PretrainingHParams:
+    """A published row's hyper-parameters, resolved."""
+    values = {**row.settings, **changes}
+    return resolve_hparams(values, values.get("vocab_size", SIZES["bert-base"].vocab_size))

@@ -13,17 +13,12 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import argparse
 import math
 import sys
-from collections.abc import Iterable
 from typing import NamedTuple
 
-import tensorflow as tf
-
-import plugins
-from analysis.recipes import recipe_hparams
-from analysis.tables import format_table
+from analysis.operations import recipe_hparams
+from analysis.tables import HPARAMS, format_table, parse_arguments
 from errors import main_with_clear_errors
 from model import SIZES
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
@@ -33,15 +28,10 @@ _SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}
 
 
 class Parameters(NamedTuple):
-    """Numbers of trained values.
+    """Numbers of trained values."""
 
-    Attributes:
-        encoder: of the encoder that fine-tuning takes: no pooler, no heads (the papers' "Params").
-        graph: of the whole pre-training graph.
-    """
-
-    encoder: int
-    graph: int
+    encoder: int  # the encoder that fine-tuning takes: no pooler, no heads (the papers' "Params")
+    graph: int  # the whole pre-training graph
 
 
 def count_parameters(hparams: PretrainingHParams) -> Parameters:
@@ -50,7 +40,12 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
     # Not in a `tf.Graph`, where variables would take no memory: there Keras changes the bases of
     # our classes, and the next call of any model that the process holds already fails.
     objective = hparams.build_objective(config, _SPECIAL_IDS)
-    return Parameters(*map(_count, (objective.encoder, objective)))
+    return Parameters(
+        *(
+            sum(math.prod(variable.shape) for variable in module.trainable_variables)
+            for module in (objective.encoder, objective)
+        )
+    )
 
 
 def default_hparams(size: str) -> PretrainingHParams:
@@ -62,31 +57,16 @@ def default_hparams(size: str) -> PretrainingHParams:
     return resolve_hparams(values, SIZES[size].vocab_size)
 
 
-def parameter_table(runs: Iterable[PretrainingHParams], markdown: bool = False) -> str:
-    """The counts of runs as a table."""
-    rows = []
-    for hparams in runs:
-        counts = (hparams.vocab_size, *count_parameters(hparams))
-        rows.append([hparams.model_size, *(f"{n:,}" for n in counts), hparams.objective.name])
-    header = ["size", "vocabulary", "encoder", "pre-training graph", "objective"]
-    return format_table(header, rows, markdown)
-
-
-def _count(module: tf.Module) -> int:
-    return sum(math.prod(variable.shape) for variable in module.trainable_variables)
-
-
 def main(argv: list[str]) -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.parameters")
-    parser.add_argument("--markdown", action="store_true", help="Markdown table")
-    parser.add_argument("--hparams", help="JSON text or file of the run to count")
-    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
-    arguments = parser.parse_args(argv[1:])
-    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
-    one = arguments.hparams and [recipe_hparams(arguments.hparams)]
-    print(parameter_table(one or map(default_hparams, SIZES), arguments.markdown))
+    arguments = parse_arguments(argv, hparams=HPARAMS)
+    rows, runs = [], map(default_hparams, SIZES)
+    for run in [recipe_hparams(arguments.hparams)] if arguments.hparams else runs:
+        counts = (run.vocab_size, *count_parameters(run))
+        rows.append([run.model_size, *(f"{n:,}" for n in counts), run.objective.name])
+    header = ["size", "vocabulary", "encoder", "pre-training graph", "objective"]
+    print(format_table(header, rows, arguments.markdown))
 
 
 if __name__ == "__main__":
-    main_with_clear_errors(main, takes_arguments=True)(sys.argv)
+    main_with_clear_errors(main, takes_arguments=True)(["parameters", *sys.argv[1:]])

@@ -1,10 +1,13 @@
-"""Tables for the terminal and for Markdown."""
+"""What the commands print, for the terminal or in Markdown, and the flags that all of them have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
+
+import plugins
 
 
 def format_table(
@@ -14,3 +17,23 @@ def format_table(
     alignment = ["left", *["right"] * (len(header) - 1)]
     style = "pipe" if markdown else "simple"
     return tabulate(rows, header, style, colalign=alignment, disable_numparse=True)
+
+
+def sections(parts: Mapping[str, str], markdown: bool) -> str:
+    """Texts below their headings."""
+    return "\n\n".join(f"{'### ' * markdown}{name}\n\n{text}" for name, text in parts.items())
+
+
+def parse_arguments(argv: Sequence[str], **options: dict) -> argparse.Namespace:
+    """The flags of a command, named --markdown, --plugins and as `options`; loads the plug-ins."""
+    parser = argparse.ArgumentParser(prog=f"python -m analysis.{argv[0]}")
+    parser.add_argument("--markdown", action="store_true", help="Markdown tables")
+    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
+    for name, option in options.items():
+        parser.add_argument(f"--{name}", **option)
+    arguments = parser.parse_args(argv[1:])
+    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
+    return arguments
+
+
+HPARAMS = {"help": "JSON text or file of the run to count"}

@@ -11,6 +11,7 @@ Imports are not counted, everything after them is. analysis.cost takes its rates
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import random
 import statistics
@@ -48,15 +49,14 @@ class OriginalPath:
         self.tokenizer = FullTokenizer(vocab, do_lower_case=True)
         self.random = random.Random(0)
         self.length = _LENGTH.value
-        self.characters = self.tokens = self.kept = self.num_examples = 0
+        self.counts = collections.Counter()
 
     def examples(self, lines: list[str]) -> Iterator[bytes]:
         """Serialised examples of one document."""
         current, length, target = [], 0, self.length
         for line in lines:
             ids = self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(line))
-            self.tokens += len(ids)
-            self.characters += len(line)
+            self.counts.update(tokens=len(ids), characters=len(line))
             current.append(ids)
             length += len(ids)
             if length >= target:
@@ -79,8 +79,7 @@ class OriginalPath:
                 second += line
         first = first[: self.length - 2]
         second = second[: max(0, self.length - len(first) - 3)]
-        self.kept += len(first) + len(second)
-        self.num_examples += 1
+        self.counts.update(tokens_kept=len(first) + len(second), examples=1)
         vocab = self.tokenizer.vocab
         ids = [vocab["[CLS]"], *first, vocab["[SEP]"]]
         segments = [0] * len(ids)
@@ -96,23 +95,20 @@ class OriginalPath:
         return example.SerializeToString()
 
 
-def time_original(folder: str) -> tuple[float, ...]:
-    """Reads the first units of the corpus. Returns seconds, and the counts of `main`."""
+def build_as_original(folder: str) -> dict[str, int]:
+    """Reads the first units of the corpus; counts tokens, characters, examples and bytes."""
     path, corpus = OriginalPath(_VOCAB.value), open_corpus(_CORPUS.value, _CORPUS_FORMAT.value)
     file = os.path.join(folder, "original.tfrecord")
-    start = time.perf_counter()
     with tf.io.TFRecordWriter(file) as writer:
         for unit in corpus.units[: _UNITS.value]:
             for document in corpus.documents(unit, collections.Counter()):
                 for example in path.examples(document.lines):
                     writer.write(example)
-    seconds = time.perf_counter() - start
-    counts = (path.tokens, path.kept, path.characters, path.num_examples)
-    return seconds, *counts, os.path.getsize(file)
+    return {**path.counts, "bytes": os.path.getsize(file)}
 
 
-def time_builder(folder: str, processes: int | None) -> tuple[float, ...]:
-    """Runs our builder over the whole corpus."""
+def build_with(processes: int, folder: str) -> dict[str, int]:
+    """Runs our builder over the whole corpus; counts the same."""
     options = build.BuildOptions(
         corpus=_CORPUS.value,
         corpus_format=_CORPUS_FORMAT.value,
@@ -121,38 +117,35 @@ def time_builder(folder: str, processes: int | None) -> tuple[float, ...]:
         max_seq_length=_LENGTH.value,
         num_processes=processes,
     )
-    start = time.perf_counter()
     content = build.build(options)
-    seconds = time.perf_counter() - start
     names = ("tokens", "tokens_kept", "characters", "examples")
-    splits = content["splits"].values()
-    counts = (sum(split[name] for split in splits) for name in names)
-    return seconds, *counts, sum(file["bytes"] for file in content["files"].values())
+    counts = {name: sum(split[name] for split in content["splits"].values()) for name in names}
+    return {**counts, "bytes": sum(file["bytes"] for file in content["files"].values())}
 
 
 def main(argv: list[str]) -> None:
     """Prints a row per path: medians over interleaved runs."""
-    cores = num_cores()
-    paths = {
-        ORIGINAL: time_original,
-        "builder, one process": lambda folder: time_builder(folder, processes=1),
-        f"builder, {cores} processes": lambda folder: time_builder(folder, processes=cores),
-    }
+    paths = {ORIGINAL: build_as_original}
+    for name, processes in {"one process": 1, f"{num_cores()} processes": num_cores()}.items():
+        paths[f"builder, {name}"] = functools.partial(build_with, processes)
     columns = {"path": "", "M tokens/s": ".3f", "kept": ".2%", "speed / original's": ".1f"}
     columns |= {"characters / token": ".3f", "tokens / example": ".2f", "bytes / example": ".1f"}
     report = Report(columns)
-    speeds, shares = {name: [] for name in paths}, {}
+    speeds, counts = {name: [] for name in paths}, {}
     for number in range(_ROUNDS.value):
         for name in list(paths)[:: 1 if number % 2 == 0 else -1]:
             with tempfile.TemporaryDirectory() as folder:
-                seconds, tokens, kept, characters, examples, size = paths[name](folder)
-            speeds[name].append(tokens / seconds / 1e6)
-            sizes = (characters / tokens, tokens / examples, size / examples)
-            shares[name] = kept / tokens, sizes
+                start = time.perf_counter()
+                counts[name] = paths[name](folder)
+                seconds = time.perf_counter() - start
+            speeds[name].append(counts[name]["tokens"] / seconds / 1e6)
     for name, measured in speeds.items():
-        ratio = statistics.median(a / b for a, b in zip(measured, speeds[ORIGINAL]))
-        kept, sizes = shares[name]
-        report.row(name, statistics.median(measured), kept, ratio, *sizes)
+        speed = statistics.median(a / b for a, b in zip(measured, speeds[ORIGINAL]))
+        count, tokens = counts[name], counts[name]["tokens"]
+        sizes = (count["characters"] / tokens, tokens / count["examples"])
+        kept = count["tokens_kept"] / tokens
+        row = (statistics.median(measured), kept, speed, *sizes, count["bytes"] / count["examples"])
+        report.row(name, *row)
     report.end()
 
 

@@ -29,7 +29,7 @@ _VOCAB = flags.DEFINE_string("vocab", None, "A vocab.txt or the folder of one.",
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.")
 _PRECISION = flags.DEFINE_enum("precision", "float32", PRECISIONS, "Compute dtype policy.")
-_MAX_EXAMPLES = flags.DEFINE_integer("max_examples", 0, "Number of training examples; 0: all.")
+_MAX_EXAMPLES = flags.DEFINE_integer("max_examples", None, "Number of training examples.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.")
 SYSTEMS = ("ConvBERT", "HF ConvBERT", "HF ConvBERT grouped")
 

@@ -29,33 +29,21 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
-    PreTrainedModel,
     get_linear_schedule_with_warmup,
     pipeline,
 )
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from benchmarks.served import random_features
-from benchmarks.texts import WARM_UP, sentences, texts
+from benchmarks.served import with_vector
+from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences, texts
 from errors import InputError
 
-SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
-_SAME_NAME = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-)
+_SAME_NAME = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "hidden_act")
+_SAME_NAME += ("num_attention_heads", "intermediate_size", "max_position_embeddings")
+_SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size")
+_SAME_NAME += ("initializer_range",)
 
 
 def hidden_states(
@@ -70,17 +58,16 @@ def hidden_states(
         def features():
             return tokenizer(strings, padding=True, return_tensors="pt")
     else:
-        ids = torch.from_numpy(random_features(batch, length)["input_ids"]).long()
+        ids = random_ids(batch, length)
 
         def features():
             return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
     @torch.inference_mode()
-    def run():
+    def run() -> np.ndarray:
         return network(**features()).last_hidden_state.numpy()
 
-    run.facts = {"vector": run()[0, 0].tolist()}
-    return run
+    return with_vector(run)
 
 
 def classification_pipeline(folder: str, count: int, batch: int):
@@ -88,8 +75,8 @@ def classification_pipeline(folder: str, count: int, batch: int):
     asked = sentences(count)
     ask = pipeline("text-classification", folder, top_k=None, batch_size=batch)
 
-    def predict():
-        return ask(asked)
+    def predict() -> None:
+        ask(asked)
 
     shares = {row["label"]: row["score"] for row in ask(asked[:1])[0]}
     predict.facts = {"shares": [shares[label] for label in ask.model.config.label2id]}
@@ -104,7 +91,7 @@ def pretraining_step(
     length: int,
     precision: str = "float32",
 ) -> Callable[[], float]:
-    """A whole training step of replaced-token detection, input apart; returns the loss.
+    """A whole training step of replaced-token detection, always on the same ids.
 
     Args:
         generator_fields: of the generator's; `embedding_size` and the sizes of the tables are the
@@ -112,8 +99,18 @@ def pretraining_step(
     """
     torch.manual_seed(0)
     networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
-    ids = _random_ids(batch, length, fields["vocab_size"])
-    return _training_step(networks, ids, precision)
+    networks.train()
+    ids = random_ids(batch, length, fields["vocab_size"])
+    optimizer = _optimizer(networks, 3e-4)
+    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
+
+    def run() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16"):
+            loss = networks(ids)
+        _update(loss, networks, optimizer, schedule)
+        return loss.item()
+
+    return run
 
 
 def finetuning_epoch(
@@ -130,7 +127,6 @@ def finetuning_epoch(
     last may be smaller. The learning rate rises and falls within the epoch.
 
     Args:
-        lengths: tokens of each example.
         num_labels: classes, or 1 for regression.
         group_by_length: batches of similar length, as the Trainer's strategy of this name.
     """
@@ -144,11 +140,11 @@ def finetuning_epoch(
     batches = DataLoader(examples, batch, sampler=sampler, collate_fn=_pad)
     optimizer = _optimizer(model, 1e-4)
 
-    def run():
+    def run() -> float:
         steps = len(batches)
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
         for features in batches:
-            with _autocast(precision):
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16"):
                 loss = model(**features).loss
             _update(loss, model, optimizer, schedule)
         return loss.item()
@@ -175,7 +171,10 @@ class ReplacedTokenDetection(nn.Module):
         """Masks, fills in and detects; the weighted sum of both losses."""
         masked_ids, positions = mask_tokens(ids)
         originals = ids.gather(1, positions)  # [B, P]
-        logits = masked_logits(self.generator, masked_ids, positions)
+        hidden = self.generator.base_model(masked_ids).last_hidden_state
+        masked = torch.take_along_dim(hidden, positions[..., None], 1)  # [B, P, D]
+        transformed = self.generator.generator_predictions(masked.flatten(0, 1))  # [B * P, E]
+        logits = self.generator.generator_lm_head(transformed).float()  # [B * P, V]
         generator_loss = F.cross_entropy(logits, originals.flatten())
         with torch.no_grad():
             sampled = sample(logits.softmax(-1)).view_as(originals)
@@ -186,23 +185,8 @@ class ReplacedTokenDetection(nn.Module):
         return generator_loss + DISC_WEIGHT * loss
 
 
-def masked_logits(
-    model: PreTrainedModel, masked_ids: torch.Tensor, positions: torch.Tensor
-) -> torch.Tensor:
-    """Returns an ELECTRA generator's logits of [B, P] slots only: float32 [B * P, V]."""
-    hidden = model.base_model(masked_ids).last_hidden_state
-    masked = torch.take_along_dim(hidden, positions[..., None], 1)  # [B, P, D]
-    transformed = model.generator_predictions(masked.flatten(0, 1))  # [B * P, E]
-    return model.generator_lm_head(transformed).float()
-
-
 def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dynamic masking of ordinary tokens.
-
-    Returns:
-        The ids with `MASK_TOKEN_PROB` of the chosen tokens hidden, and the distinct positions that
-        were chosen, int64 [B, P].
-    """
+    """The ids with `MASK_TOKEN_PROB` of some ordinary tokens hidden; their positions [B, P]."""
     special = torch.tensor(list(SPECIAL_IDS.values()))
     noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
     positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices
@@ -223,22 +207,20 @@ def sample(probabilities: torch.Tensor) -> torch.Tensor:
     return drawn.clamp(max=cumulative.shape[-1] - 1)  # rounding may push it past the end
 
 
-def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
-    """Hugging Face's configuration of our fields.
+def random_ids(batch: int, length: int, vocab_size: int = 8000) -> torch.Tensor:
+    """The ids of `random_features`, int64 [batch, length]."""
+    return torch.from_numpy(random_features(batch, length, vocab_size)["input_ids"]).long()
 
-    Raises:
-        InputError: it has no such network; names the field.
-    """
-    possible: dict[str, Any] = {"share_layers": False}
-    if fields["token_mixer"] == "attention":
-        model_type = "electra"
-        possible |= {"head_ratio": 1, "linear_groups": 1}
-    else:
+
+def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
+    """Hugging Face's configuration of our fields; InputError names one that it does not have."""
+    model_type, possible = "electra", {"head_ratio": 1, "linear_groups": 1}
+    if fields["token_mixer"] != "attention":
         model_type = "convbert"
-        possible |= {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
+        possible = {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
         others["num_groups"] = fields["linear_groups"]
         others |= {name: fields[name] for name in ("conv_kernel_size", "head_ratio")}
-    for name, value in possible.items():
+    for name, value in {**possible, "share_layers": False}.items():
         if fields[name] != value:
             raise InputError(
                 f"`{name}` should be {value!r} for Hugging Face's {model_type}."
@@ -248,33 +230,13 @@ def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
     return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
 
 
-def _autocast(precision: str) -> torch.autocast:
-    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16")
-
-
 def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW; as everywhere, biases and layer norms do not decay."""
-    groups = {0.01: [], 0.0: []}
+    groups = [{"params": [], "weight_decay": rate} for rate in (0.01, 0.0)]
     for name, parameter in module.named_parameters():
-        decays = not name.endswith("bias") and "LayerNorm" not in name
-        groups[0.01 if decays else 0.0].append(parameter)
-    groups = [{"params": group, "weight_decay": rate} for rate, group in groups.items()]
+        spared = name.endswith("bias") or "LayerNorm" in name
+        groups[spared]["params"].append(parameter)
     return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
-
-
-def _training_step(module: nn.Module, ids: torch.Tensor, precision: str) -> Callable[[], float]:
-    """Updates a module that returns its loss, always on the same ids."""
-    module.train()
-    optimizer = _optimizer(module, 3e-4)
-    schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
-
-    def run():
-        with _autocast(precision):
-            loss = module(ids)
-        _update(loss, module, optimizer, schedule)
-        return loss.item()
-
-    return run
 
 
 def _update(
@@ -287,19 +249,12 @@ def _update(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _random_ids(batch: int, length: int, vocab_size: int) -> torch.Tensor:
-    """int64 [batch, length] of ordinary tokens between [CLS] and [SEP]."""
-    ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length])
-    ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
-    return torch.from_numpy(ids)
-
-
 def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -> list[dict]:
     draw = np.random.default_rng(0)
     labels = draw.random(len(lengths), np.float32)
     if num_labels > 1:
         labels = draw.integers(num_labels, size=len(lengths))
-    ids = _random_ids(len(lengths), max(lengths), vocab_size)
+    ids = random_ids(len(lengths), max(lengths), vocab_size)
     return [
         {"input_ids": row[:length], "labels": label}
         for row, length, label in zip(ids, lengths, torch.from_numpy(labels))
@@ -308,10 +263,6 @@ def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -
 
 def _pad(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """A batch as long as its longest example."""
-    ids = [example["input_ids"] for example in examples]
-    masks = [torch.ones_like(row) for row in ids]
-    return {
-        "input_ids": nn.utils.rnn.pad_sequence(ids, batch_first=True),
-        "attention_mask": nn.utils.rnn.pad_sequence(masks, batch_first=True),
-        "labels": torch.stack([example["labels"] for example in examples]),
-    }
+    ids = nn.utils.rnn.pad_sequence([row["input_ids"] for row in examples], batch_first=True)
+    labels = torch.stack([example["labels"] for example in examples])
+    return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}

@@ -1,4 +1,4 @@
-"""Interleaved runs of the systems compared, each in a process of its own.
+"""Interleaved runs of the systems compared, each in a process of its own (worker.py).
 
 A machine that does other things too, or whose clock drifts, slows all systems of a round alike, so
 ratios within rounds hold where single times do not. One process each keeps thread pools and memory
@@ -28,46 +28,30 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 class System:
     """Something to be timed.
 
-    Attributes:
-        name: of its row.
-        target: "package.module:function". Called once with `arguments`, the function returns what
-            is timed: a callable without arguments that returns when its work is done. First its
-            attribute `warm_up` is called, or itself where it has none.
-        arguments: JSON values.
-        folder: another checkout to import the target from. Default: this one.
+    The target is called once with `arguments` and returns what is timed: a callable without
+    arguments that returns when its work is done. First its attribute `warm_up` is called, or itself
+    where it has none.
     """
 
-    name: str
-    target: str
-    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    folder: str | None = None
+    name: str  # of its row
+    target: str  # "package.module:function"
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # JSON values
+    folder: str | None = None  # another checkout to import the target from
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Measurements of a system; without seconds if it could not run.
+    """Measurements of a system; without seconds if it could not run."""
 
-    Attributes:
-        seconds: of one call, for each round.
-        peak_memory: of its process, GiB.
-        facts: `facts` of the callable after the last round, such as FLOPs.
-        missing: why it did not run.
-    """
-
-    seconds: tuple[float, ...] = ()
-    peak_memory: float = math.nan
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    missing: str = ""
+    seconds: tuple[float, ...] = ()  # of one call, for each round
+    peak_memory: float = math.nan  # of its process, GiB
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)  # `facts` of the callable
+    missing: str = ""  # why it did not run
 
     @property
     def median(self) -> float:
         """Median seconds of a call; NaN if it did not run."""
         return statistics.median(self.seconds) if self.seconds else math.nan
-
-    @property
-    def gflops(self) -> float:
-        """GFLOP/s of a system that states its `flops`; NaN if it did not run."""
-        return self.facts.get("flops", math.nan) / self.median / 1e9
 
 
 def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dict[str, Result]:
@@ -93,20 +77,14 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
             for name, worker in workers.items()
         }
         running = [name for name in workers if "missing" not in ready[name]]
-        answers: dict[str, list[dict[str, float]]] = {name: [] for name in running}
+        answers: dict[str, list[dict[str, Any]]] = {name: [] for name in running}
         for number in range(rounds):
             for name in running if number % 2 == 0 else reversed(running):
                 answers[name].append(workers[name].ask(measure=True))
-    results = {}
-    for name, said in ready.items():
-        if name in answers:
-            times = tuple(answer["seconds"] for answer in answers[name])
-            last = answers[name][-1] if rounds else said
-            results[name] = Result(
-                times, last.get("peak_memory", math.nan), last.get("facts", said["facts"])
-            )
-        else:
-            results[name] = Result(missing=said["missing"])
+    results = {name: Result(missing=said.get("missing", "")) for name, said in ready.items()}
+    for name, measured in answers.items():
+        times, last = tuple(answer["seconds"] for answer in measured), measured[-1]
+        results[name] = Result(times, last["peak_memory"], last["facts"])
     return results
 
 
@@ -139,7 +117,7 @@ def run_command(module: str, *arguments: str) -> None:
 
 
 class _Worker:
-    """The process of a system (see worker.py)."""
+    """The process of a system."""
 
     def __init__(self, system: System):
         self.system = system
@@ -148,7 +126,7 @@ class _Worker:
         inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker"],
-            cwd=self.system.folder or os.getcwd(),
+            cwd=self.system.folder,
             env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

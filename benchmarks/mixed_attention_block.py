@@ -40,15 +40,10 @@ def main(argv: list[str]) -> None:
     report = Report(columns)
     settings = {"precision": _PRECISION.value, "training": _TRAINING.value}
     for length, batch in zip(map(int, _LENGTHS.value), map(int, _BATCHES.value), strict=True):
-        shape = {"batch": batch, "length": length}
-        compared = [
-            System(
-                name,
-                "benchmarks.ours:mixer_block",
-                {"fields": dataclasses.asdict(config), **shape, **settings},
-            )
-            for name, config in blocks.items()
-        ]
+        compared = []
+        for name, config in blocks.items():
+            arguments = {"fields": dataclasses.asdict(config), "batch": batch, "length": length}
+            compared.append(System(name, "benchmarks.ours:mixer_block", {**arguments, **settings}))
         results = measure(compared, _ROUNDS.value)
         flops = [block_flops(config, length, _TRAINING.value) for config in blocks.values()]
         times = [1e3 * results[name].median / batch for name in blocks]

@@ -13,8 +13,8 @@ import sys
 
 import numpy as np
 
-from benchmarks.served import random_features
-from benchmarks.texts import texts
+from benchmarks.served import with_vector
+from benchmarks.texts import random_features, texts
 from machine import num_cores
 
 # "Dynamic quantization": weights are, and activations become, 8-bit integers.
@@ -23,11 +23,7 @@ _PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 
 def hidden_states(folder: str, batch: int, length: int, text: bool = False, int8: bool = False):
-    """As `benchmarks.served`, with Hugging Face's tokenizer.
-
-    Args:
-        int8: the quantized file.
-    """
+    """As `benchmarks.served`, with Hugging Face's tokenizer; `int8`: of the quantized file."""
     import onnxruntime
 
     path = f"{folder}/{INT8 if int8 else MODEL}"
@@ -40,19 +36,17 @@ def hidden_states(folder: str, batch: int, length: int, text: bool = False, int8
         from transformers import AutoTokenizer
 
         tokenizer, strings = AutoTokenizer.from_pretrained(folder), texts(batch, length)
+
+        def inputs():
+            found = tokenizer(strings, padding=True, return_tensors="np")
+            return {"ids": found["input_ids"], "mask": found["attention_mask"]}
     else:
         ids = random_features(batch, length)["input_ids"].astype(np.int64)
 
-    def run():
-        inputs = {"ids": ids, "mask": np.ones_like(ids)} if not text else _tokenized()
-        return session.run(["hidden"], inputs)[0]
+        def inputs():
+            return {"ids": ids, "mask": np.ones_like(ids)}
 
-    def _tokenized():
-        found = tokenizer(strings, padding=True, return_tensors="np")
-        return {"ids": found["input_ids"], "mask": found["attention_mask"]}
-
-    run.facts = {"vector": run()[0, 0].tolist()}
-    return run
+    return with_vector(lambda: session.run(["hidden"], inputs())[0])
 
 
 def export(folder: str) -> None:

@@ -12,10 +12,10 @@ import tensorflow as tf
 import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
+from benchmarks.texts import SPECIAL_IDS, random_features
 from data.vocabulary import Vocabulary
 from finetune.batches import TrainingBatches
 from finetune.declaration import load_task
-from finetune.encoding import Encoded
 from finetune.hparams import resolve_hparams as resolve_task_hparams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import load_task_data
@@ -25,7 +25,6 @@ from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from training.loop import Trainer
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
-SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 
 # Hyper-parameters of `pretraining_step` by system.
@@ -45,13 +44,6 @@ SYSTEMS = {
 }
 
 
-def random_ids(batch: int, length: int, vocab_size: int = 30522) -> np.ndarray:
-    """int32 [batch, length] of ordinary tokens between [CLS] and [SEP]."""
-    ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length], np.int32)
-    ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
-    return ids
-
-
 def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
     """[m, k] times [k, n], `products` times over."""
     tf.random.set_seed(0)
@@ -67,7 +59,7 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
                 done.append(tf.matmul(left, right))
         return tf.stack([product[0, 0] for product in done])
 
-    def run():
+    def run() -> None:
         multiply().numpy()
 
     run.facts = {"flops": 2 * m * k * n * products}
@@ -75,11 +67,7 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
 
 
 def mixer_block(
-    fields: dict[str, Any],
-    batch: int,
-    length: int,
-    precision: str = "float32",
-    training: bool = False,
+    fields: dict[str, Any], batch: int, length: int, precision: str = "float32", training=False
 ):
     """A layer without its feed-forward block: token mixer, output projection, residual, norm.
 
@@ -116,7 +104,8 @@ def mixer_block(
         weights = [variable for part in weights for variable in part.trainable_variables]
         return tape.gradient(output, [hidden, *weights], upstream)
 
-    return lambda: _wait(compute(hidden, upstream))
+    # Waits for the results of one function; copies next to nothing.
+    return lambda: tf.reshape(compute(hidden, upstream)[-1], [-1])[0].numpy()
 
 
 def step_hparams(
@@ -147,8 +136,8 @@ def step_flops(hparams: PretrainingHParams) -> float:
 
 def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:
     """One batch without padding, int32 [B, S]."""
-    ids = random_ids(hparams.train_batch_size, hparams.max_seq_length, hparams.vocab_size)
-    return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    shape = hparams.train_batch_size, hparams.max_seq_length
+    return random_features(*shape, hparams.vocab_size)
 
 
 def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
@@ -174,19 +163,14 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
 
 
 def pretraining_step(
-    size: str,
-    batch: int,
-    length: int,
-    precision: str = "float32",
-    xla: bool = False,
-    **hparams,
+    size: str, batch: int, length: int, precision: str = "float32", xla: bool = False, **hparams
 ):
     """A whole training step as run_pretraining.py takes it, input apart."""
     hparams = step_hparams(size, batch, length, precision, **hparams)
     trainer = step_trainer(hparams, xla=xla)
     count = tf.constant(1)
 
-    def run():
+    def run() -> None:
         trainer.train(count)
 
     run.facts = {"flops": step_flops(hparams)}
@@ -201,25 +185,15 @@ def finetuning_rows(
     vocab: str,
     batch: int,
     precision: str = "float32",
-    max_examples: int = 0,
+    max_examples: int | None = None,
 ):
-    """The task, its training rows (the first `max_examples`, 0: all), and its hyper-parameters."""
+    """The task, its training rows, and its hyper-parameters."""
     declared = load_task(task)
-    hparams = resolve_task_hparams(
-        {"train_batch_size": batch, "precision": precision}, declared, EncoderConfig(**fields)
-    )
+    values = {"train_batch_size": batch, "precision": precision, "max_train_examples": max_examples}
+    hparams = resolve_task_hparams(values, declared, EncoderConfig(**fields))
     vocabulary = Vocabulary.load(vocab)
     data = load_task_data(declared, data_dir, vocabulary, hparams, test=False)
-    rows = data.train
-    if 0 < max_examples < len(rows):
-        end = rows.row_splits[max_examples]
-        rows = Encoded(
-            rows.row_splits[: max_examples + 1],
-            {name: column[:end] for name, column in rows.tokens.items()},
-            {name: column[:max_examples] for name, column in rows.sequences.items()},
-            rows.truncated,
-        )
-    return data.task, rows, hparams
+    return data.task, data.train, hparams
 
 
 def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
@@ -240,23 +214,13 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
         objective.trainable_variables,
         learning_rate_scales(objective, hparams.layerwise_lr_decay),
     )
-    batches = TrainingBatches(
-        rows,
-        batch,
-        hparams.seed,
-        max_seq_length=hparams.max_seq_length,
-        length_buckets=hparams.length_buckets,
-    )
+    lengths = {name: getattr(hparams, name) for name in ("max_seq_length", "length_buckets")}
+    batches = TrainingBatches(rows, batch, hparams.seed, **lengths)
     trainer = Trainer(objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy())
     steps = max(1, len(rows) // batch)
 
-    def run():
+    def run() -> None:
         trainer.train(tf.constant(steps))
 
     run.facts = {"examples": steps * batch}
     return run
-
-
-def _wait(tensors: list[tf.Tensor]) -> None:
-    """Waits for the tensors, results of one function; copies next to nothing."""
-    tf.reshape(tensors[-1], [-1])[0].numpy()

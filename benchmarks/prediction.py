@@ -14,7 +14,8 @@ import tempfile
 
 from absl import app, flags
 
-from benchmarks.interleaved import System, check_same, measure, ratio, run_command
+from benchmarks import served
+from benchmarks.interleaved import System, check_same, measure, ratio
 from benchmarks.table import Report
 from benchmarks.texts import WARM_UP, sentences
 from errors import main_with_clear_errors
@@ -25,6 +26,8 @@ _TEXTS = flags.DEFINE_integer("texts", 10_000, "Number of texts.", lower_bound=1
 _BATCH = flags.DEFINE_integer("batch", 32, "Batch size of the pipeline.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.", lower_bound=1)
 _PIPELINE, _INT8 = "pipeline", "LiteRT int8"
+# Ours, by the folder that `served.prepare` writes.
+_FOLDERS = {"model directory": "model", "SavedModel": "saved", "LiteRT": "float32", _INT8: "int8"}
 
 
 def main(argv: list[str]) -> None:
@@ -43,23 +46,14 @@ def main(argv: list[str]) -> None:
 
 def systems(folder: str) -> list[System]:
     """Writes the model in all formats."""
-    model, peer = f"{folder}/model", f"{folder}/huggingface"
-    paths = {"model directory": model, "SavedModel": f"{folder}/saved"}
-    paths |= {"LiteRT": f"{folder}/litert", _INT8: f"{folder}/int8"}
-    run_command("benchmarks.random_model", _SIZE.value, model, "classifier")
-    run_command(
-        "checkpoints.convert", "--target", "huggingface", "--input", model, "--output", peer
-    )
-    export = ["export_savedmodel", "--model_dir", model, "--output_dir"]
-    run_command(*export, paths["SavedModel"])
-    run_command(*export, paths["LiteRT"], "--format", "litert")
-    run_command(*export, paths[_INT8], "--format", "litert", "--weights", "int8")
-    texts = {"count": _TEXTS.value}
+    needed = ["huggingface", "saved", "float32", "int8"]
+    served.prepare(_SIZE.value, folder, needed, "classifier")
+    count = {"count": _TEXTS.value}
     found = [
-        System(name, "benchmarks.prediction:ours", {"path": path, **texts})
-        for name, path in paths.items()
+        System(name, "benchmarks.prediction:ours", {"path": f"{folder}/{model}", **count})
+        for name, model in _FOLDERS.items()
     ]
-    given = {"folder": peer, "batch": _BATCH.value, **texts}
+    given = {"folder": f"{folder}/huggingface", "batch": _BATCH.value, **count}
     return [*found, System(_PIPELINE, "benchmarks.huggingface:classification_pipeline", given)]
 
 
@@ -67,8 +61,8 @@ def ours(path: str, count: int):
     """Labels of texts by `convbert.load`; TensorFlow is imported in this process alone."""
     model, texts = lazily("serving.model:load")(path), sentences(count)
 
-    def predict():
-        return model.predict(texts, progress=False)
+    def predict() -> None:
+        model.predict(texts, progress=False)
 
     predict.facts = {"shares": model.predict(texts[0]).probabilities.tolist()}
     predict.warm_up = lambda: model.predict(texts[:WARM_UP], progress=False)

@@ -20,17 +20,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from absl import app, flags
 
 from benchmarks import ours
-from benchmarks.interleaved import Result, System, measure, ratio
+from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
 from errors import main_with_clear_errors
 from pretrain.hparams import encoder_config
 
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
-SYSTEMS = ours.SYSTEMS | {
-    "HF ConvBERT": {},
-    "HF ELECTRA": ours.ATTENTION,
-}
+SYSTEMS = ours.SYSTEMS | {"HF ConvBERT": {}, "HF ELECTRA": ours.ATTENTION}
 CEILING, BASELINE = "matrix product", "baseline"
 
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
@@ -61,14 +58,19 @@ def main(argv: list[str]) -> None:
     columns = {"system": "", "ms / step": ".1f", "examples/s": ".1f", "GFLOP/s": ".0f"}
     columns |= {"of ceiling": ".0%", "GiB": ".2f", f"time / {_RELATIVE_TO.value}'s": ".2f"}
     report = Report(columns)
+    shape = _SIZE.value, _BATCH.value, _LENGTH.value
     for precision in _PRECISIONS.value:
-        compared = systems(precision)
-        results = measure(compared, _ROUNDS.value)
-        ceiling = results[CEILING].gflops
+        results = measure(systems(shape, precision), _ROUNDS.value)
+        product = results.pop(CEILING)
+        ceiling = product.facts.get("flops", math.nan) / product.median / 1e9
         report.row(f"{CEILING}, {precision}", "", "", ceiling, 1.0, "", "")
-        for name in (system.name for system in compared[1:]):
-            report.row(f"{name}, {precision}", *cells(results, name, ceiling))
-        if precision == "float32" and shape() == ORIGINAL_SHAPE:
+        for name, found in results.items():
+            flops = ours.step_flops(ours.step_hparams(*shape, **SYSTEMS.get(name, {})))
+            speed = flops / found.median / 1e9
+            times = (1e3 * found.median, _BATCH.value / found.median, speed, speed / ceiling)
+            slower = ratio(found, results.get(_RELATIVE_TO.value))
+            report.row(f"{name}, {precision}", *times, found.peak_memory, slower)
+        if precision == "float32" and shape == ORIGINAL_SHAPE:
             seconds = ORIGINAL_SECONDS * ORIGINAL_CEILING / ceiling
             slower = seconds / results["ConvBERT"].median if "ConvBERT" in results else math.nan
             row = (1e3 * seconds, _BATCH.value / seconds, "", "", "", slower)
@@ -77,51 +79,31 @@ def main(argv: list[str]) -> None:
     report.end()
 
 
-def shape() -> tuple[str, int, int]:
-    """Size, batch and length of the step."""
-    return _SIZE.value, _BATCH.value, _LENGTH.value
-
-
-def systems(precision: str) -> list[System]:
+def systems(shape: tuple[str, int, int], precision: str) -> list[System]:
     """The ceiling, then the systems, in one precision."""
     side = _SIDE.value
     product = {"m": side, "k": side, "n": side, "dtype": precision.removeprefix("mixed_")}
     compared = [System(CEILING, "benchmarks.ours:matmul", product)]
-    compared += [step(name, precision) for name in _SYSTEMS.value]
+    compared += [step(name, shape, precision) for name in _SYSTEMS.value]
     if _BASELINE.value:
-        own = step("ConvBERT", precision)
+        own = step("ConvBERT", shape, precision)
         compared.append(dataclasses.replace(own, name=BASELINE, folder=_BASELINE.value))
     return compared
 
 
-def step(name: str, precision: str) -> System:
+def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
     """A system's step."""
-    size, batch, length = shape()
+    size, batch, length = shape
     shared = {"batch": batch, "length": length, "precision": precision}
     if not name.startswith("HF"):
         arguments = {"size": size, "xla": _XLA.value, **SYSTEMS[name], **shared}
         return System(name, "benchmarks.ours:pretraining_step", arguments)
-    hparams = ours.step_hparams(*shape(), **SYSTEMS[name])
+    hparams = ours.step_hparams(*shape, **SYSTEMS[name])
     config = encoder_config(hparams, hparams.vocab_size)
     generator = hparams.objective.generator_config(config)
     fields, generator = map(dataclasses.asdict, (config, generator))
     arguments = {"fields": fields, "generator_fields": generator, **shared}
     return System(name, "benchmarks.huggingface:pretraining_step", arguments)
-
-
-def cells(results: dict[str, Result], name: str, ceiling: float) -> list[float]:
-    """A row's cells after system and precision."""
-    result = results[name]
-    flops = ours.step_flops(ours.step_hparams(*shape(), **SYSTEMS.get(name, {})))
-    speed = flops / result.median / 1e9
-    return [
-        1e3 * result.median,
-        _BATCH.value / result.median,
-        speed,
-        speed / ceiling,
-        result.peak_memory,
-        ratio(result, results.get(_RELATIVE_TO.value)),
-    ]
 
 
 if __name__ == "__main__":

@@ -66,21 +66,16 @@ _NO_KERNEL += ("while", "call", "conditional")
 
 
 class Module:
-    """The text of a compiled module; instructions in a loop count as often as they run.
-
-    Attributes:
-        executions: computation -> how often it runs, without the insides of kernels. All branches
-            of a conditional count.
-        unknown_loops: number of loops whose length the text does not give. They count once.
-    """
+    """The text of a compiled module; instructions in a loop count as often as they run."""
 
     def __init__(self, text: str):
         self._text = text
         found = _COMPUTATION.findall(text)
         self._instructions = {name: _INSTRUCTION.findall(body) for _, name, body in found}
         self._bodies = {name: body for _, name, body in found}
+        # How often each computation runs, but the insides of kernels. All branches count.
         self.executions: collections.Counter[str] = collections.Counter()
-        self.unknown_loops = 0
+        self.unknown_loops = 0  # whose length the text does not give; they count once
         (entry,) = (name for entry, name, _ in found if entry)
         self._visit(entry, 1)
 
@@ -114,21 +109,21 @@ class Module:
 
     def scopes(self) -> dict[str, tuple[int, int]]:
         """Scope, four deep and with # for numbers, to (cycles, kernels); the largest first."""
-        found: dict[str, tuple[int, int]] = {}
-        for scope, cycles, times in self.kernels():
+        cycles, kernels = collections.Counter(), collections.Counter()
+        for scope, each, times in self.kernels():
             name = "/".join(re.sub(r"\d+", "#", scope).split("/")[:4])
-            known = found.get(name, (0, 0))
-            found[name] = (known[0] + cycles * times, known[1] + times)
+            cycles[name] += each * times
+            kernels[name] += times
+        found = {name: (cycles[name], kernels[name]) for name in kernels}
         return dict(sorted(found.items(), key=lambda item: item[1], reverse=True))
 
     def launches(self) -> dict[str, int]:
         """Number of kernels: all, and those in the scopes of clipping and of the update."""
-        counts = collections.Counter(total=0, clip=0, update=0)
-        for scope, _, times in self.kernels():
-            counts["total"] += times
-            counts["clip"] += times * ("clip_gradients/" in scope)
-            counts["update"] += times * ("update_weights/" in scope)
-        return dict(counts)
+        scopes = {"total": "", "clip": "clip_gradients/", "update": "update_weights/"}
+        return {
+            name: sum(times for scope, _, times in self.kernels() if part in scope)
+            for name, part in scopes.items()
+        }
 
     def host_operations(self) -> list[str]:
         """The operations that exchange data with the host, by opcode or target."""

@@ -19,42 +19,39 @@ from checkpoints.model_directory import (
     save,
     save_fine_tuned,
 )
-from data.vocabulary import Vocabulary
 from finetune import declaration
 from finetune.hparams import resolve_hparams
 from finetune.load import TaskModel
 from finetune.objective import FineTuning
-from model import Encoder, EncoderConfig, build_encoder, named_size
+from model import build_encoder, named_size
+
+TASK = {
+    "name": "made_up",
+    "kind": "classification",
+    "labels": ["no", "yes"],
+    "columns": {"text_a": "text", "label": "label"},
+    "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
+}
 
 
-def make_model(size: str, folder: str) -> None:
-    """A pre-training model directory of random weights and a made-up vocabulary."""
-    config, vocabulary, encoder = _random_encoder(size)
-    hparams = describe_pretraining(config, vocabulary)
-    save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
-
-
-def make_classifier(size: str, folder: str) -> None:
-    """A fine-tuned model directory of two labels, whose head transformers has."""
-    config, vocabulary, encoder = _random_encoder(size)
-    values = {"name": "made_up", "kind": "classification", "labels": ["no", "yes"]}
-    values |= {"files": {"train": "train.jsonl", "dev": "dev.jsonl"}}
-    task = declaration.parse({**values, "columns": {"text_a": "text", "label": "label"}}, "task")
-    hparams = resolve_hparams({"classifier": "dense"}, task, config)
-    objective = FineTuning(encoder, task.plugin.head(task, config, hparams))
-    record = {"hparams": {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}}
-    save_fine_tuned(TaskModel(objective, task, hparams, vocabulary, record), folder, {})
-
-
-def _random_encoder(size: str) -> tuple[EncoderConfig, Vocabulary, Encoder]:
+def make_model(size: str, folder: str, classifier: bool = False) -> None:
+    """Writes a pre-trained model, or a classifier of two labels, whose head transformers has."""
     config = named_size(size)
     vocabulary = made_up_vocabulary(config.vocab_size)
     tf_keras.utils.set_random_seed(0)
     encoder = build_encoder(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.02))
-    return config, vocabulary, encoder
+    if not classifier:
+        hparams = describe_pretraining(config, vocabulary)
+        save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
+        return
+    task = declaration.parse(TASK, "task")
+    hparams = resolve_hparams({"classifier": "dense"}, task, config)
+    objective = FineTuning(encoder, task.plugin.head(task, config, hparams))
+    record = {"hparams": {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}}
+    save_fine_tuned(TaskModel(objective, task, hparams, vocabulary, record), folder, {})
 
 
 if __name__ == "__main__":
-    (make_classifier if sys.argv[3:] == ["classifier"] else make_model)(*sys.argv[1:3])
+    make_model(sys.argv[1], sys.argv[2], classifier=sys.argv[3:] == ["classifier"])

@@ -1,4 +1,4 @@
-"""This project's exported models, each a function that returns what is timed.
+"""This project's exported models: how they are made, and functions that return what is timed.
 
 From token ids, or from text, to the last layer's hidden states, without padding. Imports what it
 measures where it is used, so that a runtime may be missing. What is returned may be called by
@@ -10,16 +10,39 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from benchmarks.texts import texts
+from benchmarks.interleaved import run_command
+from benchmarks.texts import random_features, texts
 from machine import num_cores
 from plugins import lazily
 
+# Flags of export_savedmodel.py.
+EXPORTS = {"saved": []}
+EXPORTS |= {w: ["--format", "litert", "--weights", w] for w in ("float32", "float16", "int8")}
 _REQUESTS = 4  # of a client, in a row
+
+
+def prepare(size: str, folder: str, needed: Collection[str], kind: str = "", *flags: str) -> None:
+    """Writes a model of random weights to `folder`/model, and what is `needed` beside it.
+
+    Args:
+        needed: of `EXPORTS` and "huggingface".
+        kind: "classifier", or "" of a pre-trained model.
+        flags: of all exports.
+    """
+    model = f"{folder}/model"
+    run_command("benchmarks.random_model", size, model, kind)
+    for name in needed:
+        command = ["export_savedmodel", "--model_dir", model, "--output_dir", f"{folder}/{name}"]
+        if name == "huggingface":
+            command = ["checkpoints.convert", "--target", name, "--input", model]
+            command += ["--output", f"{folder}/{name}"]
+        run_command(*command, *EXPORTS.get(name, ()), *(flags if name in EXPORTS else ()))
 
 
 def saved_model(folder: str, batch: int, length: int, text: bool = False):
@@ -31,13 +54,12 @@ def saved_model(folder: str, batch: int, length: int, text: bool = False):
     ask = model.signatures["embeddings" if text else "token_ids"]
     inputs = {"text": texts(batch, length)} if text else random_features(batch, length)
 
-    def run():
+    def run() -> np.ndarray:
         values = {name: tf.constant(value) for name, value in inputs.items()}
         return ask(**values)["tokens"].numpy()
 
     run.model = model  # signatures do not keep it alive
-    run.facts = {"vector": run()[0, 0].tolist()}
-    return run
+    return with_vector(run)
 
 
 def litert(folder: str, batch: int, length: int, text: bool = False):
@@ -46,11 +68,10 @@ def litert(folder: str, batch: int, length: int, text: bool = False):
     if text:
         import tensorflow as tf
 
-        load_signatures = lazily("serving.litert_model:load_signatures")
-        signatures, strings = load_signatures(path), texts(batch, length)
-        graph = signatures["embeddings"].trace()
+        signatures = lazily("serving.litert_model:load_signatures")(path)
+        graph, strings = signatures["embeddings"].trace(), texts(batch, length)
 
-        def run():
+        def run() -> np.ndarray:
             return graph(text=tf.constant(strings))["tokens"].numpy()
 
         run.model = signatures  # graphs do not keep it alive
@@ -60,10 +81,15 @@ def litert(folder: str, batch: int, length: int, text: bool = False):
         interpreter, lock = Interpreter(path, num_threads=num_cores()), threading.Lock()
         ask, inputs = interpreter.get_signature_runner("encode"), random_features(batch, length)
 
-        def run():
+        def run() -> np.ndarray:
             with lock:
                 return ask(**inputs)["sequence"]
 
+    return with_vector(run)
+
+
+def with_vector(run):
+    """Adds the first token's vector to the facts of what returns hidden states [B, S, D]."""
     run.facts = {"vector": run()[0, 0].tolist()}
     return run
 
@@ -74,8 +100,7 @@ def under_load(target: str, arguments: dict[str, Any], clients: int):
     The facts have `latencies`, seconds of every request since `begin`.
 
     Args:
-        target: as of `interleaved.System`; what it returns is a request.
-        arguments: of it.
+        target: as of `interleaved.System`, with its arguments; what it returns is a request.
         clients: number of threads.
     """
     module, function = target.split(":")
@@ -88,7 +113,7 @@ def under_load(target: str, arguments: dict[str, Any], clients: int):
             ask()
             latencies.append(time.perf_counter() - start)
 
-    def run():
+    def run() -> None:
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(client, range(clients)))
 
@@ -96,9 +121,3 @@ def under_load(target: str, arguments: dict[str, Any], clients: int):
     said = {"latencies": latencies, "requests": clients * _REQUESTS}
     run.facts, run.begin = {**getattr(ask, "facts", {}), **said}, latencies.clear
     return run
-
-
-def random_features(batch: int, length: int) -> dict[str, np.ndarray]:
-    """Ordinary tokens of every size's vocabulary, int32 [batch, length]."""
-    ids = np.random.default_rng(0).integers(1000, 8000, [batch, length], np.int32)
-    return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}

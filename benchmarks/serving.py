@@ -23,6 +23,7 @@ import tempfile
 import numpy as np
 from absl import app, flags
 
+from benchmarks import served
 from benchmarks.interleaved import Result, System, check_same, measure, ratio, run_command
 from benchmarks.table import Report
 from errors import main_with_clear_errors
@@ -72,9 +73,9 @@ def main(argv: list[str]) -> None:
     shapes = list(itertools.product(map(int, _BATCHES.value), map(int, _LENGTHS.value)))
     for size in _SIZES.value:
         with tempfile.TemporaryDirectory() as folder:
-            notes += prepare(size, folder, {SYSTEMS[name][1] for name in names})
+            notes += prepare(size, folder, sorted({SYSTEMS[name][1] for name in names}))
             for batch, length in shapes:
-                results = measure(systems(names, folder, batch, length), _ROUNDS.value)
+                results = measure([system(n, folder, batch, length) for n in names], _ROUNDS.value)
                 for tolerances in _SAME:
                     check_same(results, "vector", tolerances)
                 for name, result in results.items():
@@ -85,18 +86,15 @@ def main(argv: list[str]) -> None:
     report.end(*notes)
 
 
-def systems(names: list[str], folder: str, batch: int, length: int) -> list[System]:
-    """Returns the named systems, for one batch and length."""
-    found = []
-    for name in names:
-        target, model, others = SYSTEMS[name]
-        shape = {"batch": batch, "length": length, "text": _INPUT.value == "text"}
-        arguments = {"folder": f"{folder}/{model}", **shape, **others}
-        if _CLIENTS.value:
-            arguments = {"target": target, "arguments": arguments, "clients": _CLIENTS.value}
-            target = "benchmarks.served:under_load"
-        found.append(System(name, target, arguments))
-    return found
+def system(name: str, folder: str, batch: int, length: int) -> System:
+    """A named system, for one batch and length."""
+    target, model, others = SYSTEMS[name]
+    shape = {"batch": batch, "length": length, "text": _INPUT.value == "text"}
+    arguments = {"folder": f"{folder}/{model}", **shape, **others}
+    if not _CLIENTS.value:
+        return System(name, target, arguments)
+    loaded = {"target": target, "arguments": arguments, "clients": _CLIENTS.value}
+    return System(name, "benchmarks.served:under_load", loaded)
 
 
 def latencies(result: Result, batch: int) -> tuple[float | str, ...]:
@@ -107,26 +105,17 @@ def latencies(result: Result, batch: int) -> tuple[float | str, ...]:
     return *(1e3 * quantiles), batch * result.facts["requests"] / result.median
 
 
-def prepare(size: str, folder: str, needed: set[str]) -> list[str]:
+def prepare(size: str, folder: str, needed: list[str]) -> list[str]:
     """Makes the models that are needed; returns lines that say how large they are."""
-    for system, name in {"convbert": size, "electra": f"electra-{size}"}.items():
-        if not any(each.startswith(system) for each in needed):
-            continue
-        model, peer = f"{folder}/{system}/model", f"{folder}/{system}/huggingface"
-        run_command("benchmarks.random_model", name, model)
-        export = ["export_savedmodel", "--model_dir", model, "--max_seq_length", "512"]
-        if f"{system}/saved" in needed:
-            run_command(*export, "--output_dir", f"{folder}/{system}/saved")
-        for weights in ("float32", "float16", "int8"):
-            if f"{system}/{weights}" in needed:
-                output = ["--output_dir", f"{folder}/{system}/{weights}", "--format", "litert"]
-                run_command(*export, *output, "--weights", weights)
-        if f"{system}/huggingface" in needed:
-            convert = ["checkpoints.convert", "--target", "huggingface"]
-            run_command(*convert, "--input", model, "--output", peer)
-            run_command("benchmarks.onnx_runtime", peer)
+    for architecture, name in {"convbert": size, "electra": f"electra-{size}"}.items():
+        models = [each.split("/")[1] for each in needed if each.startswith(architecture)]
+        if models:
+            place = f"{folder}/{architecture}"
+            served.prepare(name, place, models, "", "--max_seq_length", "512")
+            if "huggingface" in models:
+                run_command("benchmarks.onnx_runtime", f"{place}/huggingface")
     notes = []
-    for model in sorted(needed):
+    for model in needed:
         files = [path for path in pathlib.Path(folder, model).rglob("*") if path.is_file()]
         size_mb = sum(path.stat().st_size for path in files) / 1e6
         notes.append(f"- {size}, {model}: {size_mb:.1f} MB on disk")

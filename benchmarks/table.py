@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import math
@@ -16,7 +17,6 @@ from training.model_directory import git_commit
 
 NOT_RUN = "not run"
 PRECISIONS = ("float32", "mixed_bfloat16")
-_PACKAGES = ("tensorflow", "torch", "transformers")
 
 
 class Report:
@@ -31,7 +31,7 @@ class Report:
         self._widths = [max(len(column), len(NOT_RUN)) for column in columns]
         self._widths[0] = max(self._widths[0], 26)  # for names
         self._missing: dict[str, None] = {}  # an ordered set
-        print(f"{header()}\n", flush=True)
+        print(*(f"- {line}" for line in header()), "", sep="\n", flush=True)
         self.row(*columns)
         dashes = ["-" * width for width in self._widths]
         self.row(dashes[0], *(f"{dash[1:]}:" for dash in dashes[1:]))
@@ -60,35 +60,21 @@ class Report:
             print(f"\n{line}")
 
 
-def header() -> str:
-    """Machine, versions, commit and command, one line each."""
-    commit = git_commit() or "unknown"
-    cores = num_cores()
+def header() -> list[str]:
+    """Machine, versions, commit and command."""
+    system, cpu = platform.system(), platform.processor() or platform.machine()
+    no_name = contextlib.suppress(OSError, StopIteration)  # of systems but Linux on x86
+    with no_name, open("/proc/cpuinfo", encoding="utf-8") as file:
+        cpu = next(line.split(":")[1].strip() for line in file if line.startswith("model n"))
     versions = [f"python {platform.python_version()}"]
-    versions += [f"{name} {_version(name)}" for name in _PACKAGES]
+    for name in ("tensorflow", "torch", "transformers"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name} {importlib.metadata.version(name)}")
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     program = f"-m {spec.name}" if spec else os.path.basename(sys.argv[0])
-    command = f"python {program} {shlex.join(sys.argv[1:])}".rstrip()
-    lines = (
-        f"{datetime.date.today().isoformat()}, {_cpu()}, {cores} cores, {platform.system()}",
+    return [
+        f"{datetime.date.today().isoformat()}, {cpu}, {num_cores()} cores, {system}",
         ", ".join(versions),
-        f"commit {commit.replace('-dirty', ', modified')}",
-        f"`{command}`",
-    )
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _cpu() -> str:
-    """The CPU's name as the system knows it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model n"))
-    except (OSError, StopIteration):  # not Linux, or not x86
-        return platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        f"commit {(git_commit() or 'unknown').replace('-dirty', ', modified')}",
+        f"`python {program} {shlex.join(sys.argv[1:])}`",
+    ]

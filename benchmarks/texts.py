@@ -1,4 +1,4 @@
-"""Made-up texts of which every word is one piece. Imports neither TensorFlow nor torch."""
+"""Made-up texts, whose words are one piece each, and token ids. Needs no TensorFlow or torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WARM_UP = 2048  # of `sentences`: as many as a request of `convbert.load` has at most
+SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 
 
 def texts(batch: int, length: int) -> list[str]:
@@ -26,12 +27,19 @@ def sentences(count: int) -> list[str]:
     return [" ".join(itertools.islice(words, length)) for length in lengths]
 
 
+def random_features(batch: int, length: int, vocab_size: int = 8000) -> dict[str, np.ndarray]:
+    """Ordinary tokens between [CLS] and [SEP], int32 [batch, length]; every size has 8,000."""
+    ids = np.random.default_rng(0).integers(1000, vocab_size, [batch, length], np.int32)
+    ids[:, 0], ids[:, -1] = SPECIAL_IDS["cls"], SPECIAL_IDS["sep"]
+    return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+
+
 def made_up_words(count: int) -> list[str]:
-    """The first words of four letters, each a piece of the vocabulary."""
+    """The first words of four letters, each a piece of `made_up_vocabulary`."""
     letters = itertools.product(string.ascii_lowercase, repeat=4)
     return ["".join(word) for word in itertools.islice(letters, count)]
 
 
 def made_up_vocabulary(size: int) -> Vocabulary:
-    """A vocabulary of this many pieces, all but the special ones made-up words."""
+    """A vocabulary of this many pieces."""
     return Vocabulary((*SPECIAL_TOKENS, *made_up_words(size - len(SPECIAL_TOKENS))))

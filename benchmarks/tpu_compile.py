@@ -42,10 +42,7 @@ _DEVICE = flags.DEFINE_enum(
     "device", "v5e", [*program_compile.TPUS, *program_compile.GPUS], "Device compiled for."
 )
 _SYSTEMS = flags.DEFINE_multi_enum(
-    "systems",
-    ["ConvBERT", "ELECTRA", "BERT"],
-    list(ours.SYSTEMS),
-    "Systems, one each time.",
+    "systems", ["ConvBERT", "ELECTRA", "BERT"], list(ours.SYSTEMS), "Systems, one each time."
 )
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.", lower_bound=1)
@@ -79,9 +76,7 @@ def main(argv: list[str]) -> None:
 def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[str, Any]:
     """Returns the result of `program_compile.compiled`, or `failed` with the reason.
 
-    Args:
-        shape: size, batch, length and precision, as of `ours.step_hparams`.
-        hparams: further ones.
+    `shape` and `hparams` are the arguments of `ours.step_hparams`.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
@@ -95,11 +90,7 @@ def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[
 
 
 def export(path: str, platform: str, *shape: Any, **hparams: Any) -> None:
-    """Writes a step as a serialized HloModuleProto, not yet optimized.
-
-    Args:
-        platform: "tpu" or "gpu", whose forms the kernels take.
-    """
+    """Writes a serialized HloModuleProto of a step in the kernels' forms for a "tpu" or "gpu"."""
     with for_accelerator(platform):
         resolved = ours.step_hparams(*shape, **hparams)
         step = tf.function(
@@ -121,13 +112,7 @@ def cells(found: dict[str, Any]) -> list[str | float]:
     counts, launches = (found["cycles"] / 1e6, "", ""), found["launches"]
     if not found["cycles"]:  # by a GPU's compiler
         counts = ("", launches["total"], f"{launches['clip']}, {launches['update']}")
-    return [
-        found["seconds"],
-        *memory,
-        needed / 1e9,
-        *counts,
-        ", ".join(found["host"]) or "none",
-    ]
+    return [found["seconds"], *memory, needed / 1e9, *counts, ", ".join(found["host"]) or "none"]
 
 
 def lines(name: str, found: dict[str, Any], scopes: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The process of one system: see interleaved.py, which starts it and says when to measure."""
+"""The process of one system: interleaved.py starts it and says when to measure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
         return
     getattr(run, "warm_up", run)()  # traces, compiles, fills pipelines
     repeats = max(1, round(task["seconds"] / _seconds(run, 1))) if task["seconds"] else 1
-    answer(facts=getattr(run, "facts", {}))
+    answer()
     getattr(run, "begin", lambda: None)()  # forgets what it noted of the calls so far
     for _ in sys.stdin:
         seconds = _seconds(run, repeats)

@@ -8,8 +8,7 @@
 3. No import of a module of this project inside a function, but in the commands, which check flags
    and files before they import TensorFlow.
 
-import-linter does not fit: its roots are packages, of which the modules at the top are none, and
-it does not tell imports inside functions from others.
+import-linter does not tell imports inside functions from others.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ COMMANDS += ("scoring.__main__", "scoring.perplexity", "scoring.rescore")
 
 
 class Import(NamedTuple):
-    """A module imports another one of this project, in a line of it, maybe inside a function."""
+    """A module imports another one of this project."""
 
     importer: str
     imported: str
     line: int
-    inside: bool
+    inside: bool  # a function
 
     def __str__(self) -> str:
         return f"{self.importer.replace('.', '/')}.py:{self.line}: imports {self.imported}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 
-import stopping
+from tests.command_support import ROOT
 
 
 class Started:
@@ -25,7 +24,7 @@ class Started:
         defaults = dict.fromkeys((signal.SIGINT, signal.SIGHUP), signal.SIG_DFL)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
-            cwd=os.path.dirname(stopping.__file__),
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

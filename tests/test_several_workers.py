@@ -117,16 +117,6 @@ def test_two_workers_learn_what_others_learn(pair, data_dir, tmp_path, strategy)
     assert set(os.listdir(pair)) == set(os.listdir(tmp_path / "m"))
 
 
-def test_two_workers_that_read_files_of_their_own(data_dir, tmp_path):
-    """Two shards of three files, one of which holds two."""
-    changes = {"data_shards": 2}
-    flags = arguments(data_dir, tmp_path / "m", changes, defaults=TRAINING, do_eval=True)
-    Pair(tmp_path, "run_pretraining.py", flags).succeed()
-    flags = arguments(data_dir, tmp_path / "one", changes, defaults=TRAINING, do_eval=True)
-    assert command_support.run("run_pretraining.py", *flags).returncode == 0
-    assert_same_weights(tmp_path / "m", tmp_path / "one")
-
-
 @pytest.mark.parametrize("victim", [0, 1], ids=["chief", "other"])
 def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path, victim):
     flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING, do_eval=True)
@@ -174,14 +164,6 @@ def test_a_signal_to_one_saves_and_stops_both_at_the_same_step(data_dir, tmp_pat
     assert not list(workers.temporary[1].glob("worker-*"))
 
 
-def test_a_batch_that_two_workers_cannot_share(data_dir, tmp_path):
-    flags = arguments(data_dir, tmp_path / "m", {"train_batch_size": 5}, defaults=TRAINING)
-    for done in Pair(tmp_path, "run_pretraining.py", flags).finish():
-        assert done.returncode == 1
-        assert "divisible by the 2" in done.stderr
-    assert not list(tmp_path.glob("m/*"))
-
-
 def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
     """In CoLA's official layout; with fewer examples in the last batch than there are workers'."""
     vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
@@ -210,11 +192,6 @@ def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
         found, expected = logits("two", split), logits("one", split)
         assert found.shape == (2, count, 1)
         np.testing.assert_allclose(found, expected, atol=1e-4)
-    before = logits("two", "dev")
-    path = next((tmp_path / "two").glob("cola/*/trial_0/predictions/dev.jsonl"))
-    path.unlink()
-    Pair(tmp_path / "again", "run_finetuning.py", [*flags("two"), "--nodo_train"]).succeed()
-    np.testing.assert_allclose(logits("two", "dev"), before, atol=1e-4)
 
 
 def write_cola(folder: pathlib.Path) -> None:

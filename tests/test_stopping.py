@@ -73,21 +73,15 @@ def test_a_piece_of_work_is_finished_and_saved(tmp_path, number):
     assert "stopping after this piece" in err
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path):
-    process = start(DEFERRED.format(seconds=30), tmp_path).until("0").send(signal.SIGTERM)
-    time.sleep(1)
-    status, out, _ = process.send(signal.SIGINT).ended()
-    assert (status, out) == (143, "")
-
-
-def test_a_signal_sent_twice_at_once_is_one(tmp_path):
-    """As `timeout` does, to the process and to its group."""
-    process = start(DEFERRED.format(seconds=0.4), tmp_path).until("0")
+@pytest.mark.parametrize(("later", "seconds", "said"), [(1, 30, ""), (0.05, 0.4, "saved\n")])
+def test_a_second_signal_ends_it_at_once(tmp_path, later, seconds, said):
+    """But not one that comes just after the first, as `timeout` sends them."""
+    process = start(DEFERRED.format(seconds=seconds), tmp_path).until("0")
     time.sleep(0.05)  # lest the system itself makes one of two
     process.send(signal.SIGTERM)
-    time.sleep(0.05)
+    time.sleep(later)
     status, out, _ = process.send(signal.SIGTERM).ended()
-    assert (status, out) == (143, "saved\n")
+    assert (status, out) == (143, said)
 
 
 def test_a_hangup_that_is_ignored_stays_so(tmp_path):

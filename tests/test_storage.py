@@ -5,8 +5,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import tensorflow as tf
 import files
 import storage
 from errors import InputError
-from tests.command_support import ROOT
 
 
 @pytest.fixture
@@ -31,31 +28,6 @@ def content(folder):
     """Every file below a folder: relative path -> text."""
     paths = [os.path.join(place, n) for place, _, names in storage.walk(folder) for n in names]
     return {path[len(folder) + 1 :]: storage.open(path).read().decode() for path in paths}
-
-
-def test_local_paths_do_without_tensorflow(tmp_path):
-    code = f"""
-import sys
-sys.modules["tensorflow"] = None  # cannot be imported
-import os, files, locks, storage
-os.chdir({str(tmp_path)!r})
-with locks.locked("a"):
-    files.write_json("a/b.json", {{"c": 1}})
-    files.append_text("a/d", "e\\n")
-with files.new_folder("f/g") as folder:
-    files.write_text(folder + "/h", "i")
-assert storage.exists("a/b.json") and storage.isdir("a") and not storage.isfile("a")
-assert storage.matching("a", "*.json") == ["a/b.json"]
-assert storage.abspath("a") == os.path.abspath("a") and storage.getsize("a/d") == 2
-assert [names for _, _, names in storage.walk("f/g")] == [["h"]]
-try:
-    storage.exists("ram://a")
-except ImportError:
-    print("only now")
-"""
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "only now\n", done.stderr
 
 
 def test_what_is_there(url):
@@ -90,13 +62,6 @@ def test_names_that_match(remote, url, tmp_path):
     assert storage.matching(folder, "[[]a].*") == [f"{folder}/[a].txt"]
     assert storage.matching(f"{folder}/absent", "*") == []
     assert storage.matching(f"{folder}/a.json", "*") == []
-
-
-def test_paths():
-    assert storage.abspath("gs://b/c/d/") == "gs://b/c/d"
-    for path in ("a/b", "/a", "C:/a", "a://b"[1:], "a/gs://b"):
-        assert not storage.is_url(path)
-    assert os.path.relpath("gs://b/c/d", "gs://b/c") == "d"
 
 
 def test_files_are_read_as_local_ones_are(url, tmp_path):

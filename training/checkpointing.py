@@ -68,7 +68,7 @@ def create_manager(
         initialize: called where `model_dir` has no checkpoint yet.
 
     Raises:
-        InputError: no checkpoint is readable, or the newest lacks a variable.
+        InputError: as `restore`.
     """
     newest = restore(checkpoint, model_dir) if has_checkpoint(model_dir) else None
     if newest is None and initialize is not None:
@@ -158,10 +158,10 @@ def has_checkpoint(model_dir: str) -> bool:
 
 
 def latest_checkpoint(model_dir: str) -> str:
-    """Prefix of the newest readable checkpoint; says on standard error where newer are damaged.
+    """Prefix of the newest readable checkpoint; warns where newer ones are damaged.
 
     Raises:
-        InputError: there is no checkpoint, or none that is readable.
+        InputError: there is none.
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
     path, damaged = newest_readable(folder)
@@ -177,7 +177,7 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
     """Reads the newest checkpoint into all that `checkpoint` tracks; returns its prefix.
 
     Raises:
-        InputError: there is no checkpoint, none is readable, or it lacks a variable.
+        InputError: none is readable, or it lacks a variable.
     """
     path = latest_checkpoint(model_dir)
     try:

@@ -17,17 +17,11 @@ BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA's GPUs whose matrix unit
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """What the replicas of a strategy run on.
+    """What the replicas of a strategy run on."""
 
-    Attributes:
-        kind: "CPU", "GPU" or "TPU".
-        name: as its maker calls it; may be "".
-        compute_capability: of an NVIDIA GPU.
-    """
-
-    kind: str
-    name: str = ""
-    compute_capability: tuple[int, int] | None = None
+    kind: str  # "CPU", "GPU" or "TPU"
+    name: str = ""  # as its maker calls it
+    compute_capability: tuple[int, int] | None = None  # of an NVIDIA GPU
 
 
 def found(strategy: tf.distribute.Strategy) -> Device:
@@ -52,10 +46,7 @@ def defaults(device: Device) -> dict[str, Any]:
 
 
 def chosen(
-    device: Device,
-    fast: Mapping[str, Any],
-    said: Mapping[str, Any],
-    recorded: Mapping[str, Any],
+    device: Device, fast: Mapping[str, Any], said: Mapping[str, Any], recorded: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The values of `fast` that nobody has decided otherwise; says on standard error which.
 

@@ -12,8 +12,6 @@ from backend import on_tpu
 from errors import InputError, reason
 from training import workers
 
-LOCAL_TPU = "local"
-
 
 def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:
     """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
@@ -23,11 +21,8 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
             one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
             "multi_worker": all GPUs of each worker, or its CPU; see training.workers.
             "tpu": all cores of a TPU.
-        tpu: which one: "local", an address grpc://HOST:PORT, or the name of a Cloud TPU. Default:
-            that of the environment's TPU_NAME, else the machine's own.
-
-    Raises:
-        InputError: another name, more devices than there are, or no such TPU.
+        tpu: "local", an address grpc://HOST:PORT, or the name of a Cloud TPU. Default: that of the
+            environment's TPU_NAME, else the machine's own.
     """
     kind, count = workers.parse_strategy(name)
     if tpu is not None and kind != "tpu":
@@ -35,16 +30,20 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
     if kind == "one_device":
         return tf.distribute.get_strategy()
     if kind == workers.MULTI_WORKER:
-        if workers.strategy() is None:
+        if workers.strategy is None:
             raise InputError(f"--strategy {kind} is not for this command")
-        return workers.strategy()
+        return workers.strategy
     if kind == "tpu":
-        return _create_tpu(tpu or os.environ.get("TPU_NAME") or LOCAL_TPU)
+        return _create_tpu(tpu or os.environ.get("TPU_NAME") or "local")
     gpus = tf.config.list_physical_devices("GPU")
     wanted = count or len(gpus) or 2
     if not gpus:
         print(f"--strategy {name}: no GPU found, {wanted} logical CPU devices", file=sys.stderr)
-        _split_cpu(wanted)
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        if len(tf.config.get_logical_device_configuration(cpu) or ()) < wanted:
+            # TensorFlow fixes them at first use.
+            parts = [tf.config.LogicalDeviceConfiguration() for _ in range(wanted)]
+            tf.config.set_logical_device_configuration(cpu, parts)
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
     if not 1 <= wanted <= len(devices):
         raise InputError(f"--strategy {name}: the machine has {len(devices)} devices")
@@ -60,7 +59,7 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
     resolver_of = tf.distribute.cluster_resolver.TPUClusterResolver
     try:
         resolver = resolver_of(tpu=name, job_name="worker")
-        if name != LOCAL_TPU:
+        if name != "local":
             tf.config.experimental_connect_to_cluster(resolver, make_master_device_default=False)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:
@@ -68,7 +67,7 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
             f"--tpu {name}: there is no TPU, or this is not TensorFlow for TPUs, tensorflow-tpu"
             f" ({reason(error)})"
         ) from error
-    if name != LOCAL_TPU:
+    if name != "local":
         # What is not placed elsewhere runs on the TPU's first host: the input pipeline, the loop of
         # steps. TensorFlow would say so for the thread alone that connected.
         tf.device("/job:worker/replica:0/task:0").__enter__()
@@ -79,10 +78,7 @@ def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -
     """Returns the number of micro-batches that each device's share of a batch is cut into.
 
     `batch_size` is over all devices, which divide it; `micro_batch_size` is of a device at a time,
-    by default its share.
-
-    Raises:
-        InputError: it does not divide the share.
+    by default its share, which it should divide.
     """
     share = batch_size // devices
     if share % (micro_batch_size or share):
@@ -102,16 +98,6 @@ def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractCont
     return tf.device(this) if on_tpu(strategy) else contextlib.nullcontext()
 
 
-def _split_cpu(parts: int) -> None:
-    """Makes logical CPU devices, unless there are enough; TensorFlow fixes them at first use."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    present = tf.config.get_logical_device_configuration(cpu) or ()
-    if len(present) < parts:
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(parts)]
-        )
-
-
 def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """This replica's rows of a batch, from inside a replica; the first has the first.
 
@@ -119,14 +105,7 @@ def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     autotuning (why not: `data.streams`), to copy some hundred kilobytes ahead.
 
     Args:
-        features: tensors [B, ...] of the global batch, the same on every replica; of its share
-            of that, where this process is one of several workers.
-
-    Returns:
-        Tensors [B / replicas of this process, ...].
-
-    Raises:
-        ValueError: B is not divisible by the number of replicas.
+        features: tensors [B, ...] of this worker's share of the batch, which its replicas divide.
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync // workers.count

@@ -34,7 +34,6 @@ class Trainer(orbit.AbstractTrainer):
             attribute `in_graph` where these are of one static shape and made by TensorFlow
             operations alone, so that they can be read in a TPU's loop of steps. Others are passed
             to a TPU step by step.
-        xla: whether to compile the step.
         micro_batches: how many equal parts each device's share of a batch is cut into, whose
             gradients are taken one after the other and added up. Masks, dropout, normalizers and
             clipping are those of the whole batch.
@@ -70,11 +69,7 @@ class Trainer(orbit.AbstractTrainer):
         self._run = plain_function(self._run_fn)
 
     def train(self, num_steps: tf.Tensor) -> dict[str, float]:
-        """Trains `num_steps` steps and returns their mean metrics.
-
-        Raises:
-            LossNotFinite: a loss or gradient that is not finite; names the first such step.
-        """
+        """Trains `num_steps` steps and returns their mean metrics; LossNotFinite names a step."""
         if self._iterator is None:  # now, because the step has been restored since construction
             self._iterator = self._batches(int(self.optimizer.iterations.numpy()))
         sums, first_bad_step = self._run_steps(self._iterator, num_steps)
@@ -95,8 +90,7 @@ class Trainer(orbit.AbstractTrainer):
     def close(self) -> None:
         """Ends the stream of batches; `train` would begin a new one at the present step.
 
-        What a Python generator feeds has to end before the interpreter does: TensorFlow calls the
-        generator then, and reports FAILED_PRECONDITION.
+        A Python generator's has to end before the interpreter does, as TensorFlow calls it then.
         """
         del self._iterator  # a tf.Module keeps track of what an attribute was before
         self._iterator = None
@@ -113,17 +107,13 @@ class Trainer(orbit.AbstractTrainer):
         Where a CPU takes the steps, the loop is Python's: in a graph, where each variable is one of
         the loop's inputs, it takes two seconds to begin and saves one or two milliseconds a step.
         """
-        if self._passed:
-            return self._run_here(lambda: self._batch_step(next(iterator)), num_steps)
-        if running_on_cpu_only() and not on_tpu(self.strategy):
-            return self._run_here(lambda: self._step(iterator), num_steps)
-        return self._run(iterator, num_steps)
-
-    def _run_here(self, run_step, num_steps):
-        """`_run_fn` in Python."""
+        in_python = running_on_cpu_only() and not on_tpu(self.strategy)
+        if not (self._passed or in_python):
+            return self._run(iterator, num_steps)
         totals, bad_steps = None, []
         for _ in range(int(num_steps)):
-            sums, bad_step = run_step()
+            passed = self._passed
+            sums, bad_step = self._batch_step(next(iterator)) if passed else self._step(iterator)
             totals = sums if totals is None else tf.nest.map_structure(tf.add, totals, sums)
             bad_steps.append(bad_step)
         return totals, next((step for step in bad_steps if step != NO_STEP), NO_STEP)
@@ -187,7 +177,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _part_gradients_fn(self, batch, normalizers, seed):
         """Sums over the terms of the loss, whose gradients are taken one after the other."""
-        terms = self._terms(batch, normalizers, training=True, seed=seed)
+        terms = self.objective.losses(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
             loss, sums, gradients = self._term_gradients(terms)
             while True:
@@ -198,13 +188,6 @@ class Trainer(orbit.AbstractTrainer):
                 more, more_sums, more_gradients = term
                 loss, sums = loss + more, {**sums, **more_sums}
                 gradients = [a + b for a, b in zip(gradients, more_gradients)]
-
-    def _terms(self, *arguments, **options):
-        """The terms of the loss, each computed when it is asked for."""
-        if self.objective.losses is None:
-            yield self.objective.loss(*arguments, **options)
-        else:
-            yield from self.objective.losses(*arguments, **options)
 
     def _term_gradients(self, terms):
         """The next term of the loss, its metrics and gradients; None after the last."""
@@ -280,12 +263,11 @@ def check_parts(objective: Objective, strategy: tf.distribute.Strategy, micro_ba
 
 
 def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
-    """The sum of what `function` returns for equal parts of a batch, computed one after the other.
+    """The sum of what `function` returns for `count` parts of a batch, one after the other.
 
     Args:
         function: of a part, tensors [B / count, ...], and its number.
         batch: tensors [B, ...].
-        count: of the parts.
     """
     if count == 1:
         return function(batch, 0)

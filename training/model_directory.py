@@ -20,11 +20,7 @@ _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", 
 
 
 def read_record(model_dir: str) -> dict[str, Any]:
-    """What `hparams.json` says: "hparams", "run_settings" and more.
-
-    Raises:
-        InputError: there is no such file, or it holds something else.
-    """
+    """What `hparams.json` says: "hparams", "run_settings" and more."""
     path = os.path.join(model_dir, HPARAMS_FILE)
     record = {"run_settings": {}, **files.read_json(path)}
     for name in ("hparams", "run_settings"):
@@ -39,9 +35,7 @@ def read_record(model_dir: str) -> dict[str, Any]:
 def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
     """Writes `hparams.json` into a model directory, created when missing.
 
-    Args:
-        hparams: the resolved settings that change results.
-        run_settings: those that do not; recorded, not compared.
+    `hparams` are the resolved settings that change results; the others are not compared.
     """
     storage.makedirs(model_dir)
     record = {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tqdm
@@ -19,20 +18,17 @@ from training import workers
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
-EVENT_FOLDERS = ("train", "dev", "heldout")
+EVENT_FOLDERS = ("train", "dev", "heldout")  # a split each
 NO_METRICS = ("step", "split", "time", "data_dir")
 
 
 class MetricsLog:
     """Appends one JSON object per line to `metrics.jsonl` and its values to TensorBoard's events.
 
-    The events are in a folder for each of `EVENT_FOLDERS`.
-
     A row has step, split, time, and the metrics. It takes the place of one of the same step, split
     and data, which an evaluation of a finished run has when it is repeated.
 
     Args:
-        model_dir: the model directory.
         step: the training step. Rows of later steps, which a killed run left behind its last
             checkpoint, are dropped, also from the events: they will be written again.
         resumed: whether training resumes; a warning says which rows are missing.
@@ -96,12 +92,16 @@ class MetricsLog:
 
     def _add_events(self, *rows: dict) -> None:
         """Writes the metrics of rows that are not None, of the model's own data."""
-        with writing_events(self._model_dir):
+        try:
             for row in rows:
                 if row["split"] in EVENT_FOLDERS:
                     self._write_event(row)
             for writer in self._writers.values():
                 writer.flush()
+        except tf.errors.OpError as error:
+            raise TrainingStopped(
+                f"{self._model_dir}: TensorBoard's events cannot be written ({reason(error)})"
+            ) from error
 
     def _write_event(self, row: dict) -> None:
         split = row["split"]
@@ -151,36 +151,17 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
     return rows, damaged
 
 
-@contextlib.contextmanager
-def writing_events(model_dir: str) -> Iterator[None]:
-    """Raises TrainingStopped where TensorBoard's events cannot be written in the block."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if not any(name in str(error) for name in ("tfevents", "Summary")):  # a file, an operation
-            raise
-        raise TrainingStopped(
-            f"{model_dir}: TensorBoard's events cannot be written ({reason(error)})"
-        ) from error
-
-
 def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm:
-    """A bar of steps on standard error, with the time gone by and the ETA.
-
-    Args:
-        description: what stands before the postfix, in tqdm's format.
-    """
+    """A bar of steps on standard error: a description in tqdm's format, a postfix, times."""
     return tqdm.tqdm(
         total=total,
         initial=initial,
         disable=not workers.is_chief(),
-        unit="step",
         file=sys.stderr,
         mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
         dynamic_ncols=True,
-        bar_format="{percentage:3.0f}%|{bar:20}| "
-        + description
-        + "{postfix} [{elapsed}, ETA {remaining}]",
+        bar_format=f"{{percentage:3.0f}}%|{{bar:20}}| {description}"
+        "{postfix} [{elapsed}, ETA {remaining}]",
     )
 
 
@@ -213,8 +194,7 @@ class ProgressBar:
 def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:
     """Draws `curves.png` from `metrics.jsonl`: one panel per metric, a line for each split.
 
-    Returns:
-        The picture's path, or None when none of the metrics was logged.
+    Returns its path, or None when none of the metrics was logged.
     """
     import matplotlib
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 
 
 class Objective(tf.Module, abc.ABC):
-    """Owns its networks and turns a batch of plain text into a loss.
+    """Owns its networks, whose variables are all it has, and turns plain text into a loss.
 
     A training step calls, in this order,
 
@@ -19,23 +19,17 @@ class Objective(tf.Module, abc.ABC):
         loss, sums = objective.loss(batch, normalizers, training=True, seed=seed)
 
     so that the loop can sum `normalizers` over the replicas in between: losses are means over the
-    global batch, whatever the number of devices. Subclasses add no variables of their own besides
-    those of their networks.
+    global batch, whatever the number of devices.
 
     Attributes:
         encoder: the network that fine-tuning takes.
         reads_whole_batch: whether the loss of a sequence depends on the others of its batch, as
             with in-batch negatives. The batch is then not cut: micro-batches and several devices
             are rejected.
-        losses: a generator method of the terms that `loss` is the sum of, each with its own
-            metrics; arguments as of `loss`. The loop takes a term's gradients before it asks for
-            the next term, so that what two of them need for their gradients is never in memory at
-            once. No gradient may pass from a term to what an earlier one has computed.
     """
 
     encoder: tf.Module
     reads_whole_batch: bool = False
-    losses: Callable[..., Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]] | None = None
 
     @abc.abstractmethod
     def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -56,12 +50,19 @@ class Objective(tf.Module, abc.ABC):
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """This replica's share of the loss, and its metrics as sums (see training.metrics).
 
-        Args:
-            batch: from `prepare`.
-            normalizers: from `normalizers`, summed over replicas.
-            training: whether dropout is on.
-            seed: int32 [2], which dropout is a function of; read in training only.
+        Dropout is on in training only, and a function of `seed`, int32 [2].
         """
+
+    def losses(
+        self, batch: dict[str, tf.Tensor], normalizers: dict[str, tf.Tensor], **options
+    ) -> Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]:
+        """The terms that `loss` is the sum of, each with its own metrics, computed in turn.
+
+        The loop takes a term's gradients before it asks for the next term, so that what two of them
+        need for their gradients is never in memory at once. No gradient may pass from a term to
+        what an earlier one has computed.
+        """
+        yield self.loss(batch, normalizers, **options)
 
     def tracing(self) -> contextlib.AbstractContextManager:
         """What the loop traces a training step's `loss` and its gradients within."""

@@ -12,6 +12,7 @@ import tf_keras
 from backend import built_for_tpu, running_on_cpu_only
 
 CLIP_NORM = 1.0
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 
 
 class Adjustable:
@@ -62,9 +63,8 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         schedule: str = "warmup_times_decay",
     ):
         super().__init__()
-        self.peak, self.power, self.schedule = peak, power, schedule
+        self.peak, self.power, self.from_step, self.schedule = peak, power, from_step, schedule
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
-        self.from_step = from_step
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32) - self.from_step + 1.0
@@ -80,14 +80,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         return adjusted(self.peak) * (1.0 - progress) ** adjusted(self.power) * warmup
 
     def get_config(self):
-        return {
-            "peak": self.peak,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "power": self.power,
-            "from_step": self.from_step,
-            "schedule": self.schedule,
-        }
+        return dict(vars(self))
 
 
 def decays(variable: tf.Variable) -> bool:
@@ -115,16 +108,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         learning_rate,
         weight_decay_rate: float | Adjustable = 0.0,
         scales: Sequence[float] | Adjustable | None = None,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-6,
-        name: str = "AdamWeightDecay",
     ):
         # None, as the default of 0 makes Keras subtract 0 times every variable from it.
-        super().__init__(name=name, weight_decay=None, jit_compile=False)
+        super().__init__(name="AdamWeightDecay", weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.decay_rate, self.scales = weight_decay_rate, scales
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self._scalars = None
 
     def build(self, var_list):
@@ -150,7 +138,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     def update_step(self, gradient, variable):
         """Updates one variable with its (dense) gradient."""
         if self._scalars is None:
-            constants = (0.0, self.beta_1, self.beta_2, self.epsilon)
+            constants = (0.0, BETA_1, BETA_2, EPSILON)
             rate, decay = tf.convert_to_tensor(self.learning_rate), adjusted(self.decay_rate)
             scales = self.scales
             if isinstance(scales, Adjustable):
@@ -178,17 +166,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             epsilon=epsilon,
             grad=gradient,
         )
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
-            "weight_decay_rate": self.decay_rate,
-            "scales": self.scales,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
 
 
 def create_optimizer(

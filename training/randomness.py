@@ -11,10 +11,10 @@ from backend import running_on_cpu_only
 
 
 def seed_initializers(seed: int | str) -> None:
-    """What Keras' initializers draw from here on is a function of the seed.
+    """Makes what Keras' initializers draw from here on a function of the seed.
 
-    `tf_keras.utils.set_random_seed` does more: with it, TensorFlow forgets the kernels of all
-    traced functions, and takes seconds to prepare them again.
+    With `tf_keras.utils.set_random_seed`, TensorFlow would forget the kernels of all traced
+    functions, and take seconds to prepare them again.
     """
     keras_backend._SEED_GENERATOR.generator = random.Random(seed)  # no public way does it alone
 
@@ -65,12 +65,8 @@ def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf
 def inverse_cdf(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """Draws an index i with probability weights[..., i] / sum, never one whose weight is 0.
 
-    Args:
-        weights: float [..., n], not negative.
-        uniform: the noise, of `weights`' dtype in [0, 1); its shape broadcasts with [...].
-
-    Returns:
-        int32, of the shape of `uniform`.
+    `weights` are float [..., n], not negative. `uniform` is noise of their dtype in [0, 1); its
+    shape broadcasts with [...], and is the result's, int32.
     """
     if running_on_cpu_only():
         cumulative = tf.cumsum(weights, axis=-1)

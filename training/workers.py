@@ -17,7 +17,6 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
@@ -39,17 +38,14 @@ SILENCE = 60  # seconds without a sign of life after which a worker is lost
 FIRST_PORT = 12345  # of each node of a SLURM job
 MULTI_WORKER = "multi_worker"
 
-_strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None  # of the group, once joined
-_timeout, _exchanges = float(TIMEOUT), 0  # seconds for others to come to `gather`; calls of it
+strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None  # of the group, once joined
 count, index = 1, 0  # how many workers there are, and which of them this process is
+_timeout, _exchanges = float(TIMEOUT), 0  # seconds for others to come to `gather`; calls of it
+_temporary = ""  # folder for what workers write that are not the chief
 
 
 def parse_strategy(name: str) -> tuple[str, int | None]:
-    """Returns the kind of a strategy, and how many devices it names.
-
-    Raises:
-        InputError: another name, or a number that is none of devices.
-    """
+    """Returns the kind of a strategy, and how many devices it names; InputError for others."""
     kind, _, count = name.partition(":")
     known = kind in ("one_device", "mirrored", MULTI_WORKER, "tpu")
     if not known or (count and (kind != "mirrored" or not re.fullmatch("0*[1-9][0-9]*", count))):
@@ -73,7 +69,7 @@ def is_chief() -> bool:
 
 def gather(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """Returns the arrays of all workers, in their order. All must call it, in the same order."""
-    if _strategy is None:
+    if strategy is None:
         return [dict(arrays)]
     from tensorflow.python.eager import context
 
@@ -112,7 +108,7 @@ def written(folder: str) -> str:
     """
     if is_chief():
         return folder
-    temporary = os.path.join(_temporary_folder(), os.path.abspath(folder).strip(os.sep))
+    temporary = os.path.join(_temporary, os.path.abspath(folder).strip(os.sep))
     os.makedirs(temporary, exist_ok=True)
     return temporary
 
@@ -123,36 +119,14 @@ def say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-_own_folder: str | None = None
-
-
-def _temporary_folder() -> str:
-    global _own_folder
-    if _own_folder is None:
-        _own_folder = tempfile.mkdtemp(prefix=f"worker-{index}-")
-    return _own_folder
-
-
-def strategy() -> tf.distribute.MultiWorkerMirroredStrategy | None:
-    """Returns the strategy of the group that this process has joined."""
-    return _strategy
-
-
-def _remove_temporary_folder() -> None:
-    global _own_folder
-    if _own_folder is not None:
-        shutil.rmtree(_own_folder, ignore_errors=True)
-    _own_folder = None
-
-
-def join(timeout: float = TIMEOUT) -> None:
+def join(timeout: float) -> None:
     """Waits for all workers; this process is then part of their group.
 
     Raises:
         InputError: neither TF_CONFIG nor SLURM names the workers, or what they say is wrong.
         WorkerLost: one did not come within `timeout` seconds.
     """
-    global _strategy, _timeout, count, index
+    global strategy, count, index, _timeout
     import tensorflow as tf
 
     try:
@@ -168,7 +142,7 @@ def join(timeout: float = TIMEOUT) -> None:
         if isinstance(error, CommandError):
             raise
         raise InputError(f"TF_CONFIG or SLURM's variables: {reason(error)}") from error
-    _strategy, _timeout = joined, timeout
+    strategy, _timeout = joined, timeout
     count, index = sum(map(len, jobs.values())), before + resolver.task_id
 
 
@@ -235,28 +209,24 @@ def lost_workers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def at_work(strategy: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
-    """Joins the group of --strategy multi_worker, and keeps other commands out of a folder.
+def at_work(name: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
+    """Joins the group of strategy multi_worker, and keeps other commands out of a folder.
 
     Args:
-        strategy: of another kind is for a process alone.
-        folder: what the chief writes into.
+        folder: what the chief writes into. Of a read-only one, what is finished can be read.
         timeout: seconds to wait for the other workers.
     """
+    global _temporary
     with contextlib.ExitStack() as stack:
-        if parse_strategy(strategy)[0] == MULTI_WORKER:
+        if parse_strategy(name)[0] == MULTI_WORKER:
             join(timeout)
             stack.enter_context(lost_workers())
-        if is_chief() and _may_be_written(folder):
+        if not is_chief():
+            place = tempfile.TemporaryDirectory(prefix=f"worker-{index}-")
+            _temporary = stack.enter_context(place)
+        elif storage.is_url(folder) or not storage.isdir(folder) or os.access(folder, os.W_OK):
             stack.enter_context(locked(folder))
-        stack.callback(_remove_temporary_folder)
+        else:
+            warn(f"{folder} cannot be written; only what is finished can be read")
         yield
         barrier()
-
-
-def _may_be_written(folder: str) -> bool:
-    """False of a folder that is there and read-only: what is finished can still be read."""
-    if storage.is_url(folder) or not storage.isdir(folder) or os.access(folder, os.W_OK):
-        return True
-    warn(f"{folder} cannot be written; only what is finished can be read")
-    return False

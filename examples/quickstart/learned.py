@@ -19,7 +19,7 @@ import tf_keras
 from absl import app, flags
 
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from errors import main_with_clear_errors, require_flags
+from errors import main_with_clear_errors
 from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
 from files import check_there, write_json
 from pretrain.batches import Batches
@@ -32,13 +32,9 @@ from training.objective import Objective
 from training.tracing import plain_function
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("data_dir", None, "Data folder, of the model's vocabulary.")
-flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
+flags.DEFINE_string("data_dir", None, "Data folder, of the model's vocabulary.", required=True)
+flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.", required=True)
 flags.DEFINE_string("output", None, "JSON file for the figures.")
-NEEDED_FLAGS = {
-    "data_dir": "a folder that build_pretraining_data.py wrote",
-    "model_dir": "a model directory of run_pretraining.py",
-}
 _WIDTH = 34  # of a name in the table
 
 
@@ -64,7 +60,6 @@ def score_model(
 
     @plain_function
     def measure(batch):
-        """Sums of the metrics of a batch."""
         return objective.loss(batch, objective.normalizers(batch), training=False)[1]
 
     totals = {}
@@ -78,23 +73,19 @@ def score_model(
 
 def main(_: list[str]) -> None:
     """Prints the table."""
-    require_flags(FLAGS, NEEDED_FLAGS)
     data_dir, model_dir = FLAGS.data_dir, FLAGS.model_dir
-    for name in NEEDED_FLAGS:
-        check_there(f"--{name}", FLAGS[name].value)
+    check_there("--data_dir", data_dir)
+    check_there("--model_dir", model_dir)
     step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, {}, {})
     vocabulary = check_vocabulary(data_dir, model_dir)
-    strategy = create_strategy(run.strategy)
-    heldout = Batches(data_dir, "heldout", hparams, run, strategy)
+    heldout = Batches(data_dir, "heldout", hparams, run, create_strategy(run.strategy))
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
-    objective = load_objective(model_dir)
-    length, mask_id = hparams.max_seq_length, vocabulary.mask_id
+    objective, mask_id = load_objective(model_dir), vocabulary.mask_id
     with clear_read_errors(heldout.files):
         batches = masked_heldout_batches(objective, heldout, hparams.seed, run.num_eval_steps)
-    names = ("pad_id", "cls_id", "sep_id", "mask_id")
-    never_masked = [getattr(vocabulary, name) for name in names]
-    bigrams = count_training_text(data_dir, vocabulary.size, length, never_masked)
+    never_masked = [vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, mask_id]
+    bigrams = count_training_text(data_dir, vocabulary.size, hparams.max_seq_length, never_masked)
     result = {
         "step": step,
         "chosen": sum(int(batch["masked_lm_weights"].sum()) for batch in batches),
@@ -113,16 +104,9 @@ def count_training_text(
 ) -> BigramModel:
     """Counts tokens and pairs of the training records."""
     files = record_files(data_dir, "train")
-    dataset = pretraining_dataset(
-        files,
-        batch_size=1024,
-        max_seq_length=max_seq_length,
-        vocab_size=vocab_size,
-        seed=0,
-        shuffle=False,
-        repeat=False,
-        drop_remainder=False,
-    )
+    sizes = {"batch_size": 1024, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
+    once = {"shuffle": False, "repeat": False, "drop_remainder": False}
+    dataset = pretraining_dataset(files, **sizes, seed=0, **once)
     arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
     with clear_read_errors(files):
         return BigramModel(vocab_size, arrays, never_masked)
@@ -137,8 +121,8 @@ def table(result: dict) -> str:
     lines += [f"  {name:{_WIDTH}} {value:7.1%}" for name, value in accuracies.items()]
     if "disc_auc" in model:
         lines.append("Telling replaced from original tokens (area under the ROC curve)")
-        lines.append(f"  {'chance':{_WIDTH}} {0.5:7.3f}")
-        lines.append(f"  {'this model':{_WIDTH}} {model['disc_auc']:7.3f}")
+        for name, value in {"chance": 0.5, "this model": model["disc_auc"]}.items():
+            lines.append(f"  {name:{_WIDTH}} {value:7.3f}")
     return "\n".join(lines)
 
 

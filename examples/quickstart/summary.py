@@ -10,8 +10,8 @@ from __future__ import annotations
 import library_logs  # noqa: F401  as every command does
 
 # isort: split
-import argparse
 import os
+import sys
 
 from files import read_json
 from finetune.results import headline_score, read_results
@@ -47,12 +47,5 @@ Next: ask it, or pre-train on your own text
   .venv/bin/python build_pretraining_data.py --corpus my_text/ --output_dir my_data"""
 
 
-def main() -> None:
-    """Prints the summary."""
-    parser = argparse.ArgumentParser(prog="python -m examples.quickstart.summary")
-    parser.add_argument("folder", help="output folder of `make quickstart`")
-    print(summary(parser.parse_args().folder))
-
-
 if __name__ == "__main__":
-    main()
+    print(summary(sys.argv[1]))

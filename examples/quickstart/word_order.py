@@ -58,10 +58,10 @@ def sentences(lines: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def passages(own_sentences: Sequence[str]) -> list[str]:
+def passages(sentences: Sequence[str]) -> list[str]:
     """Joins sentences to passages of MIN_WORDS to MAX_WORDS words; a shorter rest is dropped."""
     result, words = [], []
-    for sentence in own_sentences:
+    for sentence in sentences:
         words += sentence.split()
         if len(words) >= MIN_WORDS:
             result.append(" ".join(words[:MAX_WORDS]))
@@ -99,11 +99,8 @@ def exchange_words(passage: str, generator: random.Random) -> str | None:
     for place in places:
         if len(chosen) < EXCHANGES and all(abs(place - other) > 1 for other in chosen):
             chosen.append(place)
-    if len(chosen) < EXCHANGES:
-        return None
-    for place in chosen:
-        words[place], words[place + 1] = words[place + 1], words[place]
-    return " ".join(words)
+            words[place], words[place + 1] = words[place + 1], words[place]
+    return " ".join(words) if len(chosen) == EXCHANGES else None
 
 
 def labelled(candidates: Sequence[str], limit: int, generator: random.Random) -> list[dict]:
@@ -121,11 +118,7 @@ def labelled(candidates: Sequence[str], limit: int, generator: random.Random) ->
 
 
 def make(data_dir: str, packages: str, output_dir: str, seed: int = 0) -> None:
-    """Writes `train.jsonl`, `dev.jsonl` and, last, `task.json`.
-
-    Raises:
-        InputError: `data_dir` is no data folder, or the packages have too little text.
-    """
+    """Writes `train.jsonl`, `dev.jsonl` and, last, `task.json`."""
     settings = (read_manifest(data_dir) or {}).get("settings")
     if settings is None:
         raise InputError(f"{data_dir}: should be a folder made by build_pretraining_data.py")

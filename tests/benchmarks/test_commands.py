@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import ours
 from benchmarks.interleaved import Result, System
-from errors import InputError
 from model import EncoderConfig
 from tests.build_support import VOCABULARY
 from tests.command_flags import import_command
@@ -142,9 +141,3 @@ def test_figures_in_tables(command, data_dir, arguments, seconds, facts, name, f
     given = [argument.replace("DATA", data_dir) for argument in arguments]
     rows = {row[0]: row for row in command(*given, seconds=seconds, facts=facts)}
     assert set(figures) <= set(rows[name])
-
-
-def test_systems_that_should_agree_and_do_not(command):
-    facts = {"SavedModel": {"vector": [1.0, 2.0]}, "HF": {"vector": [1.0, 2.1]}}
-    with pytest.raises(InputError, match="HF"):
-        command(*SERVING, seconds={}, facts=facts)

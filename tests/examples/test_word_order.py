@@ -34,7 +34,7 @@ ENTRIES = [entry(package, n) for package in ("alpha", "beta") for n in range(30)
 
 @pytest.fixture(scope="module")
 def splits():
-    found = split_passages(ENTRIES, HELDOUT["heldout_fraction"], HELDOUT["seed"])
+    found = split_passages(ENTRIES, *HELDOUT.values())
     generator = random.Random(0)
     return {split: labelled(found[split], size, generator) for split, size in SIZES.items()}
 
@@ -62,19 +62,12 @@ def test_every_passage_is_there_in_both_forms(splits):
             assert sum(places) == 2 * word_order.EXCHANGES
 
 
-def test_no_sentence_is_in_two_passages(splits):
+def test_no_sentence_is_in_two_passages_and_development_is_what_pretraining_holds_out(splits):
     texts = [passage for rows in splits.values() for passage in intact(rows)]
     found = collections.Counter(sentence for text in texts for sentence in sentences([text]))
     assert set(found.values()) == {1}
     assert SHARED not in found
-
-
-def test_development_entries_are_those_that_pretraining_holds_out(splits):
-    heldout = {
-        origin(document.lines[0])
-        for document in ENTRIES
-        if is_heldout(document, HELDOUT["heldout_fraction"], HELDOUT["seed"])
-    }
+    heldout = {origin(d.lines[0]) for d in ENTRIES if is_heldout(d, *HELDOUT.values())}
     assert {origin(passage) for passage in intact(splits["dev"])} <= heldout
     assert not {origin(passage) for passage in intact(splits["train"])} & heldout
 

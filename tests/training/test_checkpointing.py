@@ -12,7 +12,6 @@ import tensorflow as tf
 import storage
 from checkpoints.tf1_file import find_checkpoint
 from errors import InputError
-from pretrain.load import restore
 from tests.build_support import content
 from training.checkpointing import (
     create_manager,
@@ -199,13 +198,6 @@ def test_killed_in_its_first_save_a_run_begins_again(tmp_path):
     assert called == [1]
     assert int(run.step) == 0
     assert list((tmp_path / "m" / "checkpoints").iterdir()) == []
-
-
-def test_weights_are_read_from_the_one_before(model_dir):
-    flip(path_of(model_dir, "model.ckpt-15.data-00000-of-00001"))
-    weights = tf.Variable(tf.zeros([40, 30]))
-    restore(tf.train.Checkpoint(weights=weights), str(model_dir))
-    assert float(weights[0, 0]) == 10.0
 
 
 def test_a_storage_that_cannot_be_read_is_not_taken_for_an_empty_one(model_dir, monkeypatch):

@@ -48,19 +48,8 @@ def test_what_is_fast(device, expected):
     assert devices.defaults(device) == expected
 
 
-def test_what_was_chosen_is_said_in_a_line(capsys):
-    fast = devices.defaults(H100)
-    assert devices.chosen(H100, fast, {}, {}) == fast
-    assert "GPU NVIDIA H100" in capsys.readouterr().err
-    said = {"precision": "float32", "xla": False}
-    assert devices.chosen(H100, fast, said, {}) == {}
-    assert devices.chosen(Device("CPU"), {}, {}, {"precision": "float32"}) == {}
-    assert not capsys.readouterr().err
-
-
 def test_devices_are_found(monkeypatch):
     strategy = create_strategy("one_device")
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
     assert devices.found(strategy) == Device("CPU")
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["first", "second"])
     details = {"first": {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}}

@@ -9,8 +9,6 @@ import tensorflow as tf
 import tf_keras
 
 from backend import for_accelerator
-from finetune.hparams import FinetuningHParams
-from pretrain.hparams import PretrainingHParams
 from training.distribution import create_strategy
 from training.optimizer import (
     AdamWeightDecay,
@@ -94,8 +92,6 @@ def test_decay_may_follow_the_warmup(from_step):
     np.testing.assert_allclose(rates[10:], 2.0 * (1 - np.arange(1, 101) / 100) ** 2, atol=1e-6)
     all_warmup = WarmupTimesDecay(2.0, 100, 100, schedule="warmup_then_decay")
     np.testing.assert_allclose(all_warmup(99), 2.0)
-    default = WarmupTimesDecay(1.0, 10, 1).schedule
-    assert default == PretrainingHParams().lr_schedule == FinetuningHParams().lr_schedule
 
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])
