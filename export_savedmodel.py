@@ -16,7 +16,6 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 import json
 import math
 import shlex
-from typing import Any
 
 from absl import app, flags, logging
 
@@ -24,7 +23,6 @@ import plugins
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder, check_there
 from locks import locked
-from serving.description import inputs_of, mask_of
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -63,11 +61,6 @@ flags.DEFINE_string(
 _FORMAT_OF = {
     "precision": "savedmodel",
     **dict.fromkeys(("weights", "check", "max_difference"), "litert"),
-}
-PRETRAINED_QUESTIONS = {
-    "continue_text": "Paris is",
-    "masked_tokens": "Paris is the [MASK] of France.",
-    "replaced_tokens": "Paris is the potato of France.",
 }
 
 
@@ -109,28 +102,15 @@ def export_model() -> None:
         description, form = litert_export.export(model, *where, *options), FLAGS.weights
     else:
         description, form = export.export(model, *where), FLAGS.precision
-    megabytes = export.size_on_disk(FLAGS.output_dir) / 1e6
-    print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.format}, {form}, {model.kind}")
-    print(f"  at most {model.max_seq_length} tokens a sequence, {model.length_origin}")
+    print(f"{FLAGS.output_dir}: {FLAGS.format}, {form}, {model.kind}")
+    print(f"  at most {model.max_seq_length} tokens a sequence")
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")
         print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
-    print(f"ask it:\n  {question(description, FLAGS.output_dir)}")
-
-
-def question(description: dict[str, Any], folder: str) -> str:
-    """A command line that asks what the model is best at."""
-    signatures = description["signatures"]
-    inputs = inputs_of(description, "serving_default")
-    command = f"python -m serving.predict --model {shlex.quote(folder)}"
-    for name, text in PRETRAINED_QUESTIONS.items():
-        if name in signatures:
-            text = text.replace("[MASK]", mask_of(description))
-            return f"echo {shlex.quote(text)} | {command} --signature {name}"
-    if inputs.one_text:
-        return f"echo 'A sentence.' | {command}"
-    row = {name: ["..."] if name in inputs.lists else "..." for name in inputs.names}
-    return f"echo {shlex.quote(json.dumps(row))} | {command}"
+    inputs = description["signatures"]["serving_default"]["inputs"]
+    row = {name: ["..."] if len(own["axes"]) > 1 else "..." for name, own in inputs.items()}
+    command = f"python -m serving.predict --model {shlex.quote(FLAGS.output_dir)}"
+    print(f"ask it:\n  echo {shlex.quote(json.dumps(row))} | {command}")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def litert(folder: str, batch: int, length: int, text: bool = False):
     if text:
         import tensorflow as tf
 
-        load_signatures = lazily("serving.litert_model:load_signatures")
+        load_signatures = lazily("serving.litert:load_signatures")
         signatures, strings = load_signatures(path), texts(batch, length)
         graph = signatures["embeddings"].trace()
 

@@ -20,13 +20,13 @@ import sys
 
 from absl import app, flags, logging
 
-import plugins
-from errors import main_with_clear_errors
+from errors import InputError, main_with_clear_errors
 from finetune.readers.lines import read_lines
+from serving.records import Record
 from serving.streams import Lines, check_output, opened_output
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model", None, "Model directory of pre-training, or SavedModel.")
+flags.DEFINE_string("model", None, "Model directory of pre-training, or exported model.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("input", "-", "File of sentences, one per line; - is standard input.")
 flags.DEFINE_string("output", "-", "File of scores, as JSON lines; - is standard output.")
@@ -52,39 +52,45 @@ _WINDOW = 1024  # sentences that are sorted by length together
 def main(_: list[str]) -> None:
     """Checks the flags, reads, scores and writes by windows of lines."""
     logging.set_verbosity(logging.WARNING)
-    plugins.load(FLAGS.plugins)
     check_output(FLAGS.output, FLAGS.overwrite)
-    from scoring.models import method_of  # TensorFlow: it takes seconds
-    from scoring.scorer import open_scorer
+    from serving.model import load  # TensorFlow: it takes seconds
 
-    method_of(FLAGS.model, FLAGS.method)
+    model = load(
+        FLAGS.model,
+        plugins=FLAGS.plugins,
+        max_seq_length=FLAGS.max_seq_length,
+        precision=FLAGS.precision,
+        scoring_method=FLAGS.method,
+    )
+    method, client = model.description["scoring_method"], model.client("score")
     with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
-        given = {"max_seq_length": FLAGS.max_seq_length, "precision": FLAGS.precision}
-        options = {name: value for name, value in given.items() if value is not None}
-        scorer = open_scorer(FLAGS.model, FLAGS.method, **options)
-        waiting: list[tuple[int, str]] = []  # line numbers and sentences
-        pieces = 0
+        waiting: list[Record] = []
+        count = pieces = unknown = 0
 
         def flush() -> None:
-            nonlocal pieces
-            numbers, sentences = zip(*waiting) if waiting else ((), ())
-            waiting.clear()
-            found = scorer.scores(sentences, lambda i: f"{source.name}, line {numbers[i]}")
-            for number, sentence, values in zip(numbers, sentences, found):
-                pieces += values.num_pieces
-                row = {"id": str(number - 1), "text": sentence, **values._asdict()}
-                row["method"] = scorer.method
+            nonlocal pieces, unknown
+            for record, row in zip(waiting, client.rows(waiting)):
+                text = record.values["text"]
+                if not row["num_pieces"]:
+                    raise InputError(
+                        f"{record.where}: a sentence to score should have at least one word piece."
+                        f" Received: {text!r}"
+                    )
+                pieces += row["num_pieces"]
+                unknown += row.pop("num_unknown")
+                row = {"id": row.pop("id"), "text": text, **row, "method": method}
                 write(json.dumps(row) + "\n")
+            waiting.clear()
 
-        number = 0
         for number, sentence in read_lines(source.name, source=source.read(flush)):
-            waiting.append((number, sentence))
+            count = number
+            where = f"{source.name}, line {number}"
+            waiting.append(Record(where, str(number - 1), {"text": sentence}))
             if len(waiting) == _WINDOW:
                 flush()
         flush()
     print(
-        f"{number} sentences, {pieces} pieces, {scorer.num_unknown} of them unknown; by"
-        f" {scorer.method}",
+        f"{count} sentences, {pieces} pieces, {unknown} of them unknown; by {method}",
         file=sys.stderr,
     )
 

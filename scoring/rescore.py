@@ -25,7 +25,6 @@ from collections.abc import Sequence
 import numpy as np
 from absl import app, flags, logging
 
-import plugins
 from errors import InputError, main_with_clear_errors, require_flags, warn
 from files import write_json
 from scoring.nbest import read_lists, read_scores
@@ -53,11 +52,12 @@ def log_scores(texts: Sequence[str]) -> dict[str, float]:
                 f" {len(missing)}, the first {missing[0]!r}"
             )
     else:
-        from scoring.scorer import open_scorer  # TensorFlow: it takes seconds
+        from serving.model import load  # TensorFlow: it takes seconds
 
-        scorer = open_scorer(FLAGS.model, FLAGS.method)
-        scores = scorer.scores(asked, allow_no_pieces=True)
-        found = {t: s.score if s.num_pieces else math.nan for t, s in zip(asked, scores)}
+        model = load(FLAGS.model, plugins=FLAGS.plugins, scoring_method=FLAGS.method)
+        scores = model.score(asked)
+        values = np.where(scores.num_pieces > 0, scores.score.astype(float), np.nan)
+        found = dict(zip(asked, values.tolist()))
     return {text: found[text] if text.split() else math.nan for text in texts}
 
 
@@ -74,7 +74,6 @@ def main(_: list[str]) -> None:
         raise InputError(f"--lambdas should be numbers. Received: {FLAGS.lambdas}") from error
     if not weights or not (weights[0] >= 0 and math.isfinite(sum(weights))):
         raise InputError(f"--lambdas should be at least 0. Received: {FLAGS.lambdas}")
-    plugins.load(FLAGS.plugins)
     dev, test = read_lists(FLAGS.dev), read_lists(FLAGS.test)
     found = log_scores([t for each in (dev, test) for ts in each.hypotheses for t in ts])
     rates = [dev.rate(dev.choice(found, weight)) for weight in weights]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import re
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -14,17 +13,14 @@ import tensorflow as tf
 
 import plugins
 import storage
-from errors import InputError, reason, warn
+from errors import InputError, reason
 from files import new_folder, write_json
-from serving.client import graph_digest
-from serving.description import DESCRIPTION, sealed
+from serving.description import DESCRIPTION, graph_digest, sealed
 from serving.load import ServedModel, signatures
 from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
-_CPU_INFO = "/proc/cpuinfo"
-_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 
 
 def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
@@ -33,12 +29,6 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     Returns:
         The description, which is stored in `assets.extra/model.json` and names the `source`.
     """
-    if model.precision != "float32" and _cpu_lacks_bfloat16():
-        warn(
-            "this CPU has no bfloat16 arithmetic (no avx512_bf16 or amx_bf16 among its flags in"
-            f" {_CPU_INFO}); on such a CPU {model.precision} was measured to take twice the time"
-            " of float32"
-        )
     asked = signatures(model)
     sample = _sample(asked["serving_default"])
     with new_folder(output_dir, "saved_model.pb") as folder:
@@ -80,17 +70,6 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
     }
 
 
-def _cpu_lacks_bfloat16() -> bool:
-    """Whether answers will be computed by a CPU that is known to emulate bfloat16."""
-    try:
-        with open(_CPU_INFO, encoding="utf-8") as file:
-            flags = re.search(r"^flags\s*:(.*)", file.read(), re.M)  # of x86 CPUs alone
-    except OSError:  # not Linux
-        return False
-    has_gpu = bool(tf.config.list_physical_devices("GPU"))
-    return not has_gpu and flags is not None and not _BFLOAT16_FLAGS & set(flags[1].split())
-
-
 def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[str, Callable]:
     """Writes the SavedModel; returns the graphs of its signatures."""
     root = tf.Module()
@@ -126,11 +105,3 @@ def _check(folder: str, sample: Tensors, expected: Tensors) -> None:
             same = np.array_equal(received, value)
         if not same:
             raise RuntimeError(f"the saved model's `{name}` is {received}, not {value.numpy()}")
-
-
-def size_on_disk(folder: str) -> int:
-    """Bytes of all files below a folder."""
-    found = storage.walk(folder)
-    return sum(
-        storage.getsize(os.path.join(place, name)) for place, _, all in found for name in all
-    )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from tqdm.auto import tqdm
 
 import storage
 from errors import InputError
@@ -22,6 +20,7 @@ from finetune.kinds.predicted import Predicted
 from finetune.readers.tables import Table
 from finetune.task import Task
 from finetune.task_files import read_split
+from serving.client import progress_bar
 from serving.load import PRETRAINING
 from serving.records import WORD_LIST
 from settings import field_names
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from serving.model import Model
 
 _SPLIT = "evaluated"
-_BAR_AFTER = 2.0  # seconds
 _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
 
 
@@ -72,12 +70,10 @@ def evaluate(
     """Asks a model about labelled examples, and scores its answers by the metrics of its task.
 
     Args:
-        model: fine-tuned.
         data: a file in the format of the task's development files, or of another that its
             extension says; or a DataFrame. Labels are needed, also of a test file.
         metrics: names of metrics, instead of the task's.
         bootstrap: how often examples are drawn with replacement for the intervals; 0: none.
-        progress: see `Model`.
 
     Raises:
         InputError: the model has no task, or the data is not as its declaration says.
@@ -190,19 +186,3 @@ def _intervals(
         for name, scores in found.items()
         if len(scores) >= 0.95 * bootstrap
     }
-
-
-def progress_bar(
-    items: Iterable | None, progress: bool | None, unit: str, total: int | None = None
-) -> tqdm:
-    """The items, with a bar while they are taken.
-
-    Args:
-        items: None where `update` counts.
-        progress: whether it is wanted; None: in a terminal or notebook.
-        unit: of what is counted, such as " texts".
-        total: by default the number of items.
-    """
-    if progress is None:
-        progress = "ipykernel" in sys.modules or sys.stderr.isatty()
-    return tqdm(items, total=total, unit=unit, delay=_BAR_AFTER, disable=not progress)

@@ -14,16 +14,13 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import itertools
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
-import plugins
 from errors import InputError, main_with_clear_errors
-from serving.description import inputs_of, options_of, read_description, signature_for
 from serving.records import FORMATS, Record, read_records, source
 from serving.streams import Lines, check_output, opened_output
 from settings import read_json_object
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from serving.client import Client
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model", None, "Folder or LiteRT file, as export_savedmodel.py makes it.")
+flags.DEFINE_string("model", None, "Exported model, or model directory.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("input", "-", "File of rows; - is standard input.")
 flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standard output.")
@@ -43,7 +40,6 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
     "header", None, "Column names in the first row of tables. Default: as in the task's files."
 )
-flags.DEFINE_integer("batch_size", 32, "Batch size, in rows.", lower_bound=1)
 flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
 )
@@ -56,74 +52,63 @@ flags.DEFINE_bool(
     "An error as the answer to a row that cannot be read, instead of the end of the command.",
 )
 
-_BATCHES = 16  # of rows of a file that are sorted by length
+_WINDOW = 512  # rows that are answered together, those of similar length in one batch
 
 
 class Window:
-    """Rows that are answered together, in their order; no more of them than `size` are held."""
+    """Rows that are answered together, in their order."""
 
-    def __init__(self, size: int, write: Callable[[str], Any]):
+    def __init__(self, write: Callable[[str], Any]):
         self.client: Client | None = None
-        self._size, self._write = size, write
-        self._rows: list[Record | tuple[str, InputError]] = []
-        self._count, self._rejected = 0, 0
-        self._first_error: InputError | None = None
+        self._write = write
+        self._rows: list[Record | tuple[str, InputError]] = []  # or id and error
+        self._count, self._errors = 0, []
 
     def add(self, row: Record | tuple[str, InputError]) -> None:
         """Takes a row, or the id and the error of one that could not be read."""
         self._rows.append(row)
-        if len(self._rows) == self._size:
+        if len(self._rows) == _WINDOW:
             self.flush()
-
-    def reject(self, identity: str, error: InputError) -> None:
-        """Takes a row that could not be read."""
-        self._rejected += 1
-        self._first_error = self._first_error or error
-        self.add((identity, error))
 
     def flush(self) -> None:
         """Answers the rows that were taken."""
         rows, self._rows = self._rows, []
+        if not rows:
+            return
         self._count += len(rows)
-        asked = [row for row in rows if isinstance(row, Record)]
-        answers = self.client.answers(asked, FLAGS.batch_size) if asked else iter(())
+        answers = iter(self.client.rows([row for row in rows if isinstance(row, Record)]))
         for row in rows:
             if isinstance(row, Record):
                 answer = next(answers)
             else:
+                self._errors.append(row[1])
                 answer = {"id": row[0], "error": str(row[1])}
             self._write(json.dumps(answer, ensure_ascii=False) + "\n")
 
     def check(self) -> None:
-        """Raises InputError where rows were rejected."""
-        if self._rejected:
+        """Raises InputError where rows could not be read."""
+        if self._errors:
             raise InputError(
-                f"{self._rejected} of {self._count} rows could not be read and have an `error` in"
-                f" place of an answer; the first: {self._first_error}"
+                f"{len(self._errors)} of {self._count} rows could not be read and have an `error`"
+                f" in place of an answer; the first: {self._errors[0]}"
             )
 
 
 def main(_: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
-    plugins.load(FLAGS.plugins)
     check_output(FLAGS.output, FLAGS.overwrite)
-    description = read_description(FLAGS.model)
     options = read_json_object(FLAGS.options, "--options")
-    if FLAGS.signature:
-        inputs_of(description, FLAGS.signature)  # before rows are waited for
-        options_of(description, FLAGS.signature, options)
-    with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
-        # Of a file, rows of similar length share a batch.
-        window = Window(FLAGS.batch_size * (_BATCHES if lines.regular else 1), write)
-        rows = source(lines.name, lines.read(before_waiting=window.flush), FLAGS.format)
-        signature = FLAGS.signature or signature_for(description, rows)
-        rejected = window.reject if FLAGS.skip_errors else None
-        records = read_records(rows, inputs_of(description, signature), FLAGS.header, rejected)
-        first = list(itertools.islice(records, 1))  # what is wrong with the columns is said early
-        from serving.client import Client  # TensorFlow: it takes seconds
+    from serving.description import signature_for  # TensorFlow: it takes seconds
+    from serving.model import load
 
-        window.client = Client.of(FLAGS.model, signature, options)
-        for record in itertools.chain(first, records):
+    model = load(FLAGS.model, plugins=FLAGS.plugins)
+    with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
+        window = Window(write)
+        rows = source(lines.name, lines.read(before_waiting=window.flush), FLAGS.format)
+        signature = FLAGS.signature or signature_for(model.description, rows)
+        window.client = model.client(signature, options)
+        rejected = (lambda *row: window.add(row)) if FLAGS.skip_errors else None
+        for record in read_records(rows, window.client.inputs, FLAGS.header, rejected):
             window.add(record)
         window.flush()
     window.check()

@@ -6,18 +6,16 @@ import tensorflow as tf
 
 from model.heads.task import NO_OPTION
 from signatures.network import Network, token_ids
-from signatures.signature import TEXT, Signature
-from signatures.tensors import Tensor
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensor
 from text.choices import lay_out_choices
 
-_OPTIONS = Tensor("string", ("B", "C"), 'any number; "" is none, such as behind the last')
 _ANSWER = {
-    "choice": Tensor("int32", ("B",), "the place of the best option, from 0; -1 without options"),
-    "option": Tensor("string", ("B",), 'its text; "" without options'),
-    "scores": Tensor("float32", ("B", "C"), "logits of the options"),
-    "probabilities": Tensor("float32", ("B", "C"), "their softmax; 0 where there is no option"),
-    "num_options": Tensor("int32", ("B",), "one past the place of the last option"),
-    "truncated": Tensor("bool", ("B",), "whether a text was too long, and so was cut"),
+    "choice": Tensor("int32", "B"),
+    "option": Tensor("string", "B"),
+    "scores": Tensor("float32", "BC"),
+    "probabilities": Tensor("float32", "BC"),
+    "num_options": Tensor("int32", "B"),
+    "truncated": TRUNCATED,
 }
 
 
@@ -53,13 +51,12 @@ def signatures(network: Network) -> dict[str, Signature]:
             "truncated": tf.reduce_any(tf.reshape(sequences.truncated, [B, C]), axis=1),
         }
 
-    inputs = {"context": TEXT, **({"question": TEXT} if has_question else {}), "options": _OPTIONS}
+    inputs = {
+        "context": TEXT,
+        **({"question": TEXT} if has_question else {}),
+        "options": Tensor("string", "BC"),
+    }
     about = "a context, " + "a question " * has_question + "and options to the best option"
     chosen = Signature(about, choose, inputs, _ANSWER)
-    raw = token_ids(
-        network,
-        "a sequence of token ids, of an option with its context, to its score",
-        network.predict,
-        {"score": Tensor("float32", ("B",), "the logit of the option")},
-    )
+    raw = token_ids(network, network.predict, {"score": Tensor("float32", "B")})
     return {"serving_default": chosen, "choose": chosen, "token_ids": raw}

@@ -7,21 +7,16 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from signatures.network import Network, token_ids
-from signatures.signature import TEXT, TRUNCATED, Signature, Tensors
-from signatures.tensors import Tensor
-
-PAIR_TRUNCATED = Tensor(
-    "bool", ("B",), "whether the texts were too long for one sequence, and so were cut"
-)
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 
 def signatures(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a classification task."""
     labels = network.model.task.labels
     outputs = {
-        "label": Tensor("string", ("B",), "the most probable label"),
-        "scores": Tensor("float32", ("B", "L"), f"logits of the labels: {', '.join(labels)}"),
-        "probabilities": Tensor("float32", ("B", "L"), "their softmax"),
+        "label": Tensor("string", "B"),
+        "scores": Tensor("float32", "BL"),
+        "probabilities": Tensor("float32", "BL"),
     }
     names = tf.constant(labels)
 
@@ -62,19 +57,18 @@ def text_signatures(
         f"a {'pair of texts' if pairs else 'text'} {what}",
         of_texts,
         {"text": TEXT, "text_pair": TEXT} if pairs else {"text": TEXT},
-        {**outputs, "truncated": PAIR_TRUNCATED if pairs else TRUNCATED},
+        {**outputs, "truncated": TRUNCATED},
     )
-    raw = token_ids(network, f"a sequence of token ids {what}", of_ids, outputs)
+    raw = token_ids(network, of_ids, outputs)
     return {"serving_default": default, "token_ids": raw}
 
 
 def multi_label_signatures(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a task of several labels."""
-    labels = ", ".join(network.model.task.labels)
     outputs = {
-        "chosen": Tensor("bool", ("B", "L"), f"whether each label applies: {labels}"),
-        "scores": Tensor("float32", ("B", "L"), "logits of the labels"),
-        "probabilities": Tensor("float32", ("B", "L"), "their sigmoids"),
+        "chosen": Tensor("bool", "BL"),
+        "scores": Tensor("float32", "BL"),
+        "probabilities": Tensor("float32", "BL"),
     }
 
     def answer(predictions: Tensors) -> Tensors:
@@ -88,11 +82,9 @@ def multi_label_signatures(network: Network) -> dict[str, Signature]:
 def regression_signatures(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a regression task."""
     low, high = network.model.task.label_range
-    unit = f"in the unit of the labels, which lie from {low:g} to {high:g}; it may lie outside"
 
     def answer(predictions: Tensors) -> Tensors:
         share = tf.cast(predictions["score"], tf.float64)
         return {"score": tf.cast(low + (high - low) * share, tf.float32)}
 
-    outputs = {"score": Tensor("float32", ("B",), unit)}
-    return text_signatures(network, "to its score", answer, outputs)
+    return text_signatures(network, "to its score", answer, {"score": Tensor("float32", "B")})

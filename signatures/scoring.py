@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from signatures.functions import FEATURES, SCORE, SCORED, Function
-from signatures.network import Network
+from signatures.network import SCORE, SCORED, Function, Network
 from signatures.parts import TOKENS_PER_PART, InParts
-from signatures.signature import TEXT, Signature, Tensors
-from signatures.tensors import Tensor
-from text.ragged import row_ids
+from signatures.signature import FEATURES, TEXT, Signature, Tensor, Tensors
+from text.layout import row_ids
 from text.words import split_words
 from training.tracing import plain_function
 
@@ -32,7 +30,7 @@ def score(network: Network) -> Signature:
     whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
     """
     method, layout = network.model.scoring_method, network.layout
-    log_scores, vocabulary = network.functions[SCORE], layout.vocabulary
+    log_scores, vocabulary = network.model.functions[SCORE], layout.vocabulary
     if method.masks_each:
         totals = _masking_each(log_scores, vocabulary.mask_id, network.model.config.vocab_size)
     else:
@@ -61,12 +59,11 @@ def score(network: Network) -> Signature:
         total = tf.math.unsorted_segment_sum(found, parts.text, tf.size(text))
         return {"score": total, **{name: tf.cast(n, tf.int32) for name, n in counts.items()}}
 
-    end = " and <eos>" if ends else ""
     outputs = {
-        "score": Tensor("float32", ("B",), f"{method.about}; 0 for a text of no pieces"),
-        "num_pieces": Tensor("int32", ("B",), f"pieces that were scored: all of the text{end}"),
-        "num_words": Tensor("int32", ("B",), "words between whitespace"),
-        "num_unknown": Tensor("int32", ("B",), "pieces that are [UNK]; they are scored as that"),
+        "score": Tensor("float32", "B"),
+        "num_pieces": Tensor("int32", "B"),
+        "num_words": Tensor("int32", "B"),
+        "num_unknown": Tensor("int32", "B"),
     }
     about = f"how natural a sentence is, by {method.name}"
     return Signature(about, function, {"text": TEXT}, outputs)
@@ -77,7 +74,7 @@ def _in_one_pass(log_scores: Function) -> Totals:
         found = log_scores.compute(part)["log_scores"]
         return {"totals": tf.reduce_sum(tf.where(part[SCORED] > 0, found, 0.0), 1)}
 
-    in_parts = InParts(totals_of, names=(*FEATURES, SCORED), max_padding=_MAX_PADDING)
+    in_parts = InParts(totals_of, inputs=log_scores.specs(), max_padding=_MAX_PADDING)
     return lambda features, lengths: in_parts(features, lengths)["totals"]
 
 

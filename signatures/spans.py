@@ -5,33 +5,23 @@ from __future__ import annotations
 import tensorflow as tf
 
 from signatures.network import Network, token_ids
-from signatures.signature import TEXT, Signature
-from signatures.tensors import Tensor
-from text.spans import best_answers, ranked_spans
-from text.windows import context_windows
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensor
+from text.windows import best_answers, context_windows, ranked_spans
 
 _PREDICTIONS = {  # of model/heads/span.py
-    "start_log_probs": Tensor("float32", ("B", "K"), "of the best first tokens, best first"),
-    "start_index": Tensor("int32", ("B", "K"), "those tokens"),
-    "end_log_probs": Tensor(
-        "float32", ("B", "K", "K"), "of the best last tokens given each first one"
-    ),
-    "end_index": Tensor("int32", ("B", "K", "K"), "those tokens"),
-    "answerable_logit": Tensor("float32", ("B",), "speaks for no answer"),
+    "start_log_probs": Tensor("float32", "BK"),
+    "start_index": Tensor("int32", "BK"),
+    "end_log_probs": Tensor("float32", "BKK"),
+    "end_index": Tensor("int32", "BKK"),
+    "answerable_logit": Tensor("float32", "B"),
 }
 _ANSWER = {
-    "answer": Tensor(
-        "string", ("B",), 'a slice of the context; "" where the question has no answer in it'
-    ),
-    "start": Tensor(
-        "int32", ("B",), "the answer's first character in the context; -1 where there is none"
-    ),
-    "end": Tensor("int32", ("B",), "one past its last character; -1 where there is none"),
-    "score": Tensor("float32", ("B",), "log probability of the best span"),
-    "null_score": Tensor("float32", ("B",), "speaks for no answer"),
-    "truncated": Tensor(
-        "bool", ("B",), "whether the context was divided into windows, or the question was cut"
-    ),
+    "answer": Tensor("string", "B"),
+    "start": Tensor("int32", "B"),
+    "end": Tensor("int32", "B"),
+    "score": Tensor("float32", "B"),
+    "null_score": Tensor("float32", "B"),
+    "truncated": TRUNCATED,
 }
 
 
@@ -70,15 +60,10 @@ def signatures(network: Network) -> dict[str, Signature]:
             "truncated": windows.divided | windows.cut,
         }
 
-    outputs = dict(_ANSWER)
-    if version_2:
-        threshold = f'; above {hparams.qa_na_threshold:g} the answer is ""'
-        outputs["null_score"] = outputs["null_score"].but(threshold)
     about = "a question to its answer in a context"
-    raw = "a sequence of token ids to its possible answers"
     return {
         "serving_default": Signature(
-            about, of_context, {"question": TEXT, "context": TEXT}, outputs
+            about, of_context, {"question": TEXT, "context": TEXT}, _ANSWER
         ),
-        "token_ids": token_ids(network, raw, network.predict, _PREDICTIONS),
+        "token_ids": token_ids(network, network.predict, _PREDICTIONS),
     }

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.heads.linear_chain import viterbi
+from model.heads.linear_chain import ChainScores, viterbi
 from signatures.network import Network, token_ids
-from signatures.signature import TEXT, Signature, Tensors
-from signatures.tensors import Tensor
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 from text.words import lay_out_words, split_words
 
-_WORDS = Tensor("string", ("B", "W"), 'the words; "" after the last')
-_INPUT_WORDS = Tensor("string", ("B", "W"), 'words of a sentence, UTF-8; "" after the last')
-_TAGS = {
-    "tags": Tensor("string", ("B", "W"), 'one for each word; "" after the last'),
-    "num_words": Tensor("int32", ("B",), "the number of words"),
-    "truncated": Tensor(
-        "bool",
-        ("B",),
-        "whether the sentence was divided into several sequences between words, or"
-        " a word was cut that is longer than a sequence",
-    ),
+_WORDS = Tensor("string", "BW")
+_TAGGED = {
+    "words": _WORDS,
+    "tags": _WORDS,
+    "num_words": Tensor("int32", "B"),
+    "truncated": TRUNCATED,
 }
-_TOKEN_TAGS = {
-    "tags": Tensor(
-        "string", ("B", "S"), "a tag for every token; those of words stand on the first piece"
-    )
-}
-
-_SCORE = {
-    "score": Tensor("float32", ("B",), "log probability of the tags; 0 where there are no words")
-}
-_EMISSIONS = {
-    "emissions": Tensor(
-        "float32",
-        ("B", "S", "L"),
-        "a score of each tag for every token, before the scores of transitions; those of words"
-        " stand on the first piece",
-    )
-}
+_TAGS, _EMISSIONS = Tensor("string", "BS"), Tensor("float32", "BSL")  # of tokens
 
 
 def signatures(network: Network) -> dict[str, Signature]:
@@ -85,19 +63,12 @@ def signatures(network: Network) -> dict[str, Signature]:
         found = predict(features)
         return {of_tokens: found if chained else tf.gather(names, found)}
 
-    outputs = {"words": _WORDS, **_TAGS, **(_SCORE if chained else {})}
-    text = {"text": TEXT.but("; words stand between whitespace")}
-    words = {"words": _INPUT_WORDS}
+    outputs = {**_TAGGED, **({"score": Tensor("float32", "B")} if chained else {})}
     about = "a sentence to its words and their tags"
     return {
-        "serving_default": Signature(about, of_text, text, outputs),
-        "words": Signature("a list of words to their tags", of_words, words, outputs),
-        "token_ids": token_ids(
-            network,
-            f"a sequence of token ids to {of_tokens}",
-            of_ids,
-            _EMISSIONS if chained else _TOKEN_TAGS,
-        ),
+        "serving_default": Signature(about, of_text, {"text": TEXT}, outputs),
+        "words": Signature("a list of words to their tags", of_words, {"words": _WORDS}, outputs),
+        "token_ids": token_ids(network, of_ids, {of_tokens: _EMISSIONS if chained else _TAGS}),
     }
 
 
@@ -115,6 +86,7 @@ def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.Ragged
     W = tf.maximum(emissions.bounding_shape(1), 1)
     padded = emissions.to_tensor(0.0, shape=tf.stack([emissions.nrows(), W, L]))
     padded = tf.ensure_shape(padded, [None, None, L])
-    tags, score = viterbi(padded, lengths, network.model.transitions)
+    chain = ChainScores(**{n: tf.constant(x) for n, x in network.model.constants.items()})
+    tags, score = viterbi(padded, lengths, chain)
     tags = tf.RaggedTensor.from_tensor(tags, tf.cast(lengths, tf.int64))
     return tags, tf.where(lengths > 0, score, 0.0)

@@ -318,15 +318,11 @@ class Kind:
 
     # serving
 
-    def signatures(self, network: Any) -> dict[str, Any]:
-        """What an exported model can be asked: `serving_default`, `token_ids` and others.
-
-        `serving.predict` fills an input from the key of its name, or from the column whose role it
-        is; one of two axes is a list of texts, padded with "".
-
-        `network` is a `signatures.network.Network`.
-        """
-        raise NotImplementedError
+    # What an exported model can be asked: a name of signatures/kinds.py, or a method from a
+    # `signatures.network.Network` to `serving_default`, `token_ids` and others by name.
+    # `serving.predict` fills an input from the key of its name, or from the column whose role it
+    # is; one of two axes is a list of texts, padded with "".
+    signatures: str | Callable[[Any], dict[str, Any]]
 
     def request(self, task: Task, example: Any) -> dict[str, Any]:
         """An example as the inputs of an exported model, by name; `words` where it has them."""

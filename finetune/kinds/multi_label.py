@@ -47,7 +47,7 @@ class MultiLabel(TextKind):
         "roc_auc": None,
     }
     default_metrics = ("micro_f1", "macro_f1", "accuracy")
-    signatures = staticmethod(lazily("signatures.classification:multi_label_signatures"))
+    signatures = "multi_label"
 
     def check_columns(self, task: Task, split: str) -> None:
         """See Kind.check_columns: columns of labels are those of the labels, in their order."""

@@ -80,7 +80,7 @@ class MultipleChoice(Kind):
     default_metrics = ("accuracy",)
     hparams = MultipleChoiceHParams
     shortened = "cut (the context at its end, question and option at their beginning)"
-    signatures = staticmethod(lazily("signatures.choices:signatures"))
+    signatures = "multiple_choice"
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
         """See Kind.needed_columns: the files of RACE say what their fields are."""

@@ -58,7 +58,7 @@ class Span(Kind):
     hparams = SpanHParams
     shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
-    signatures = staticmethod(lazily("signatures.spans:signatures"))
+    signatures = "span"
 
     def check_columns(self, task: Task, split: str) -> None:
         """Files of SQuAD say what their fields are."""

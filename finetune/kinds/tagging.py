@@ -84,7 +84,7 @@ class Tagging(Kind):
     shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
     shortened = "divided between words"
     token_outputs = ("tags", "emissions")
-    signatures = staticmethod(lazily("signatures.tagging:signatures"))
+    signatures = "tagging"
 
     def needed_columns(self, file_format: str) -> tuple[str, ...]:
         """See Kind.needed_columns: CoNLL-U says where the words are, word/TAG both."""

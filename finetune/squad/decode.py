@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from finetune.encoded import Encoded
 from finetune.squad.examples import QuestionExample
-from text.spans import best_answers, ranked_spans
-from text.windows import Places
+from text.windows import Places, best_answers, ranked_spans
 
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 
@@ -48,7 +47,7 @@ def decode_answers(
     predictions: dict[str, np.ndarray],
     hparams: Any,
 ) -> list[SpanAnswer]:
-    """Chooses every question's answer among the spans of all its windows, see `text.spans`.
+    """Chooses every question's answer among the spans of all its windows, see `text.windows`.
 
     Args:
         examples: the questions.

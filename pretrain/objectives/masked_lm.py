@@ -12,9 +12,8 @@ from errors import warn
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
-from pretrain.objectives.base import ObjectiveSettings, ScoringMethod
+from pretrain.objectives.base import MASKED_TOKENS, ObjectiveSettings, ScoringMethod
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from signatures.pretraining import MASKED_TOKENS
 from training import metrics
 from training.objective import Objective
 

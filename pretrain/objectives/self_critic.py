@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import model.operations as count
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import ScoringMethod
+from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod
 from pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLM,
@@ -18,7 +18,6 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.randomness import split_seed
 

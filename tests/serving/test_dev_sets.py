@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+import convbert
 from finetune import predictions
 from model import build_encoder
 from serving import litert_export
-from serving.client import Client
 from serving.description import read_description
 from serving.export import export
 from serving.load import load
@@ -116,9 +116,9 @@ def answered(tmp_path_factory):
 @pytest.mark.parametrize("kind", OWN)
 def test_the_client_answers_as_the_run_did(answered, kind):
     saved, inputs, predicted = answered[kind]
-    client = Client.of(saved, signature_of(kind))
+    client = convbert.load(saved).client(signature_of(kind))
     records = [Record("", row["id"], values) for row, values in zip(predicted, inputs)]
-    found = list(client.answers(records, 16))
+    found = client.rows(records)
     assert len(found) == len(predicted) == len(inputs) > 20
     for row, expected in zip(found, predicted):
         for name in ("id", "words"):
@@ -199,7 +199,7 @@ def test_litert_without_tensorflow(fresh, answered, tmp_path):
         litert_export.export(model, str(tmp_path / kind), "run")
         inputs = {name: value.tolist() for name, value in features.items()}
         asked[kind] = (str(tmp_path / kind / "model.tflite"), inputs)
-        for name, value in model.objective.predict(features).items():
+        for name, value in model.functions["predict"].compute(features).items():
             expected[f"{kind}/{name}"] = value
     packages = ("ai-edge-litert",) if fresh else ()
     found = ask_elsewhere(ANSWER_BY_LITERT, asked, tmp_path, packages)

@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import config_pb2
 from serving.export import export
 from serving.load import load
 from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
-from signatures.tensors import tensors_of
+from signatures.signature import Tensor
 from tests.serving.support import fine_tuned, task
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
@@ -58,7 +58,10 @@ def inputs_of(folder):
     """Name of a signature -> the description of each of its inputs."""
     path = pathlib.Path(folder, "assets.extra", "model.json")
     described = json.loads(path.read_text())["signatures"]
-    return {name: tensors_of(item, "inputs") for name, item in described.items()}
+    return {
+        name: {key: Tensor(**own) for key, own in item["inputs"].items()}
+        for name, item in described.items()
+    }
 
 
 def features(ids):
