@@ -20,7 +20,7 @@ from absl import app, flags, logging
 import plugins
 from errors import main_with_clear_errors, require_flags
 from finetune import kinds
-from finetune.catalogue import load_task, load_tasks
+from finetune.declaration import load_task, load_tasks
 from finetune.glue import GLUE_TASKS
 from finetune.grid import NOT_SWEPT, PAPER_GRID
 from finetune.hparams import RunSettings

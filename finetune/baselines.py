@@ -31,7 +31,7 @@ def baseline(predicted: Predicted) -> dict[str, Any] | None:
     """
     task, found = predicted.task, []
     for name, answer, answers in task.plugin.baselines(task, predicted.examples):
-        given = Predicted(task, predicted.examples, answers, predicted.hparams)
+        given = Predicted(task, predicted.examples, answers)
         scores = task.plugin.score(given)
         scores = {metric: scores[metric] for metric in task.metrics}
         found.append(({"name": name, "answer": answer, "scores": scores}, given))

@@ -18,6 +18,7 @@ UPOS = (
 )  # fmt: skip
 
 _ENTAILMENT = ("entailment", "not_entailment")
+_LONG = 10.0  # epochs of the small tasks that the papers train for longer
 
 
 def _glue(
@@ -69,6 +70,7 @@ def _table() -> list[Task]:
         _glue(
             "sts", "STS-B", pair, "score", tfds="glue/stsb", kind="regression", labels=(),
             metrics=("spearman", "pearson"), symmetric=True, label_range=(0.0, 5.0),
+            num_train_epochs=_LONG,
         ),
         _glue(
             "qqp", "QQP", ("question1", "question2"), "is_duplicate", tfds="glue/qqp",
@@ -96,7 +98,10 @@ def _table() -> list[Task]:
             "qnli", "QNLI", ("question", "sentence"), "label", tfds="glue/qnli", lenient=True,
             labels=_ENTAILMENT,
         ),
-        _glue("rte", "RTE", pair, "label", tfds="glue/rte", labels=_ENTAILMENT),
+        _glue(
+            "rte", "RTE", pair, "label", tfds="glue/rte", labels=_ENTAILMENT,
+            num_train_epochs=_LONG,
+        ),
         _glue("wnli", "WNLI", pair, "label", tfds="glue/wnli"),
         _squad("squad", "2.0"),
         _squad("squadv1", "1.1"),

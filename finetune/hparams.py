@@ -101,7 +101,6 @@ class RunSettings:
     keep_all_models: bool = True  # False: of a task's runs only the best keeps its weights
     write_test_outputs: bool = True  # predict the test splits that are there
     n_writes_test: int = field(default=5, metadata=at_least(0))  # for the first trials of a setting
-    use_tfrecords_if_existing: bool = True  # the tokenized cache; False: tokenize anew
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -121,8 +120,10 @@ def resolve_hparams(
         "length_buckets": not config.visible_padding,
         "hidden_dropout_prob": config.hidden_dropout_prob,
         "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
-        **task.plugin.defaults(task),
+        **task.plugin.defaults,
     }
+    if task.num_train_epochs is not None:
+        defaults["num_train_epochs"] = task.num_train_epochs
     positions = config.max_position_embeddings
     defaults["max_seq_length"] = min(defaults["max_seq_length"], positions)
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
@@ -133,6 +134,5 @@ def resolve_hparams(
     check_setting(hparams, plain, "layerwise_lr_decay", "0 with the lamb optimizer")
     fits = hparams.max_seq_length <= positions
     check_setting(hparams, fits, "max_seq_length", f"at most {positions}, as the model's")
-    task.plugin.check_hparams(hparams)
-    task.plugin.check_network(task, hparams, config)
+    task.plugin.check_hparams(task, hparams, config)
     return hparams

@@ -160,8 +160,6 @@ def _plan_trials(
 ) -> list[Trial]:
     """The runs of a task: every setting of the grid, every seed."""
     trials, loaded = [], {}
-    cached = settings.run.use_tfrecords_if_existing
-    cache_dir = os.path.join(settings.output_dir, "tokenized") if cached else None
     for swept, hparams in settings.points(task, config):
         length = hparams.max_seq_length
         if trained_length and length > trained_length and hparams.init == "pretrained":
@@ -178,11 +176,10 @@ def _plan_trials(
                 settings.data_dir,
                 vocabulary,
                 hparams,
-                cache_dir=cache_dir,
                 train=settings.train,
                 test=settings.run.write_test_outputs,
             )
-        task.plugin.check_network(loaded[shape].task, hparams, config)  # whose labels are known
+        task.plugin.check_hparams(loaded[shape].task, hparams, config)  # whose labels are known
         setting = setting_of(hparams, swept)
         folder = os.path.join(settings.output_dir, task.name, folder_name(setting, hparams.init))
         for number in range(settings.run.num_trials):

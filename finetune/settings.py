@@ -24,7 +24,7 @@ TASK_NAMES = "task_names"  # the original's key for what --task says here
 # them here.
 IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
 IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
-IGNORED_NAMES += ("debug",)
+IGNORED_NAMES += ("debug", "use_tfrecords_if_existing")
 # The model directory says these.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")

@@ -313,5 +313,5 @@ def answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:
     """What the network answers to the examples of a split."""
     task, hparams = trial.data.task, trial.hparams
     outputs = predictor(split)
-    answers = task.plugin.answers(task, split.examples, split.encoded, outputs, hparams)
-    return Predicted(task, split.examples, answers, hparams, outputs)
+    answers = task.plugin.answers(task, split, outputs, hparams)
+    return Predicted(task, split.examples, answers, outputs)

@@ -82,10 +82,9 @@ def main(_: list[str]) -> None:
                 write(json.dumps(row) + "\n")
             waiting.clear()
 
-        for number, sentence in read_lines(source.name, source=source.read(flush)):
-            count = number
-            where = f"{source.name}, line {number}"
-            waiting.append(Record(where, str(number - 1), {"text": sentence}))
+        for place, sentence in read_lines(source.name, source=source.read(flush)):
+            count = place.number
+            waiting.append(Record(place, str(count - 1), {"text": sentence}))
             if len(waiting) == _WINDOW:
                 flush()
         flush()

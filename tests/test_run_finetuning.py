@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from finetune import predictions
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from model import EncoderConfig, build_encoder
 from tests import command_support
 from tests.command_support import Command

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from data.readers.tfds_text import in_order, split_info
-from errors import InputError
-from finetune.readers.tables import Row
+from finetune.readers.lines import Place
+from finetune.readers.tables import Column, Row, find_columns, names_in, row_of
 
 
 def read_dataset(
-    builder: Any, split: str, columns: dict[str, str | int], labels: Sequence[str]
+    builder: Any, split: str, columns: Mapping[str, Column], labels: Sequence[str]
 ) -> Iterator[Row]:
     """Yields the rows of one split, in the order of its files.
 
@@ -21,29 +21,17 @@ def read_dataset(
     Args:
         builder: of `data.readers.tfds_text.open_dataset`.
         split: a split's name or a slice of it ("train[:10%]").
-        columns: role -> feature.
+        columns: role -> feature; without any, each feature is a role.
         labels: the label names of the task, () where they are to be collected.
-
-    Raises:
-        InputError: a split or feature that the dataset does not have.
     """
-    features = builder.info.features
-    for role, column in columns.items():
-        if column not in features:
-            raise InputError(
-                f"Dataset {builder.info.full_name} should have the feature {column!r} for "
-                f"`{role}`. Received: {', '.join(sorted(features))}"
-            )
+    features, name = builder.info.features, builder.info.full_name
+    columns = columns or {feature: feature for feature in features}
+    keys = find_columns(f"Dataset {name}", columns, features)
     split_info(builder, split)
+    names = names_in(keys.values())
     for index, example in enumerate(in_order(builder, split)):
-        where = f"{builder.info.full_name}@{split}, example {index}"
-        yield (
-            where,
-            {
-                role: _value(features[column], example[column], labels)
-                for role, column in columns.items()
-            },
-        )
+        record = {name: _value(features[name], example[name], labels) for name in names}
+        yield Place(f"{name}@{split}", index, "example"), row_of(record, keys)
 
 
 def _value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
@@ -53,10 +41,8 @@ def _value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
     if isinstance(feature, tfds.features.Sequence):
         inner = feature.feature
         if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
-            return {
-                key: [_value(inner[key], item, labels) for item in items]
-                for key, items in value.items()
-            }
+            columns = ([_value(inner[key], x, labels) for x in own] for key, own in value.items())
+            return [dict(zip(value, items)) for items in zip(*columns)]
         return [_value(inner, item, labels) for item in value]
     if isinstance(feature, tfds.features.ClassLabel):
         if value < 0:

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import json
+import os
 import string
 import types
 
 import numpy as np
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
+from finetune.task import Task
+from finetune.task_files import read_split
 
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + "éèüÉαβσς−–北京한한"
 WORDS = ("the", "in", "was", "cafe", "café", "who", "what", "city", "born", "19", "##s", "##95")
@@ -88,3 +91,11 @@ def gold_predictions(encoded: Encoded) -> dict[str, np.ndarray]:
     predictions["start_log_probs"][windows, 0] = predictions["end_log_probs"][windows, 0, 0] = -0.01
     predictions["answerable_logit"] = 12.0 * encoded.sequences["is_impossible"] - 6.0
     return predictions
+
+
+def read_squad(path, *, training=False):
+    """The examples of a file as those of a training split, or of a test split."""
+    folder, name = os.path.split(path)
+    files = {"train": name, "dev": name, "test": name}
+    task = Task("toy", "span", files, "squad", {}, ("f1",), version_2=True)
+    return read_split(task, folder, "train" if training else "test")

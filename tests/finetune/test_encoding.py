@@ -11,10 +11,9 @@ from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune.encoding import encode_tags, encode_texts
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.examples import read_squad
-from finetune.squad.features import encode_questions
+from finetune.squad import encode_questions
 from tests.finetune.kinds_support import task_of
-from tests.finetune.squad_support import small_file, vocabulary
+from tests.finetune.squad_support import read_squad, small_file, vocabulary
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -42,7 +41,7 @@ def text(a, b=None, label=0):
 
 def test_layout_of_single_texts_and_pairs(tokenizer):
     examples = [text("the cat", None, 1), text("the cat", "sat on"), text("", "mat"), text("a", "")]
-    encoded = encode_texts(examples, task_of("classification"), tokenizer, 16)
+    encoded = encode_texts(examples, tokenizer, 16)
     assert [" ".join(pieces(encoded, row)) for row in range(4)] == [
         "[CLS] the cat [SEP]",
         "[CLS] the cat [SEP] sat on [SEP]",
@@ -51,12 +50,10 @@ def test_layout_of_single_texts_and_pairs(tokenizer):
     ]
     assert column(encoded, "segment_ids", 0) == [0] * 4
     assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
-    assert encoded.sequences["label"].tolist() == [1, 0, 0, 0]
     assert encoded.sequences["example"].tolist() == [0, 1, 2, 3]
     assert encoded.lengths.tolist() == [4, 7, 4, 3]
     assert encoded.truncated == 0
-    dtypes = {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())}
-    assert dtypes == {np.dtype("i4")}
+    assert {x.dtype for x in encoded.tokens.values()} == {np.dtype("i4")}
 
 
 def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(tokenizer):
@@ -64,7 +61,7 @@ def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(token
     shapes = [(a, b) for a in range(14) for b in range(14)]
     words = "a b c d " * 4
     examples = [text(words[: 2 * a], words[: 2 * b]) for a, b in shapes]
-    encoded = encode_texts(examples, task_of("classification"), tokenizer, S)
+    encoded = encode_texts(examples, tokenizer, S)
     cut = 0
     for row, (a, b) in enumerate(shapes):
         budget, before = S - (3 if b else 2), a + b
@@ -77,13 +74,18 @@ def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(token
     assert encoded.truncated == cut
 
 
-def test_labels_of_regression_and_of_none(tokenizer):
-    task = task_of("regression", label_range=(1.0, 5.0))
-    encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
-    assert encoded.sequences["label"].dtype == np.float32
-    assert encoded.sequences["label"].tolist() == [0.0, 0.75]
-    unlabelled = [text("a", label=None), text("b", label=None)]
-    assert "label" not in encode_texts(unlabelled, task, tokenizer, 16).sequences
+def test_labels_of_texts_and_of_none(tokenizer):
+    def labels(kind, *values):
+        task = task_of(kind, label_range=(1.0, 5.0))
+        examples, hparams = [text("a", "b", value) for value in values], task.plugin.hparams
+        hparams = hparams(max_seq_length=16)
+        return task.plugin.encode(task, examples, VOCABULARY, hparams).sequences.get("label")
+
+    assert labels("classification", 1, 0).tolist() == [1, 0]
+    assert labels("classification", 1, 0).dtype == np.int32
+    assert labels("regression", 1.0, 4.0).tolist() == [0.0, 0.75]
+    assert labels("regression", 1.0, 4.0).dtype == np.float32
+    assert labels("regression", None, None) is None
     assert "tags" not in encode_tags([TaggedExample("s", ("a",), None)], tokenizer, 16).tokens
 
 
@@ -135,7 +137,7 @@ def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
     tokenizer = Tokenizer(VOCABULARY)
     if kind == "texts":
         examples = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
-        call = functools.partial(encode_texts, examples, task_of("classification"), tokenizer, 10)
+        call = functools.partial(encode_texts, examples, tokenizer, 10)
     elif kind == "tags":
         examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
         call = functools.partial(encode_tags, examples, tokenizer, 10)

@@ -13,7 +13,7 @@ import tensorflow.compat.v2
 
 import convbert
 from finetune import learner, trial
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.evaluations import Evaluations
 from finetune.hparams import RunSettings, resolve_hparams
 from finetune.run import fine_tuned

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from errors import InputError
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import resolve_hparams

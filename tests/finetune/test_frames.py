@@ -38,7 +38,12 @@ def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
     assert convbert.fine_tune(model_dir, train, dev, test=test, **given) == run
     assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before
 
-    (declared,) = (tmp_path / "own").glob("data/*/table.json")
+    for name, table in {"train": train, "dev": dev, "test": test}.items():
+        table.to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
+    files = {name: f"{name}.jsonl" for name in ("train", "dev", "test")}
+    fields = {"name": "table", "kind": "classification", "files": files, "columns": REVIEW}
+    declared = tmp_path / "table.json"
+    declared.write_text(json.dumps(fields))
     flags = {"model_dir": model_dir, "task": declared, "output_dir": tmp_path / "command"}
     flags |= {"hparams": json.dumps(HPARAMS), "init": "pretrained"}
     flags = [f"--{name}={value}" for name, value in flags.items()]

@@ -13,8 +13,7 @@ from errors import InputError
 from finetune import overlap
 from finetune.baselines import baseline
 from finetune.batches import TrainingBatches
-from finetune.catalogue import load_task
-from finetune.declaration import parse
+from finetune.declaration import load_task, parse
 from finetune.glue import TASKS
 from finetune.hparams import RunSettings, resolve_hparams
 from finetune.kinds.multiple_choice import ChoiceExample
@@ -224,7 +223,7 @@ def test_it_is_learned_and_padding_and_devices_change_no_answer():
         options |= {"batch_size": 6, "strategy": create_strategy(name)}
         found.append(predict(objective, TASK, Split(examples, encoded), **options))
     np.testing.assert_allclose(found[0]["score"], found[1]["score"], rtol=0, atol=1e-5)
-    answers = TASK.plugin.answers(TASK, examples, encoded, found[0], HPARAMS)
+    answers = TASK.plugin.answers(TASK, Split(examples, encoded), found[0], HPARAMS)
     assert all(answer < len(x.options) for x, answer in zip(examples, answers))
     assert np.mean([x.label == a for x, a in zip(examples, answers)]) > 0.8  # by chance 0.4
     rows = predicted(TASK, examples, answers, found[0])
@@ -282,7 +281,7 @@ def test_the_best_baseline_counts_and_the_others_are_named():
     found.append(ChoiceExample("3", context, "", ("Rome", "Tom"), 0))
     best = baseline(predicted(TASK, found, [1, 1, 0]))
     names = [best["name"], *(other["name"] for other in best["others"])]
-    assert sorted(names) == ["most frequent place", "share of words", "sliding window"]
+    assert sorted(names) == ["most frequent label", "share of words", "sliding window"]
     assert best["scores"]["accuracy"] == pytest.approx(200 / 3)
     assert all(other["scores"]["accuracy"] <= 67 for other in best["others"])
     empty = ChoiceExample("4", ".", "?", ("...", "!"), 0)

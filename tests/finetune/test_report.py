@@ -10,12 +10,12 @@ import pytest
 from errors import InputError
 from finetune.baselines import baseline, compare, draws
 from finetune.glue import GLUE_TASKS, TASKS
+from finetune.kinds.span import QuestionExample
 from finetune.published import PUBLISHED, published_rows
 from finetune.report import report_text, write_report
 from finetune.results import AVERAGED_METRICS as AVERAGED
 from finetune.results import Summary, best_settings, glue_average, group_results
-from finetune.squad.decode import SpanAnswer
-from finetune.squad.examples import QuestionExample
+from finetune.squad import SpanAnswer
 from finetune.submission import SERVER_FILES, write_glue_archive
 from model.sizes import named_size
 from tests.finetune.kinds_support import predicted, sentences, task_of, texts
@@ -191,7 +191,7 @@ QUESTIONS = [
     QuestionExample("1", "q", "a b c", ("a b",), 0, False),
     QuestionExample("2", "q", "a b c", (), None, True),
 ]
-SPANS = [SpanAnswer("a b", 0, 0, 0.0, -9.0, ())] * 2
+SPANS = [SpanAnswer("a b", "a b", 0, 0, 0.0, -9.0, ())] * 2
 VERSION_2 = task_of("span", "f1", "exact_match", version_2=True)
 
 

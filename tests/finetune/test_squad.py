@@ -8,18 +8,17 @@ import pytest
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
 from errors import InputError
-from finetune.squad.decode import decode_answers
-from finetune.squad.examples import QuestionExample, read_squad
-from finetune.squad.features import encode_questions
-from finetune.squad.score import official_scores, write_predictions
+from finetune.kinds.span import QuestionExample, official_scores
+from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split
-from tests.finetune.kinds_support import rejects, task_of
+from tests.finetune.kinds_support import predicted, rejects, task_of
 from tests.finetune.squad_support import (
     LONG,
     gold_predictions,
     hparams,
     question,
     random_predictions,
+    read_squad,
     small_file,
     vocabulary,
     write_squad,
@@ -216,6 +215,7 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
         (question("q7", CONTEXT, "Ada", ("Eve", 0)), "q7"),
         (question("q7", CONTEXT, (" ", 3)), "`text`"),
         (question("q7", CONTEXT, ("Ada", "0")), "`answer_start`"),
+        ({"id": "q7", "question": "Who?", "answers": {"text": "Ada"}}, "`answers`"),
         ({"id": "q7", "answers": []}, "`question`"),
         (question(7, CONTEXT, "Ada"), "`id`"),
         (question("q7", CONTEXT, "Ada", is_impossible="no"), "`is_impossible`"),
@@ -286,7 +286,7 @@ def test_against_loops(examples, encoded, longest, n_best):
         for span in answer.nbest:
             assert example.context[span.start : span.end] == span.text
         if answer.nbest:
-            assert (answer.text, answer.start, answer.end) == answer.nbest[0][:3]
+            assert answer[1:4] == answer.nbest[0][:3]
             weights = np.exp(found) / np.exp(found).sum()
             np.testing.assert_allclose([s.probability for s in answer.nbest], weights, 1e-5)
         filled += len(answer.nbest) == n_best
@@ -306,20 +306,20 @@ def test_nothing_possible_and_no_classifier(examples, encoded):
 
 def test_gold_answers_score_100(examples, encoded):
     predictions = gold_predictions(encoded)
-    answers = decode_answers(examples, encoded, predictions, hparams())
+    answers = decode_answers(examples, encoded, predictions, hparams(), -2.75)
     for example, answer in zip(examples, answers):
         assert example.is_impossible or answer.text == example.answers[0]
-    scores = official_scores(examples, answers, -2.75)
+    scores = official_scores(examples, answers, True)
     perfect = ["exact_match", "f1", "best_exact", "best_f1"]
     perfect += ["HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"]
     assert {name: scores[name] for name in perfect} == dict.fromkeys(perfect, 100.0)
     assert list(scores)[:2] == ["exact_match", "f1"]
     answerable = [i for i, example in enumerate(examples) if not example.is_impossible]
     some = [examples[i] for i in answerable], [answers[i] for i in answerable]
-    assert official_scores(*some, None) == {"exact_match": 100.0, "f1": 100.0}
+    assert official_scores(*some, False) == {"exact_match": 100.0, "f1": 100.0}
 
 
-def half_right(examples, encoded):
+def half_right(examples, encoded, threshold=None):
     """Answers some of which are wrong, in part or altogether, or denied."""
     predictions = gold_predictions(encoded)
     noise = random_predictions(encoded, seed=3)
@@ -327,12 +327,17 @@ def half_right(examples, encoded):
         if example % 3:
             for name, values in noise.items():
                 predictions[name][window] = values[window]
-    return decode_answers(examples, encoded, predictions, hparams())
+    return decode_answers(examples, encoded, predictions, hparams(), threshold)
+
+
+def write(folder, examples, answers, version_2):
+    task = task_of("span", version_2=version_2)
+    task.plugin.write_files(predicted(task, examples, answers), str(folder), "dev")
 
 
 def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, encoded, tmp_path):
     answers = half_right(examples, encoded)
-    write_predictions(str(tmp_path), "dev", examples, answers, None)
+    write(tmp_path, examples, answers, False)
     texts = json.loads((tmp_path / "dev_predictions.json").read_text(encoding="utf-8"))
     with open(path) as file:
         articles = json.load(file)["data"]
@@ -341,7 +346,7 @@ def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, en
     official = squad_evaluate_v1_1.evaluate(articles, texts)
     answerable = [i for i, example in enumerate(examples) if example.answers]
     scores = official_scores(
-        [examples[i] for i in answerable], [answers[i] for i in answerable], None
+        [examples[i] for i in answerable], [answers[i] for i in answerable], False
     )
     assert scores["exact_match"] == 100 * official["exact_match"]
     assert scores["f1"] == 100 * official["final_f1"]
@@ -353,9 +358,9 @@ def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, en
 def test_version_2_by_the_official_scorer_on_the_written_files(
     path, examples, encoded, tmp_path, threshold
 ):
-    answers = half_right(examples, encoded)
-    write_predictions(str(tmp_path), "dev", examples, answers, threshold)
-    scores = official_scores(examples, answers, threshold)
+    answers = half_right(examples, encoded, threshold)
+    write(tmp_path, examples, answers, True)
+    scores = official_scores(examples, answers, True)
 
     def read(name):
         return json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))

@@ -10,8 +10,7 @@ import pytest
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from finetune import glue
-from finetune.catalogue import load_task, load_tasks
-from finetune.declaration import parse
+from finetune.declaration import load_task, load_tasks, parse
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextExample
 from finetune.task_data import load_task_data
@@ -232,7 +231,7 @@ def test_the_declarations_are_read(folder, name):
     hparams = resolve_hparams(lengths, task, config)
     words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *sorted(words)))
-    data = load_task_data(task, "", vocabulary, hparams, cache_dir=None)
+    data = load_task_data(task, "", vocabulary, hparams)
     assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's
     if name == "ner":
         assert data.task.labels == ("B-LOC", "B-PER", "I-PER", "O")

@@ -7,10 +7,9 @@ import pytest
 
 from data.vocabulary import Vocabulary
 from errors import InputError
-from finetune import cache
-from finetune.catalogue import load_task
-from finetune.declaration import parse
-from finetune.encoded import Encoded
+from finetune import task_data as cache
+from finetune.declaration import load_task, parse
+from finetune.encoding import Encoded
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextKind
 from finetune.task_data import load_task_data

@@ -158,7 +158,7 @@ def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
     size = 8 * own.plugin.group_size(own)
     outputs = predict(objective, own, split, batch_size=size, hparams=hparams, strategy=strategy)
-    return encoded, outputs, own.plugin.answers(own, examples, encoded, outputs, hparams)
+    return encoded, outputs, own.plugin.answers(own, split, outputs, hparams)
 
 
 def sequences_of(encoded, numbers, S):
